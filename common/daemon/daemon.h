@@ -62,7 +62,7 @@ struct daemon {
  * their own main() may call this function, too.  Returns the exit code. */
 int daemon_start_failed(const struct config *config, int err, const char *why);
 
-/* Callbacks of struct katcp_device. daemon_halt() stops the 'service' with exit code 0. daemon_restart() stops it so
+/* Callbacks of struct katcp_device.  daemon_halt() stops the 'service' with exit code 0.  daemon_restart() stops it so
  * that systemd starts it again. */
 void daemon_halt(void *service);
 void daemon_restart(void *service);

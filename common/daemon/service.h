@@ -5,14 +5,14 @@
  * Threads:   main thread; service_stop(), service_fail() and service_status() on any thread.
  * Watchdog:  if WatchdogSec= is set (at least 4 s), service_run() sends WATCHDOG=1 while every thread, main included,
  *            passes through its loop (thread.h), with or without data.  If a thread hangs for half of WatchdogSec, the
- *            log and STATUS name the thread, and service_run() stops sending WATCHDOG=1. systemd kills the process
+ *            log and STATUS name the thread, and service_run() stops sending WATCHDOG=1.  systemd kills the process
  *            WatchdogSec after the last WATCHDOG=1, unless the thread moves again.
  *
  * Blocking:  no function waits for systemd (notify.h).  If systemd's queue is full, READY and the last STATUS are sent
  *            again each second.  An older STATUS is not sent again.
  *
  * Exit codes: 0 for a clean stop; EXIT_CONFIG for a fault that a restart cannot cure; EXIT_RESTART for a clean stop
- * with a requested restart; 1 for everything else. systemd (Restart=on-failure) starts the daemon again after
+ * with a requested restart; 1 for everything else.  systemd (Restart=on-failure) starts the daemon again after
  * EXIT_RESTART and 1. */
 #ifndef COMMON_DAEMON_SERVICE_H
 #define COMMON_DAEMON_SERVICE_H

@@ -211,7 +211,7 @@ static bool is_same(const struct receiver *r, const struct packet_slot *slot, co
 /* ---- Second pass: place the payloads ----------------------------------------------------------------------------- */
 
 /* Logs a refused packet, and counts its heap if the packet is the heap's first.  Logs at most one packet of each reason
- * per batch. log_limited() limits the rate further. */
+ * per batch.  log_limited() limits the rate further. */
 static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct placement *placement)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;

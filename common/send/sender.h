@@ -13,7 +13,7 @@
  * fifths of a piece's duration (pace.h), even if the stream is late.  A piece leaves at most SENDER_AHEAD_NS early.  A
  * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  Instead of such a wait the thread
  * sends a piece that may leave early.  If pieces are shorter than a sleep and its wake-up, the thread sleeps once for
- * several pieces, which still leave with gaps. docs/decisions/pacing-pieces.md has the costs.
+ * several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md has the costs.
  *
  * After an idle time a stream continues at its rate, which is above real time, and does not send faster to catch up.
  * It catches up only a late wake-up of its thread, of at most SENDER_LATE_MAX_NS.  A stream with rate 0 is not paced.

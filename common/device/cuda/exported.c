@@ -1,4 +1,5 @@
-/* exported.c - device memory that NICs can access: allocated by cudaMalloc(), exported by the driver as a dma-buf. */
+/* exported.c - exported memory: device memory that NICs can access. cudaMalloc() allocates it, and the driver exports
+ * it as a dma-buf. */
 #include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
@@ -87,7 +88,7 @@ void cuda_free_exported(struct device *device, const struct device_exported *exp
     cudaFree(exported->owned);
 }
 
-/* Does nothing on most GPUs, which order a NIC's writes before the work that they are given afterwards. */
+/* Does nothing on most GPUs, which order a NIC's writes before operations that are enqueued afterwards. */
 void cuda_flush_exported(struct device *device)
 {
     struct cuda_device *self = cuda_device_of(device);
