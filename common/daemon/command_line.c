@@ -35,7 +35,7 @@ static const struct option options[] = {
 
 static const char *const option_help[] = {
     [ACTION_TUNE] = "measure kernel shapes on the GPU and keep the fastest for the next start",
-    [ACTION_CHECK] = "report every error of the file",
+    [ACTION_CHECK] = "report all errors in the file",
     [ACTION_PRINT] = "print the values in effect, defaults included",
     [ACTION_SCHEMA] = "print the JSON Schema of the file",
     [ACTION_EXAMPLE] = "print an example with every key explained",

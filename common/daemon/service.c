@@ -215,7 +215,7 @@ static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
     }
     memory = realloc(memory, (size_t)bytes);
     if (!memory) {
-        log_error("the event loop gets no memory");
+        log_error("the event loop is out of memory");
         log_flush();
         _exit(1);
     }
@@ -224,7 +224,7 @@ static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
 
 static void ev_failed(const char *what) EV_NOEXCEPT
 {
-    log_error("the event loop cannot go on: %s: %s", what, strerror(errno));
+    log_error("the event loop failed: %s: %s", what, strerror(errno));
     log_flush();
     _exit(1);
 }

@@ -47,7 +47,7 @@ static int open_cpu(const struct device_config *config, struct device **device, 
     int err = device_cpu_open(config, device);
 
     if (err)
-        snprintf(why, why_bytes, "device.kind: the cpu device does not open: %s", strerror(-err));
+        snprintf(why, why_bytes, "device.kind: the cpu device cannot be opened: %s", strerror(-err));
     else
         log_info("device: cpu, %s", reason);
     return err;

@@ -180,7 +180,8 @@ void tuner_load(struct device *device, const char *program, const struct tuner_j
     if (found)
         log_info("%s: tuned shape of %s", job->output, job->kernel->name);
     else if (fd != -ENOENT)
-        log_warning("%s: %s/%s is ignored, as it %s; %s --tune makes a new one", job->output, directory, kept.name,
+        log_warning("%s: %s/%s is ignored, because it %s; %s --tune makes a new file", job->output, directory,
+                    kept.name,
                     fd == -EPERM ? "cannot be trusted: " TRUST_CURE
                     : n_read < 0 ? "cannot be read"
                                  : "is damaged or was measured with other kernels than this program has",

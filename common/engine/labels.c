@@ -194,8 +194,8 @@ static void check_list(const struct name_list *list, const char *const *field, s
         return;
     long n_given = split(*field, names, n);
     if (n_given >= 0 && (size_t)n_given != n) {
-        config_error(errors, field, "%s must be %zu, one for each %s%zu antennas, not %ld", list->key, n, list->each,
-                     n_ants, n_given);
+        config_error(errors, field, "%s must have %zu items, one for each %s%zu antennas, not %ld", list->key, n,
+                     list->each, n_ants, n_given);
     } else if (n_given >= 0) {
         qsort(names, n, sizeof(char *), compare_labels);
         for (size_t i = 0; i < n; i++) {

@@ -112,7 +112,7 @@ void receiver_metrics_add(const char *prefix, const char *thread, const struct r
         char with_error[128];
         snprintf(with_error, sizeof(with_error), "%s", labels);
         stats_label(with_error, sizeof(with_error), "error", spead_error_name((enum spead_error)e));
-        add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by their fault.", with_error,
+        add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by error.", with_error,
             &stats->malformed[e]);
     }
 }

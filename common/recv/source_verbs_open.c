@@ -62,7 +62,7 @@ static void count_frames(struct opening *opening)
     source->rest_bytes = ring.rest_bytes;
     source->max_posted = ring.n_posted;
     if (source->max_posted > n_max) {
-        log_info("recv.buffer: the NIC's queue takes %zu of the %zu frames that fit in %zu MiB", n_max,
+        log_info("recv.buffer: the NIC's queue has room for only %zu of the %zu frames that fit in %zu MiB", n_max,
                  source->max_posted, opening->config->buffer_bytes >> 20);
         source->max_posted = n_max;
     }

@@ -169,8 +169,8 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     char gpu[256];
 
     if (strcmp(host->build_id, cbf_build_id) != 0)
-        return why_fail(-ENODEV, why, why_bytes, "%s is of the build %s, this program of %s", DEVICE_PLUGIN_FILE,
-                        cbf_build_id, host->build_id);
+        return why_fail(-ENODEV, why, why_bytes, "%s is from build %s, but this program is from build %s",
+                        DEVICE_PLUGIN_FILE, cbf_build_id, host->build_id);
     the_host = host;
     struct cuda_device *new = calloc(1, sizeof(*new));
     if (!new)
@@ -184,7 +184,7 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     if (!err) {
         err = cuda_watch_start(new);
         if (err)
-            snprintf(why, why_bytes, "the thread that watches the GPU does not start: %s", strerror(-err));
+            snprintf(why, why_bytes, "the thread that watches the GPU cannot be started: %s", strerror(-err));
     }
     if (err) {
         lock_fini(&new->lock);

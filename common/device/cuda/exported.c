@@ -54,7 +54,7 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
     int fd = -1;
 
     if (!whole_bytes)
-        return why_fail(-ENOMEM, why, why_bytes, "there is no GPU memory of %zu bytes", bytes);
+        return why_fail(-ENOMEM, why, why_bytes, "%zu bytes of GPU memory cannot be allocated", bytes);
     cuda_enter(self);
     get_handle_fn *get_handle;
     if (!cuda_find_in_driver("cuMemGetHandleForAddressRange", &get_handle))
