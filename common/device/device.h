@@ -15,7 +15,7 @@
  *            memory to which the device should have copied then has undefined contents, so its readers must call
  *            device_ok() first.  (Operations of the cpu device cannot fail.)
  * Callbacks: device_then(stream, fn, arg) runs fn(arg) on any thread when all earlier operations of the stream have
- *            ended.  After a failure, fn may run before device_then() returns. fn must do no more than push an item to
+ *            ended.  After a failure, fn may run before device_then() returns.  fn must do no more than push an item to
  *            an inbox, as buffer_ref_put() does, and must not call the device. */
 #ifndef COMMON_DEVICE_DEVICE_H
 #define COMMON_DEVICE_DEVICE_H

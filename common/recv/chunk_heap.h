@@ -7,7 +7,7 @@
  * In all functions, 'offset' is a multiple of CHUNK_UNIT_BYTES.  'n_bytes' is a multiple, too, unless the bytes are the
  * heap's last bytes.
  *
- * Ownership: the chunk belongs to the assembler.  Threads: the assembler's thread.  Blocking and allocation: none. */
+ * Ownership: the chunk belongs to the assembler.   Threads: the assembler's thread.   Blocking and allocation: none. */
 #ifndef COMMON_RECV_CHUNK_HEAP_H
 #define COMMON_RECV_CHUNK_HEAP_H
 

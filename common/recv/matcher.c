@@ -1,4 +1,4 @@
-/* matcher.c - combines chunks with the same timestamp to sets.
+/* matcher.c - combines chunks with the same timestamp into sets.
  *
  * Each member has a short queue of chunks in order of time.  After every change make_sets() examines the oldest chunk
  * in each queue.  Chunks beyond the horizon are far ahead and belong to no believed claim, so they wait.  Ready sets

@@ -1,4 +1,4 @@
-/* matcher.h - combines chunks of several members with the same timestamp to sets, for the worker.
+/* matcher.h - combines chunks of several members with the same timestamp into sets, for the worker.
  *
  * Flow:      full chunk --matcher_add--> queue of each member --> sets [n_members], in order of time --matcher_next-->
  *            worker

@@ -3,7 +3,7 @@
  * Model:     each source of each member sends its heaps in order, in packets of one size.  Sources alternate in a fixed
  *            order: a source's packet is followed by a packet of the same source as last time.
  * Judgement: if most predictions were wrong, prediction pauses for RETRY_BATCHES batches.
- * Ownership: part of a receiver.  Threads: the receiver's.   Blocking: none.   Allocation: predictor_init(). */
+ * Ownership: part of a receiver.   Threads: the receiver's.   Blocking: none.   Allocation: predictor_init(). */
 #ifndef COMMON_RECV_PREDICT_H
 #define COMMON_RECV_PREDICT_H
 

@@ -1,4 +1,4 @@
-/* receiver.c - creates a receiver and runs its thread, which receives batches of packets. receiver_packets.c handles
+/* receiver.c - creates a receiver and runs its thread, which receives batches of packets.  receiver_packets.c handles
  * the packets of a batch. */
 #include "common/recv/receiver_internal.h"
 

@@ -39,7 +39,7 @@ struct receiver_identity {
 };
 
 /* Identifies a packet's member and source.  Returns REJECT_NONE, or the reason why the packet is not for this receiver.
- * Pure function; 'context' is constant data of the daemon. packet->wanted[] has the items of receiver_config.wanted_ids
+ * Pure function; 'context' is constant data of the daemon.  packet->wanted[] has the items of receiver_config.wanted_ids
  * in the same order. */
 typedef enum reject (*receiver_identify)(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                          struct receiver_identity *identity);
@@ -54,7 +54,7 @@ struct receiver_config {
     const void *context;
     const struct assembler_config *assemblers; /* [n_assemblers] copied; the receiver sets may_wait */
     size_t n_assemblers;
-    bool direct;          /* chunks are direct, so nothing is received in place: the host cannot read it back */
+    bool direct;          /* chunks are direct: nothing is received in place, as the host could not move it */
     bool needs_crc;       /* packets without a CRC item are refused */
     struct inbox *worker; /* receives {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
     int end_kind;

@@ -14,7 +14,7 @@
  * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible:
  *            by a source-specific join of the group, by a socket filter that empties their messages, or by a NIC's flow
  *            rules.  Some packets may pass, so the receiver checks each packet's sender again.
- * Threads:   one thread per source.  Blocking: recv waits up to its timeout.  Errors: negative errno.
+ * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) loses no packets, so its reader may wait for free memory. */
 #ifndef COMMON_RECV_SOURCE_H
 #define COMMON_RECV_SOURCE_H

@@ -1,7 +1,7 @@
 /* source_udp.c - receives packets from sockets into slots.
  *
  * Each endpoint has its own socket.  The kernel limits a socket to 20 memberships, and a socket that is bound to its
- * group receives no other packets. epoll reports the ready sockets.  The thread serves the ready sockets in turn until
+ * group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready sockets in turn until
  * they are empty, and asks epoll again after one turn of each.  So a busy group cannot starve the others.  When the
  * thread catches up after a delay, the groups of one stream advance together, so that no packets become too old.
  * Nothing is allocated after open.

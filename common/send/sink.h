@@ -11,7 +11,7 @@
  *            change payloads without a reference, such as descriptors.
  * Threads:   one thread per sink.
  * Blocking:  alloc and send may wait for room in the socket buffer.  If send_sink_has_room() is false, they may also
- *            wait for room in the NIC's queue, at most a second without progress. reap never waits.
+ *            wait for room in the NIC's queue, at most a second without progress.  reap never waits.
  * Errors:    a packet that could not be sent is counted in 'n_failed', and its reference is put.  Other packets are not
  *            affected.  A verbs sink may detect the failure only after send. */
 #ifndef COMMON_SEND_SINK_H

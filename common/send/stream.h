@@ -3,7 +3,7 @@
  * Flow:      sender's inbox --take--> ring of jobs --serve--> packets --> send_sink
  * Ownership: a job belongs to the stream from take until the sink has the job's last packet.  The sink then puts the
  * job's reference.
- * Threads:   after the sender's start, fields are either constant or used by the sender's thread only. create runs
+ * Threads:   after the sender's start, fields are either constant or used by the sender's thread only.  create runs
  *            before the thread's start, and destroy after its end.
  * Blocking:  only in send_sink_send(), and in a busy wait before a piece.  Sleeps are the sender's.
  *

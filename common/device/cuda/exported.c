@@ -1,4 +1,4 @@
-/* exported.c - exported memory: device memory that NICs can access. cudaMalloc() allocates it, and the driver exports
+/* exported.c - exported memory: device memory that NICs can access.  cudaMalloc() allocates it, and the driver exports
  * it as a dma-buf. */
 #include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
