@@ -24,7 +24,7 @@ struct status;
 /* The parts of the process that the pipeline uses. */
 struct daemon_context {
     struct device *device;
-    struct service *service; /* for service_stop() after the end or failure of a source, and for service_status() */
+    struct service *service; /* for service_stop() after the sources' end or a failure, and for service_status() */
     struct status *status;   /* the pipeline adds its part of /status.json */
     struct gauge *healthy;   /* 1; the pipeline sets 0 if it detects wrong results; shown by /healthz */
     struct sensors *sensors; /* 'create' adds the pipeline's sensors, which live as long as the pipeline */

@@ -39,8 +39,8 @@ struct receiver_identity {
 };
 
 /* Identifies a packet's member and source.  Returns REJECT_NONE, or the reason why the packet is not for this receiver.
- * Pure function; 'context' is constant data of the daemon.  packet->wanted[] has the items of receiver_config.wanted_ids
- * in the same order. */
+ * Pure function; 'context' is constant data of the daemon.  packet->wanted[] has the items of
+ * receiver_config.wanted_ids, in the same order. */
 typedef enum reject (*receiver_identify)(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                          struct receiver_identity *identity);
 

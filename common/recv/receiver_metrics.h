@@ -6,8 +6,8 @@
  * whose heaps are one packet each, the first two counters replace two reasons of rejected_packets.  xbgpu has all three
  * in addition to rejected_packets, and counts each refused heap by its first packet.  Some packets of a stream belong
  * to no chunk: descriptors, stop heaps, and packets for other threads.  They are not refused, but counted by
- * ignored_packets, with a reason label.  metadata_heaps is the reference's counter of descriptors and of heaps that lack
- * an item. */
+ * ignored_packets, with a reason label.  metadata_heaps is the reference's counter of descriptor heaps and of heaps
+ * that lack an item. */
 #ifndef COMMON_RECV_RECEIVER_METRICS_H
 #define COMMON_RECV_RECEIVER_METRICS_H
 

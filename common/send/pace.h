@@ -34,8 +34,9 @@ static inline int64_t pace_departure_ns(const struct pace *pace)
     return pace->start_ns + (int64_t)(pace->ns_per_byte * pace->n_bytes);
 }
 
-/* Limits the delay that a stream catches up to 'late_max_ns'.  Call when a stream has something to send.  With
- * 'late_max_ns' 0 the departures continue from now, so that the stream does not catch up idle time. */
+/* Limits a stream's backlog: the stream catches up at most 'late_max_ns' of its delay.  Call when the stream has
+ * something to send.  With 'late_max_ns' 0 the departures continue from now, so that the stream does not catch up idle
+ * time. */
 static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t late_max_ns)
 {
     if (pace_departure_ns(pace) < now_ns - late_max_ns) {

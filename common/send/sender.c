@@ -1,7 +1,8 @@
 /* sender.c - the send thread, which sends output buffers from the worker.  See sender.h.
  *
  * Each turn of the loop takes the new jobs and finds the stream that is due first.  It then sends a batch of the
- * stream's packets, or sleeps until the stream is due.  send/stream*.c decide which packets a stream sends, and when. */
+ * stream's packets, or sleeps until the stream is due.  The files send/stream*.c decide which packets a stream sends,
+ * and when. */
 #include "common/send/sender.h"
 
 #include "common/base/clock.h"

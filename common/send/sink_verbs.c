@@ -266,7 +266,7 @@ static void verbs_place_headers(struct send_sink *base, size_t n)
 static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
 {
     for (size_t i = 0; i < sink->n_memories; i++) {
-        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually as before */
+        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually the right one */
         if (packet->payload >= memory->base &&
             packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)
             return memory;

@@ -5,7 +5,7 @@
  * job's reference.
  * Threads:   after the sender's start, fields are either constant or used by the sender's thread only.  create runs
  *            before the thread's start, and destroy after its end.
- * Blocking:  only in send_sink_send(), and in a busy wait before a piece.  Sleeps are the sender's.
+ * Blocking:  only in send_sink_send(), and in a busy wait before a piece.  Only the sender sleeps.
  *
  * Only sender.c and send/stream*.c include this file.  Other files include sender.h. */
 #ifndef COMMON_SEND_STREAM_H
