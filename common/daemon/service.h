@@ -11,9 +11,11 @@
  * Blocking:  no function waits for systemd (notify.h).  If systemd's queue is full, READY and the last STATUS are sent
  *            again each second.  An older STATUS is not sent again.
  *
- * Exit codes: 0 for a clean stop; EXIT_CONFIG for a fault that a restart cannot cure; EXIT_RESTART for a clean stop
- * with a requested restart; 1 for everything else.  systemd (Restart=on-failure) starts the daemon again after
- * EXIT_RESTART and 1. */
+ * Exit codes:
+ *   0             clean stop
+ *   EXIT_CONFIG   a fault that a restart cannot cure
+ *   EXIT_RESTART  clean stop with a requested restart; systemd (Restart=on-failure) starts the daemon again
+ *   1             any other fault; systemd starts the daemon again */
 #ifndef COMMON_DAEMON_SERVICE_H
 #define COMMON_DAEMON_SERVICE_H
 

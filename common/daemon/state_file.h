@@ -49,7 +49,7 @@ typedef bool (*state_file_write)(FILE *text, void *arg);
 
 /* Finds the directory for the files, and logs it.  Adds the sensor 'state-status', with its memory 'status', to
  * 'sensors' (NULL: no sensor).  'status' must live as long as 'sensors'.  Returns 0 or negative errno with one sentence
- * in 'why': -EBUSY if another process keeps its files there, -EPERM if other users may change the files there. */
+ * in 'why'. -EBUSY: another process uses the directory. -EPERM: other users may change files there. */
 int state_files_open(const struct config_state *config, struct ev_loop *loop, struct sensors *sensors,
                      struct sensor *status, struct state_files **files, char *why, size_t why_bytes);
 

@@ -86,9 +86,9 @@ int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes
     return why_fail(-ENODEV, why, why_bytes, "the network card cannot write to GPU memory: this is the cpu device");
 }
 
-/* Allocates exported memory, aligned to DEVICE_PAGE_BYTES. mmap() aligns only to a page of the host, so the function
- * reserves more address space, without access, and maps the file inside it.  The 'nic' addresses are in the reserved
- * space behind the mapping, so a CPU that uses them faults. */
+/* Allocates exported memory, aligned to DEVICE_PAGE_BYTES. The function reserves more address space than needed,
+ * without access, and maps the file inside it, because mmap() aligns only to a page of the host.  The 'nic' addresses
+ * are in the reserved space behind the mapping, so a CPU that uses them faults. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {

@@ -5,10 +5,10 @@
  * claim.  A packet is near if it is late, or due.
  *
  * A claim is believed if more sources support it than contradict it.  A source supports the claim by a claim of its own
- * to about the same time.  A source contradicts if it was recently heard inside or near the window: within the last
- * window's duration, or since the claim's last heaps (one to two times 'jump_heaps') began.  In addition, at least
- * 'jump_sources' sources must support the claim, or no source may contradict.  So a member with few sources, or with
- * only one live source, recovers too.
+ * to about the same time.  A source contradicts if it was recently heard inside or near the window.  Recently means
+ * within the last window's duration, or during the claim's last heaps (one to two times 'jump_heaps').  In addition, at
+ * least 'jump_sources' sources must support the claim, or no source may contradict.  So a member with few sources, or
+ * with only one live source, recovers too.
  *
  * The window's duration protects against a stalled source that sends its backlog in a burst, during which no other
  * source is heard.  The window's duration applies to the claimant, too: its claim is not believed if it was heard near

@@ -90,8 +90,8 @@ void receiver_flush_oldest(struct receiver *receiver)
     assembler_flush_oldest(oldest_assembler(receiver));
 }
 
-/* Hands on the open chunks of all members, in order of time over all members.  If one member handed on all of its
- * chunks first, it would seem far ahead, and the matcher would not wait for the other members' last chunks. */
+/* Hands on the open chunks of all members, in order of time over all members.  A member that handed on all of its
+ * chunks first would seem far ahead.  The matcher would then not wait for the other members' last chunks. */
 static void flush(struct receiver *r)
 {
     while (receiver_oldest_samples(r) != INT64_MAX)

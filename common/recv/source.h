@@ -11,9 +11,9 @@
  * A socket receives into a slot by recvmmsg with three iovecs.  A file source copies.
  * Zero-copy: if the kernel coalesces packets, or if the NIC chooses the addresses, a source returns packets in its own
  *            memory instead.  Such a packet is contiguous, or has a second part in device memory.
- * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible:
- *            by a source-specific join of the group, by a socket filter that empties their messages, or by a NIC's flow
- *            rules.  Some packets may pass, so the receiver checks each packet's sender again.
+ * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible.
+ *            The kernel joins the group for allowed senders only, a socket filter empties messages of other senders,
+ *            and a NIC has flow rules.  Some packets may pass, so the receiver checks each packet's sender again.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) loses no packets, so its reader may wait for free memory. */
 #ifndef COMMON_RECV_SOURCE_H
@@ -29,8 +29,8 @@
 #define PACKET_BATCH_MAX 64
 #define PACKET_BYTES_MAX 65536
 
-/* Size of the part of each frame in host memory, if the rest of the frame is in device memory: 42 bytes for the
- * Ethernet, IPv4 and UDP headers, and 200 bytes of the packet.  200 is a multiple of 8, as is the size of SPEAD
+/* Size of a frame's head in host memory, if the rest of the frame is in device memory.  The head has 42 bytes of
+ * Ethernet, IPv4 and UDP headers, and the packet's first 200 bytes.  200 is a multiple of 8, as is the size of SPEAD
  * headers.  After a SPEAD header of 72 bytes, 128 bytes of payload are in host memory, a multiple of 16. */
 #define PACKET_HEAD_BYTES 242
 

@@ -1,10 +1,10 @@
 /* cuda.h - declarations that the files of the cuda device share.  Only files of the shared object cbf-cuda.so include
  * this file.
  *
- * Flow:      device.c opens and closes the device; gpu.c chooses the GPU; memory.c, direct.c (vulkan.h) and exported.c
- *            allocate memory; stream.c has streams, events, copies and callbacks; fft.c has FFT plans; kernel.c:
- *            image.h (cache, NVRTC) -> library -> launches; tensor.c makes arguments of kernels; failure.c handles
- *            failed calls.
+ * Files:     device.c opens and closes the device, on the GPU that gpu.c chooses.  memory.c, direct.c (with vulkan.h) and
+ *            exported.c allocate memory.  stream.c has streams, events, copies and callbacks, and fft.c has FFT plans.
+ *            kernel.c gets code from image.h (cache or NVRTC), and launches kernels.  tensor.c makes tensor maps.
+ *            failure.c handles failed calls.
  * Threads:   every entry point makes the GPU current on its thread (cuda_enter), so any thread may call.  The device
  *            has one thread of its own, "cuda-watch", which detects errors that no call reports (failure.c).
  * Linking:   the CUDA runtime is linked statically.  The runtime is small, depends only on libc, and finds the driver

@@ -1,6 +1,6 @@
 /* image.h - a kernel's code for one GPU, from the cache or from the compiler.  The key of an entry is a hash of
- * everything that determines the compiler's result: all embedded texts, the kernel's own text, its constants, the
- * options, the target, and the build of NVRTC.  To find the build, every start loads NVRTC, which takes 7 ms if the
+ * everything that determines the compiler's result.  These are all embedded texts, the kernel's own text and constants,
+ * the options, the target, and the build of NVRTC.  To find the build, every start loads NVRTC, which takes 7 ms if the
  * file is in memory (measured).  So an upgrade of NVRTC takes effect at once, and hosts with different builds can share
  * a cache. */
 #ifndef COMMON_DEVICE_CUDA_IMAGE_H
