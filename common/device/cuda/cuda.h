@@ -1,7 +1,7 @@
 /* cuda.h - declarations that the files of the cuda device share.  Only files of the shared object cbf-cuda.so include
  * this file.
  *
- * Files:     device.c opens and closes the device, on the GPU that gpu.c chooses.  memory.c, direct.c (with vulkan.h) and
+ * Files:     device.c opens and closes the device, and gpu.c chooses the GPU.  memory.c, direct.c (with vulkan.h) and
  *            exported.c allocate memory.  stream.c has streams, events, copies and callbacks, and fft.c has FFT plans.
  *            kernel.c gets code from image.h (cache or NVRTC), and launches kernels.  tensor.c makes tensor maps.
  *            failure.c handles failed calls.
