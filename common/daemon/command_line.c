@@ -1,4 +1,4 @@
-/* command_line.c - the command line, between main() and the program.  config/load.c and config/print.c do the work. */
+/* command_line.c - parses the command line, and calls config/load.c and config/print.c. */
 #include "common/daemon/command_line.h"
 
 #include "common/config/config.h"
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 
 enum action {
-    /* These actions need a file. */
+    /* Actions with a configuration file. */
     ACTION_RUN,
     ACTION_TUNE,
     ACTION_CHECK,
     ACTION_PRINT,
-    /* These actions take no file. */
+    /* Actions without a file. */
     ACTION_SCHEMA,
     ACTION_EXAMPLE,
     ACTION_VERSION,
@@ -23,7 +23,7 @@ enum action {
 };
 
 static const struct option options[] = {
-    {"tune", no_argument, NULL, ACTION_TUNE}, /* first, so that it can be skipped if the table does not offer it */
+    {"tune", no_argument, NULL, ACTION_TUNE}, /* first, to be skipped if the table does not offer it */
     {"check-config", no_argument, NULL, ACTION_CHECK},
     {"print-config", no_argument, NULL, ACTION_PRINT},
     {"print-schema", no_argument, NULL, ACTION_SCHEMA},
@@ -35,7 +35,7 @@ static const struct option options[] = {
 
 static const char *const option_help[] = {
     [ACTION_TUNE] = "measure kernel shapes on the GPU and keep the fastest for the next start",
-    [ACTION_CHECK] = "report every error of the file",
+    [ACTION_CHECK] = "report all errors in the file",
     [ACTION_PRINT] = "print the values in effect, defaults included",
     [ACTION_SCHEMA] = "print the JSON Schema of the file",
     [ACTION_EXAMPLE] = "print an example with every key explained",
@@ -56,7 +56,7 @@ static void print_help(const struct config_table *table, FILE *out)
     fprintf(out, "\nExits with %d if the file or the command line is wrong.\n", EXIT_CONFIG);
 }
 
-/* Returns the requested action, or -1 after a message about the command line's fault. */
+/* Parses the command line.  Returns the requested action, or -1 after printing an error message. */
 static int parse_command_line(const struct config_table *table, int argc, char **argv)
 {
     int action = ACTION_RUN, option;
@@ -104,7 +104,7 @@ int command_line_main(const struct config_table *table, int argc, char **argv,
     }
     path = argv[optind];
     err = config_load(table, path, values, config);
-    /* Checks across keys need all values. */
+    /* Checks across keys are skipped after an error, because they need all values. */
     if (!err && check) {
         check(values, *config);
         err = config_n_errors(*config) ? -EINVAL : 0;

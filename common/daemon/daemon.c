@@ -1,4 +1,4 @@
-/* daemon.c - the life of a process around its pipeline. */
+/* daemon.c - starts, runs and stops a daemon's process around its pipeline. */
 #include "common/daemon/daemon.h"
 
 #include "common/base/clock.h"
@@ -30,7 +30,8 @@ static int open_http(const struct config_http *config, const struct daemon_conte
     return http_open(config, context->healthy, context->status, http, why, why_bytes);
 }
 
-/* Logs that threads cannot be started.  'advice' tells how a configuration avoids this, or is empty.  Returns 1. */
+/* Logs that threads cannot be started.  'advice' names configuration keys to change, or is empty.  Returns the exit
+ * code 1. */
 static int threads_failed(int err, const char *advice)
 {
     log_error("not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=)%s",
@@ -58,7 +59,7 @@ struct control {
     struct katcp_sensors own;
     struct katcp_device device;
     char device_name[64];
-    struct katcp_server *server; /* NULL: KATCP is not served */
+    struct katcp_server *server; /* NULL: KATCP is not configured */
 };
 
 void daemon_halt(void *service)
@@ -103,7 +104,7 @@ static int open_control(const struct daemon *daemon, const void *values, void *p
     return katcp_server_open(config, service_loop(service), &control->device, &control->server, why, why_bytes);
 }
 
-/* Closes KATCP before a drain, because nothing answers requests during a drain. */
+/* Closes KATCP.  Called before a drain, because the main thread answers no requests during a drain. */
 static void close_control(struct control *control)
 {
     katcp_server_close(control->server);
@@ -112,8 +113,8 @@ static void close_control(struct control *control)
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
-/* Locks memory.  Called when all threads exist, so that their stacks are locked, too.  Without locked memory everything
- * works as long as the host does not swap. */
+/* Locks the process's memory, so that the host cannot swap it.  Called when all threads exist, so that their stacks are
+ * locked, too.  A failure is harmless as long as the host does not swap. */
 static void lock_memory(void)
 {
     int err = memory_lock();
@@ -123,7 +124,7 @@ static void lock_memory(void)
                  strerror(-err));
 }
 
-/* Runs a created pipeline until it is stopped and drained. */
+/* Starts a created pipeline, runs it until a stop, and drains it.  Returns the exit code. */
 static int run_pipeline(const struct daemon *daemon, const struct config *config, void *pipeline,
                         const struct daemon_context *context, struct control *control)
 {
@@ -152,14 +153,14 @@ static int run_pipeline(const struct daemon *daemon, const struct config *config
     return daemon->stop(pipeline, clock_monotonic_ns() + DRAIN_MAX_NS) ? exit_code : 1;
 }
 
-/* Stops the service after the device has failed and logged so.  The pipeline drains as far as it can without a
+/* Stops the service after a failure that the device has logged.  The pipeline then drains as far as possible without a
  * device. */
 static void stop_failed(void *service)
 {
     service_stop(service, 1);
 }
 
-/* Returns the configured device.  Without 'service', a failure of the device ends the process. */
+/* Returns the configuration of the device.  If 'service' is NULL, a failure of the device ends the process. */
 static struct device_config device_config_of(const void *values, struct service *service)
 {
     const struct config_device *section = &((const struct daemon_config *)values)->device;
@@ -174,8 +175,8 @@ static struct device_config device_config_of(const void *values, struct service 
     };
 }
 
-/* Tunes with default signals (command_line_main() released them): the process can be ended at any time, because each
- * measurement is kept when it is done. */
+/* Runs --tune.  Signals have their default actions (service_release_signals()).  The process may be ended at any time,
+ * because each result is saved at once. */
 static int tune(const struct daemon *daemon, const void *values, const struct config *config)
 {
     struct device_config device_config = device_config_of(values, NULL);
@@ -216,7 +217,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
     if (!err)
         err = open_control(daemon, values, pipeline, service, &control, why, sizeof(why));
-    bool failed = context.device && !device_ok(context.device); /* the device failed on its first work, and logged so */
+    bool failed = context.device && !device_ok(context.device); /* the device failed in 'create', and logged it */
     if (!err && !failed)
         status_set_sensors(context.status, control.sensors);
     if (!err && !failed)
@@ -226,10 +227,10 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     if (exit_code == 0 && !device_ok(context.device))
         exit_code = 1; /* the device failed during the drain */
     close_control(&control);
-    http_close(http); /* HTTP reads counters of the pipeline */
+    http_close(http); /* before the pipeline, whose counters HTTP reads */
     sensors_destroy(control.sensors);
     if (pipeline) {
-        daemon->stop(pipeline, 0); /* after a failed start */
+        daemon->stop(pipeline, 0); /* needed after a failed start */
         daemon->destroy(pipeline);
     }
     device_close(context.device);

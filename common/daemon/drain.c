@@ -1,4 +1,4 @@
-/* drain.c - logs the losses of a drain. */
+/* drain.c - logs the data that were lost at the end of a drain. */
 #include "common/daemon/drain.h"
 
 #include "common/base/log.h"

@@ -1,4 +1,4 @@
-/* drain.h - longest time for which a stopped process handles data that have already arrived. */
+/* drain.h - limits the drain: the time in which a stopped process handles the data that have already arrived. */
 #ifndef COMMON_DAEMON_DRAIN_H
 #define COMMON_DAEMON_DRAIN_H
 
@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Ends well before systemd kills the process (TimeoutStopSec=90), with time for stop heaps and to free all memory. */
+/* Longest duration of a drain.  Leaves time to send stop heaps and to free memory before systemd kills the process
+ * (TimeoutStopSec=90). */
 #define DRAIN_MAX_NS (60 * NS_PER_S)
 
-/* Logs the losses of a drain, if any: chunks of input, and heaps that had been computed.  Returns true if there are
- * none. */
+/* Logs an error if chunks were not processed, or finished heaps were not sent.  Returns true if nothing was lost. */
 bool drain_is_complete(uint64_t n_chunks, uint64_t n_heaps);
 
 #endif

@@ -1,4 +1,4 @@
-/* keys.h - the sections of a configuration file that every daemon has and common/daemon uses. */
+/* keys.h - the sections of a configuration file that common/daemon uses.  Both daemons have these sections. */
 #ifndef COMMON_DAEMON_KEYS_H
 #define COMMON_DAEMON_KEYS_H
 
@@ -7,7 +7,7 @@
 #include "common/http/keys.h"
 #include "common/katcp/keys.h"
 
-/* First member of the struct of a daemon's whole file. */
+/* Values of these sections.  The struct of each daemon's whole file begins with this struct. */
 struct daemon_config {
     struct config_device device;
     struct config_http http;

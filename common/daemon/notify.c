@@ -1,4 +1,5 @@
-/* notify.c - the environment variables of sd_notify(3) and sd_watchdog_enabled(3), between service.c and datagram.c. */
+/* notify.c - reads the environment variables of sd_notify(3) and sd_watchdog_enabled(3), and sends messages with
+ * datagram.c. */
 #include "common/daemon/notify.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ int notify_send(const struct notify *notify, const char *assignments)
     return datagram_send(&notify->datagram, assignments, strlen(assignments));
 }
 
-/* Parses a whole decimal number above 0.  Returns false for any other text. */
+/* Parses a decimal integer above 0.  Returns false for any other text. */
 static bool parse_number(const char *text, uint64_t *number)
 {
     char *end;
@@ -36,7 +37,7 @@ static bool parse_number(const char *text, uint64_t *number)
 bool notify_watchdog(uint64_t *period_us)
 {
     const char *period = getenv("WATCHDOG_USEC");
-    const char *of_process = getenv("WATCHDOG_PID"); /* NULL: the period is for any process */
+    const char *of_process = getenv("WATCHDOG_PID"); /* NULL: the watchdog applies to any process */
     uint64_t period_found, process;
 
     if (!period || !parse_number(period, &period_found))

@@ -1,7 +1,8 @@
-/* notify.h - messages to the init system (sd_notify(3)), without waiting for it.
+/* notify.h - sends messages to the init system, as sd_notify(3), but never waits.
  *
  * Threads:  any.
- * Blocking: never.  If the init system has no room, a send fails, and the caller sends the message again later. */
+ * Blocking: never.  If the init system's queue is full, notify_send() fails, and the caller must send the message again
+ *           later. */
 #ifndef COMMON_DAEMON_NOTIFY_H
 #define COMMON_DAEMON_NOTIFY_H
 
@@ -14,15 +15,15 @@ struct notify {
     struct datagram datagram;
 };
 
-/* Opens the socket $NOTIFY_SOCKET.  Returns 0 or negative errno.  Without $NOTIFY_SOCKET, or after a failure,
- * notify_send() does nothing. */
+/* Opens a socket for messages to $NOTIFY_SOCKET.  Returns 0 or negative errno.  If $NOTIFY_SOCKET is not set, or after
+ * a failure, notify_send() does nothing. */
 int notify_open(struct notify *notify);
 
-/* Sends 'assignments', such as "READY=1\nSTATUS=running".  Returns 0 or negative errno: -EAGAIN while the init system's
+/* Sends 'assignments', such as "READY=1\nSTATUS=running".  Returns 0 or negative errno, -EAGAIN if the init system's
  * queue is full. */
 int notify_send(const struct notify *notify, const char *assignments);
 
-/* Returns whether the init system wants "WATCHDOG=1" from this process, at least once in each '*period_us'. */
+/* Returns true if the init system expects "WATCHDOG=1" from this process at least once in each '*period_us'. */
 bool notify_watchdog(uint64_t *period_us);
 
 void notify_close(struct notify *notify);

@@ -1,4 +1,4 @@
-/* service.c - the main thread's loop, and its messages to systemd. */
+/* service.c - runs the main thread's loop, and sends messages to systemd. */
 #include "common/daemon/service.h"
 
 #include "common/time/clock_state.h"
@@ -21,36 +21,39 @@
 #define STATUS_BYTES 256
 #define CLOCK_LOOK_S 1.0
 
-/* Time until messages that the init system had no room for are sent again. */
+/* Interval at which a message that could not be sent is sent again. */
 #define RETELL_S 1.0
 
-/* Checks of the threads per WatchdogSec, and successive checks without a beat after which a thread hangs. */
+/* Number of checks of the threads per WatchdogSec, and number of successive checks without a beat after which a thread
+ * counts as hung. */
 #define WATCHDOG_LOOKS 8
 #define STILL_LOOKS    (WATCHDOG_LOOKS / 2)
 
 struct service {
     struct ev_loop *loop; /* [const] */
-    ev_async stop;        /* wakes the loop from any thread and from the signal handler */
+    ev_async stop;        /* ends the loop, from any thread and from the signal handler */
     _Atomic int exit_code;
-    ev_timer clock;    /* reads the state of the kernel's clock */
-    ev_timer look;     /* checks the threads, if systemd wants a watchdog */
-    ev_timer retell;   /* sends what was not sent yet */
-    int64_t still_tid; /* [main] thread that was reported to hang; 0: none */
+    ev_timer clock;       /* reads the state of the kernel's clock */
+    ev_timer look;        /* checks the threads, if systemd's watchdog is configured */
+    ev_timer retell;      /* sends a message again that could not be sent */
+    int64_t still_tid;    /* [main] id of the thread that was reported as hung; 0: none */
     struct notify notify; /* [const] */
     struct lock status_lock;
-    char status[STATUS_BYTES] GUARDED; /* [status_lock] the last status */
-    char hang[STATUS_BYTES] GUARDED;   /* [status_lock] shown instead of 'status' unless empty */
+    char status[STATUS_BYTES] GUARDED; /* [status_lock] last text of service_status() */
+    char hang[STATUS_BYTES] GUARDED;   /* [status_lock] a hung thread; sent instead of 'status' unless empty */
     bool is_ready GUARDED;             /* [status_lock] READY=1 must be sent */
     bool is_stopping GUARDED;          /* [status_lock] STOPPING=1 must be sent */
-    bool is_untold GUARDED;            /* [status_lock] the last message was not sent */
+    bool is_untold GUARDED;            /* [status_lock] the last message could not be sent */
 };
 
-/* The service that the signal handler stops.  libev's own signal watchers act only while the loop runs, but a second
- * signal must end the process even while main() drains or waits for a thread that hangs. */
-static struct service *_Atomic signalled; /* NULL: not yet open */
+/* The service that the signal handler stops.  The process has its own signal handler, because libev's watchers act only
+ * while the loop runs.  A second signal must end the process even during a drain, or while main() waits for a hung
+ * thread. */
+static struct service *_Atomic signalled; /* NULL: no open service */
 static volatile sig_atomic_t n_signals;
 
-/* Writes from a signal handler, which may call neither stdio nor the journal.  A full stderr gets no message. */
+/* Writes a message to stderr from a signal handler, which may call neither stdio nor the journal.  If stderr is full,
+ * the message is dropped. */
 static void say_at_once(const char *message)
 {
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -77,7 +80,8 @@ static void on_signal(int signal_number)
     errno = saved_errno;
 }
 
-/* Handles a failed assertion or systemd's watchdog: writes the pending log lines, which tell the events before it. */
+/* Handles SIGABRT, from a failed assertion or systemd's watchdog.  Writes the pending log lines, which show the events
+ * before. */
 static void on_abort(int signal_number)
 {
     log_flush();
@@ -92,8 +96,8 @@ static void on_stop(struct ev_loop *loop, ev_async *watcher, int events)
 
 /* ---- Messages to systemd ----------------------------------------------------------------------------------------- */
 
-/* Sends the last status, after READY and STOPPING until these were sent once.  Returns 0 or negative errno.  After a
- * failure, retell() sends the message again. */
+/* Sends the last status, with READY=1 or STOPPING=1 if these have not been sent yet.  Returns 0 or negative errno.
+ * After a failure, retell() sends the message again. */
 static int notify_status(struct service *service) REQUIRES(service->status_lock)
 {
     char text[STATUS_BYTES + 40];
@@ -120,7 +124,7 @@ static void on_retell(struct ev_loop *loop, ev_timer *timer, int events)
     retell(timer->data);
 }
 
-/* Replaces newlines, because a newline would begin the next variable of the protocol. */
+/* Replaces newlines by blanks, because sd_notify's protocol has one variable per line. */
 static void one_line(char *text)
 {
     for (; *text; text++)
@@ -130,7 +134,7 @@ static void one_line(char *text)
 
 /* ---- The watchdog ------------------------------------------------------------------------------------------------ */
 
-/* Reports a thread that hangs, or with NULL that no thread hangs. */
+/* Sends a report of a hung thread, or of no hung thread if 'still' is NULL. */
 static void report_hang(struct service *service, const struct thread_stalled *still)
 {
     lock_take(&service->status_lock);
@@ -167,7 +171,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
         report_hang(service, NULL);
         service->still_tid = 0;
     }
-    notify_send(&service->notify, "WATCHDOG=1"); /* if this message is lost, the next check sends another */
+    notify_send(&service->notify, "WATCHDOG=1"); /* not repeated on failure, because the next check sends it again */
 }
 
 static void start_looking(struct service *service)
@@ -195,14 +199,14 @@ static void set_signals(void (*stop_handler)(int), void (*pipe_handler)(int), vo
 
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    /* With SIG_IGN, a client of /metrics that goes away makes a write fail, and the observation continues. */
+    /* With SIG_IGN, a write to a client of /metrics that has disconnected fails, instead of ending the process. */
     action.sa_handler = pipe_handler;
     sigaction(SIGPIPE, &action, NULL);
     action.sa_handler = abort_handler;
     sigaction(SIGABRT, &action, NULL);
 }
 
-/* Replace libev's own handling, which would end the process by SIGABRT if libev gets no memory or no file. */
+/* Replace libev's allocator and error handler, which would abort the process if memory or files are exhausted. */
 static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
 {
     if (bytes == 0) {
@@ -211,7 +215,7 @@ static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
     }
     memory = realloc(memory, (size_t)bytes);
     if (!memory) {
-        log_error("the event loop gets no memory");
+        log_error("the event loop is out of memory");
         log_flush();
         _exit(1);
     }
@@ -220,7 +224,7 @@ static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
 
 static void ev_failed(const char *what) EV_NOEXCEPT
 {
-    log_error("the event loop cannot go on: %s: %s", what, strerror(errno));
+    log_error("the event loop failed: %s: %s", what, strerror(errno));
     log_flush();
     _exit(1);
 }
@@ -275,7 +279,7 @@ struct ev_loop *service_loop(struct service *service)
     return service->loop;
 }
 
-/* Sends READY=1.  The init system may have no room for the message now. */
+/* Sends READY=1.  If the init system's queue is full, logs it, and the message is sent again later. */
 static void notify_ready(struct service *service)
 {
     lock_take(&service->status_lock);
@@ -290,7 +294,7 @@ static void notify_ready(struct service *service)
 
 int service_run(struct service *service)
 {
-    log_flush(); /* so that all earlier lines are in the log when READY arrives */
+    log_flush(); /* all earlier lines must be in the log when READY arrives */
     notify_ready(service);
     ev_timer_init(&service->retell, on_retell, RETELL_S, RETELL_S);
     service->retell.data = service;

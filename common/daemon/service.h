@@ -1,66 +1,68 @@
-/* service.h - a daemon's messages to the init system, and the loop of its main thread.
+/* service.h - the loop of a daemon's main thread, its signals, and its messages to systemd.
  *
  * Flow:      main: service_catch_signals -> configuration -> service_open -> build everything -> service_run (libev,
  *            until a stop) -> tear down -> exit code
  * Threads:   main thread; service_stop(), service_fail() and service_status() on any thread.
- * Watchdog:  if systemd asks for it (WatchdogSec=, at least 4 s), service_run() reports health while every thread, main
- *            included, passes its loop (thread.h), with or without data.  If a thread stands still for half of
- *            WatchdogSec, the log and STATUS name the thread, and the reports stop.  systemd kills the process
- *            WatchdogSec after the last report, unless the thread moves again.
+ * Watchdog:  if WatchdogSec= is set (at least 4 s), service_run() sends WATCHDOG=1 while every thread, main included,
+ *            passes through its loop (thread.h), with or without data.  If a thread hangs for half of WatchdogSec, the
+ *            log and STATUS name the thread, and service_run() stops sending WATCHDOG=1.  systemd kills the process
+ *            WatchdogSec after the last WATCHDOG=1, unless the thread moves again.
  *
- * Blocking:  nothing here waits for systemd (notify.h).  READY and the last STATUS are sent again each second until
- *            systemd has room for them.  A STATUS that a later one replaced is not sent again.
+ * Blocking:  no function waits for systemd (notify.h).  If systemd's queue is full, READY and the last STATUS are sent
+ *            again each second.  An older STATUS is not sent again.
  *
- * Exit codes: 0 for a clean stop; EXIT_CONFIG for a fault that a restart cannot cure; EXIT_RESTART for a clean stop
- * after which the operator wants a new start; 1 for everything else.  systemd's Restart=on-failure starts the daemon
- * again after the last two. */
+ * Exit codes:
+ *   0             clean stop
+ *   EXIT_CONFIG   a fault that a restart cannot cure
+ *   EXIT_RESTART  clean stop with a requested restart; systemd (Restart=on-failure) starts the daemon again
+ *   1             any other fault; systemd starts the daemon again */
 #ifndef COMMON_DAEMON_SERVICE_H
 #define COMMON_DAEMON_SERVICE_H
 
-#define EXIT_CONFIG  78 /* EX_CONFIG of sysexits.h: systemd must not restart the daemon */
+#define EXIT_CONFIG  78 /* EX_CONFIG of sysexits.h; systemd must not restart the daemon */
 #define EXIT_RESTART 75 /* EX_TEMPFAIL */
 
 struct ev_loop;
 struct service;
 
 /* Returns the exit code for a start that failed with negative errno 'err'.  EXIT_CONFIG: the operator must change
- * something (an interface, file or address that does not exist or may not be used).  1: a restart may help (a port
- * still taken, memory). */
+ * something, for example an interface, file or address that does not exist.  1: a restart may help, for example if a
+ * port is still in use or memory is short. */
 int service_exit_code(int err);
 
-/* Makes SIGTERM and SIGINT end the process at once with exit code 0, because nothing has begun.  First statement of
- * main(); valid until service_open(). */
+/* Lets SIGTERM and SIGINT end the process at once with exit code 0, because nothing has been started.  Call first in
+ * main().  The effect ends with service_open(). */
 void service_catch_signals(void);
 
-/* Restores the default signals, which end the process by themselves, for options that run no service.  The caller of
- * the program then sees that a signal ended it. */
+/* Restores the default actions of signals, for options of the command line that run no service.  A signal then ends the
+ * process, and the caller of the program sees the signal. */
 void service_release_signals(void);
 
-/* Handles SIGTERM and SIGINT.  The first signal ends service_run(), even if the signal comes before the call.  A second
- * signal ends the process at once (exit 1), even during a drain.  The log has a thread of its own from here to
- * service_close() (log.h).  Returns 0 or negative errno. */
+/* Opens the service, which then handles SIGTERM and SIGINT.  The first signal ends service_run(), even if the signal
+ * arrives before service_run().  A second signal ends the process at once with exit code 1, even during a drain.  Until
+ * service_close(), a separate thread writes the log (log.h).  Returns 0 or negative errno. */
 int service_open(struct service **service);
 
-/* Returns the loop, for timers and listeners of the main thread. */
+/* Returns the main thread's loop, for timers and listeners. */
 struct ev_loop *service_loop(struct service *service);
 
-/* Sends READY=1 (and STATUS=) to systemd, then runs the loop until a signal or service_stop().  Returns the exit code
- * given to service_stop(), or 0 for a signal. */
+/* Sends READY=1 and STATUS= to systemd, then runs the loop until a signal or service_stop().  Returns the exit code of
+ * service_stop(), or 0 after a signal. */
 int service_run(struct service *service);
 
-/* Ends the loop from any thread.  The first exit code other than 0 counts. */
+/* Ends the loop.  Any thread.  After several calls, the first exit code other than 0 counts. */
 void service_stop(struct service *service, int exit_code);
 
-/* Calls service_stop() with exit code 1, for callbacks with a pointer argument.  NULL is accepted. */
+/* Calls service_stop() with exit code 1.  Its signature fits callbacks with a pointer argument.  NULL is accepted. */
 void service_fail(void *service);
 
-/* Sends STATUS= to systemd: one line about the daemon's present activity. */
+/* Sends STATUS= to systemd: one line about the daemon's current activity. */
 void service_status(struct service *service, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Sends STOPPING=1, when draining begins. */
+/* Sends STOPPING=1 to systemd.  Called when draining begins. */
 void service_stopping(struct service *service);
 
-/* Closes the service.  From here on SIGTERM and SIGINT are ignored, because the exit code is decided. */
+/* Closes the service.  Afterwards SIGTERM and SIGINT are ignored, because the exit code is already decided. */
 void service_close(struct service *service);
 
 #endif

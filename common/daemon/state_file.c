@@ -1,7 +1,6 @@
-/* state_file.c - writes the settings that requests have changed to the disk.
- *
- * One file is written at a time.  Main makes its text and gives the text to the writer, a thread with room for one job.
- * A timer tells main when to check again. */
+/* state_file.c - saves settings that KATCP requests have changed.  One file is written at a time.  The main thread
+ * builds the file's text and passes the text to the writer thread, whose inbox has room for one job.  A timer lets the
+ * main thread check for the next job. */
 #include "common/daemon/state_file.h"
 
 #include "common/base/clock.h"
@@ -28,8 +27,8 @@
 enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
 static const char *const state_words[] = {"none", "kept", "ignored", NULL};
 
-#define MIN_INTERVAL_NS NS_PER_S         /* between two writes of a file, also after a failure */
-#define BUSY_WAIT_NS    (20 * NS_PER_MS) /* until the writer is asked again */
+#define MIN_INTERVAL_NS NS_PER_S         /* minimum interval between two writes of a file, also after a failure */
+#define BUSY_WAIT_NS    (20 * NS_PER_MS) /* wait until the next check of a busy writer */
 
 struct state_file {
     struct state_files *files;
@@ -38,24 +37,25 @@ struct state_file {
     void *arg;
     char *name;
     char *path;
-    bool changed;        /* true: changed since it was last given to the writer */
+    bool changed;        /* settings have changed since the last job for this file */
     int64_t due_ns;      /* earliest time of the next write */
     _Atomic bool failed; /* set by the writer before it clears 'busy' */
 };
 
 struct state_files {
-    char *directory; /* NULL: nothing is kept */
-    int lock_fd;     /* descriptor of the directory while we lock it; < 0: none */
+    char *directory; /* NULL: settings are not kept */
+    int lock_fd;     /* descriptor of the locked directory; < 0: not locked */
     struct sensor *status;
     struct ev_loop *loop;
     ev_timer timer;
     struct state_file *first;
-    struct inbox *jobs; /* inbox of the writer, with room for one */
+    struct inbox *jobs; /* inbox of the writer, with room for one item */
     struct thread writer;
     bool started;
-    /* The job.  The writer owns the job from its push until the writer clears 'busy'. */
+    /* The job: 'job', 'text' and 'text_bytes'.  The writer owns it from the push to the inbox until it clears
+     * 'busy'. */
     struct state_file *job;
-    char *text; /* NULL: the file is removed */
+    char *text; /* new text of the file; NULL: the file is removed */
     size_t text_bytes;
     _Atomic bool busy;
     struct log_limit failed_limit;
@@ -97,7 +97,7 @@ static void *run_writer(void *arg)
     struct inbox_item item;
 
     while (inbox_pop(files->jobs, &item) == 0) {
-        thread_watched(false); /* a disk that hangs is no reason to end the process */
+        thread_watched(false); /* the watchdog must not end the process because a disk hangs */
         carry_out(files);
         thread_watched(true);
     }
@@ -106,7 +106,7 @@ static void *run_writer(void *arg)
 
 /* ---- Main -------------------------------------------------------------------------------------------------------- */
 
-/* Makes the text of a file, and the job that writes it.  Returns 0 or -ENOMEM. */
+/* Builds the text of a file, and prepares the job that writes it.  Returns 0 or -ENOMEM. */
 static int make_job(struct state_file *file)
 {
     struct state_files *files = file->files;
@@ -131,7 +131,7 @@ static int make_job(struct state_file *file)
     return 0;
 }
 
-/* Returns the changed file that is due first, or NULL. */
+/* Returns the changed file that is due first, or NULL if no file has changed. */
 static struct state_file *next_file(const struct state_files *files)
 {
     struct state_file *next = NULL;
@@ -142,7 +142,7 @@ static struct state_file *next_file(const struct state_files *files)
     return next;
 }
 
-/* Marks files whose writing failed as changed, so that they are written again. */
+/* Marks files that could not be written as changed, so that they are written again. */
 static void take_back_failed(struct state_files *files)
 {
     for (struct state_file *file = files->first; file; file = file->next)
@@ -163,7 +163,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct state_files *files = timer->data;
     int64_t now_ns = clock_monotonic_ns(), look_ns = INT64_MAX;
-    bool busy = atomic_load(&files->busy); /* read first: an idle writer has already set 'failed' */
+    bool busy = atomic_load(&files->busy); /* read before 'failed', which an idle writer has already set */
 
     take_back_failed(files);
     struct state_file *file = next_file(files);
@@ -178,7 +178,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
         file = next_file(files);
     }
     if (busy)
-        look_ns = now_ns + MIN_INTERVAL_NS; /* time to check whether it failed */
+        look_ns = now_ns + MIN_INTERVAL_NS; /* check then whether the write has failed */
     if (file && file->due_ns < look_ns)
         look_ns = file->due_ns;
     if (look_ns < INT64_MAX)
@@ -198,7 +198,8 @@ void state_file_ignored(struct state_file *file)
     sensor_set_integer(file->files->status, clock_unix_ns(), SENSOR_ERROR, STATE_IGNORED);
 }
 
-/* Checks that a file may be used.  Returns 0 or negative errno, -ENODATA if it is empty: no file of ours is empty. */
+/* Checks that a file may be used.  Returns 0 or negative errno: -ENODATA if the file is empty, because this program
+ * writes no empty files. */
 static int check_file(const struct state_file *file)
 {
     struct stat st;
@@ -218,7 +219,7 @@ const char *state_file_path(struct state_file *file)
     if (err == -ENOENT)
         return NULL;
     if (err != -EPERM && err != -ELOOP && err != -ENODATA)
-        return file->path; /* the reader reports the fault */
+        return file->path; /* the reader of the file will report the error */
     log_warning("%s: %s; the file is ignored", file->path,
                 err == -ENODATA ? "it is empty"
                 : err == -ELOOP ? "it is a symbolic link"
@@ -229,7 +230,8 @@ const char *state_file_path(struct state_file *file)
 
 /* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
-/* Returns the configured directory, else systemd's: the first of a list with colons. */
+/* Returns the configured directory, or else the first directory of systemd's list, whose items are separated by colons.
+ * Returns NULL if there is none. */
 static char *directory_of(const struct config_state *config)
 {
     const char *given = getenv("STATE_DIRECTORY");
@@ -249,7 +251,7 @@ static int start_writer(struct state_files *files)
     return err;
 }
 
-/* Locks the directory for this process.  Two processes there would take each other's files for their own. */
+/* Locks the directory for this process.  Two processes in one directory would use each other's files. */
 static int lock_directory(struct state_files *files, char *why, size_t why_bytes)
 {
     files->lock_fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -326,7 +328,8 @@ static bool is_plain(char c)
            c == '_' || c == '@';
 }
 
-/* Returns 'name' with %2F for a slash.  A point at the beginning, which would hide the file, is escaped, too. */
+/* Returns a file name for 'name': %2F replaces a slash, and a leading dot, which would hide the file, is escaped,
+ * too. */
 static char *escape(const char *name)
 {
     char *escaped = malloc(3 * strlen(name) + 1), *out = escaped;
@@ -368,7 +371,7 @@ void state_files_close(struct state_files *files)
         return;
     ev_timer_stop(files->loop, &files->timer);
     if (files->started) {
-        inbox_stop(files->jobs); /* the writer still finishes its job */
+        inbox_stop(files->jobs); /* the writer finishes its job first */
         thread_join(&files->writer);
         take_back_failed(files);
         while ((file = next_file(files)) && make_job(file) == 0)

@@ -1,16 +1,17 @@
-/* state_file.h - files that keep run-time settings across restarts, as text that a person can read.
+/* state_file.h - text files that keep run-time settings across restarts.
  *
- * Flow:      a request calls state_file_changed() --at once, or a second after the last write--> write() on main makes
- *            the text --> a thread replaces the file.  The next start reads the file:
- *            table_file_read(state_file_path()...).
- * Where:     state.directory of the YAML, else the service's directory ($STATE_DIRECTORY of systemd), else nowhere:
- *            then nothing is kept, and all these functions do nothing.
+ * Flow:      a request calls state_file_changed() --at once, or a second after the last write--> write() builds the
+ *            text on the main thread --> the writer thread replaces the file.  At the next start, the owner of the
+ *            settings reads the file with table_file_read(state_file_path()...).
+ * Where:     in the directory state.directory of the configuration, or else in the service's directory
+ *            ($STATE_DIRECTORY of systemd).  Without both, settings are not kept, and these functions do nothing.
  * Only one process uses the directory at a time: state_files_open() locks it.  The directory is not used if other users
  * may change it or a file in it (trust.h).
- * Status:    the sensor 'state-status' is in error after a file, or a part of a file, was ignored, until the next
- *            start.  Only a person knows whether the lost settings have been set again.
- * A file is the old one or the new one at any time, even after a crash.  A crash may lose the settings of the last
- * second; a stop loses nothing.  A file exists only after a request has set something that belongs to it.
+ * Status:    if a file or a part of it was ignored, the sensor 'state-status' has the status error until the next
+ *            start.  Only the operator knows whether the lost settings have been made again.
+ * A file is replaced as a whole, so even after a crash it is the old or the new file.  A crash may lose the settings of
+ * the last second; a stop loses no settings.  A file exists only after a request has made a setting that belongs to the
+ * file.
  * Threads:   all functions on main.   Blocking: only state_files_close() waits for the disk. */
 #ifndef COMMON_DAEMON_STATE_FILE_H
 #define COMMON_DAEMON_STATE_FILE_H
@@ -29,38 +30,42 @@ struct state_files;
 
 /* The section state of a configuration file. */
 struct config_state {
-    char *directory; /* NULL: the service's directory, or none */
+    char *directory; /* NULL: the service's directory, if there is one */
 };
 
 #define CONFIG_N_STATE_KEYS 1
 
 extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
 
-/* Row of a table of sections.  'type' is the whole file's struct, whose member 'state' is a struct config_state. */
+/* Row for the section state in a table of sections.  'type' is the struct of the whole file, whose member 'state' is a
+ * struct config_state. */
 #define CONFIG_STATE_SECTION(type)                                                                                     \
     CONFIG_SECTION(type, state, config_state_keys, "Settings that are kept across restarts.", .optional = true)
 
-/* Writes the whole text of a file.  Returns false if there is nothing to keep; then no file exists.  May take some
- * milliseconds, during which no request is answered.  Settings beyond a MiB are therefore cut into several files. */
+/* Writes the whole text of a file.  Returns false if there are no settings to keep; the file is then removed.  May take
+ * some milliseconds, during which the main thread answers no requests.  Settings larger than a MiB should therefore be
+ * split among several files. */
 typedef bool (*state_file_write)(FILE *text, void *arg);
 
-/* Finds the directory for the files, and logs it.  Adds 'status' to 'sensors' (NULL: none) as the sensor
- * 'state-status'.  'status' must live as long as 'sensors'.  Returns 0 or negative errno with one sentence in 'why':
- * -EBUSY if another process keeps its files there, -EPERM if other users may change the files there. */
+/* Finds the directory for the files, and logs it.  Adds the sensor 'state-status', with its memory 'status', to
+ * 'sensors' (NULL: no sensor).  'status' must live as long as 'sensors'.  Returns 0 or negative errno with one sentence
+ * in 'why'. -EBUSY: another process uses the directory. -EPERM: other users may change files there. */
 int state_files_open(const struct config_state *config, struct ev_loop *loop, struct sensors *sensors,
                      struct sensor *status, struct state_files **files, char *why, size_t why_bytes);
 
-/* Adds the file 'name' (copied).  Characters that suit no file name are written like %2F.  Returns 0 or -ENOMEM. */
+/* Adds the file 'name' (copied).  Characters that a file name cannot have are escaped, as in %2F.  Returns 0 or
+ * -ENOMEM. */
 int state_files_add(struct state_files *files, const char *name, state_file_write write, void *arg,
                     struct state_file **file);
 
-/* Returns the path to read, or NULL if nothing is kept.  Logs a file that cannot be trusted, and returns NULL. */
+/* Returns the path of a file to read, or NULL if there is no file.  Logs a file that cannot be trusted, and returns
+ * NULL. */
 const char *state_file_path(struct state_file *file);
 
-/* Records that a kept setting is not in force, or only in part; the log says why. */
+/* Records that a kept setting was ignored, wholly or in part.  The caller has logged the reason. */
 void state_file_ignored(struct state_file *file);
 
-/* Records that the file's text has changed, and schedules a write. */
+/* Records that settings of the file have changed, and schedules a write. */
 void state_file_changed(struct state_file *file);
 
 /* Writes all changed files, then frees the files.  NULL is accepted. */

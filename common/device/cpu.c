@@ -1,12 +1,13 @@
-/* cpu.c - the device that is this computer: a stream is a thread that runs a ring of operations in order.
+/* cpu.c - the cpu device, which computes on the host: each stream is a thread that runs the operations of a ring in
+ * order.
  *
- * Events: a stream counts the operations that it has been given and the operations that it has done.  An event holds a
- *         stream and the count of given operations at the record.  The event has passed once the stream has done that
- *         many.  So recording enqueues nothing, and a new record does not affect a wait for an earlier record.
- * Progress: a wait is for operations that were enqueued before the wait.  So the first enqueued of all unfinished
- *         operations never waits, and some stream can always continue.  A full ring therefore gets room again.
- * Lifetime: a mark may outlive its stream.  A destroyed stream therefore keeps its counts until the device is closed,
- *         and frees only its thread and its ring. */
+ * Events:   a stream counts the operations enqueued and the operations done.  A record stores the stream and its number
+ *           of enqueued operations in the event.  The event has passed when the stream has done this number of
+ *           operations.  So a record enqueues nothing, and does not affect waits for an earlier record.
+ * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
+ *           operations never waits, and some stream can always continue.  A full ring therefore always gets room.
+ * Lifetime: a mark may outlive its stream.  So a destroyed stream frees only its thread and its ring, and keeps its
+ *           counts until the device is closed. */
 #include "common/device/device.h"
 
 #include "common/device/cpu_direct.h"
@@ -24,10 +25,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEVICE_ALIGN_BYTES 64   /* a cache line, and the widest vector register */
+#define DEVICE_ALIGN_BYTES 64   /* size of a cache line and of the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
-/* A point in a stream, passed once 'n_operations' of the stream are done.  Without a stream the mark has passed. */
+/* A point in a stream, which has passed when the stream has done 'n_operations' operations.  A mark without a stream
+ * has passed. */
 struct mark {
     struct cpu_stream *stream;
     uint64_t n_operations;
@@ -67,7 +69,7 @@ struct operation {
 
 struct cpu_device {
     struct device base;
-    int n_threads;              /* [const] threads of a kernel or an FFT */
+    int n_threads;              /* [const] number of threads of a kernel or an FFT */
     struct cpu_stream *streams; /* [creating thread] all streams ever created, linked by 'next' */
 };
 
@@ -78,25 +80,25 @@ struct cpu_stream {
     struct lock lock;
     pthread_cond_t work;      /* 'n_given' or 'stopping' changed */
     pthread_cond_t progress;  /* 'n_done' changed */
-    struct operation *ring;   /* [const] operation k lies in ring[k % DEVICE_STREAM_DEPTH]; NULL once destroyed */
-    uint64_t n_given GUARDED; /* [lock] operations enqueued since creation */
-    uint64_t n_done GUARDED;  /* [lock] operations run since creation; n_given - n_done <= DEVICE_STREAM_DEPTH */
-    bool stopping GUARDED;    /* [lock] the thread ends when nothing is left to do */
+    struct operation *ring;   /* [const] operation k is ring[k % DEVICE_STREAM_DEPTH]; NULL after the stream's end */
+    uint64_t n_given GUARDED; /* [lock] number of operations enqueued since creation */
+    uint64_t n_done GUARDED;  /* [lock] number of operations done; n_given - n_done <= DEVICE_STREAM_DEPTH */
+    bool stopping GUARDED;    /* [lock] the thread must end after all operations */
 };
 
 struct cpu_event {
     struct device_event base;
-    struct lock lock;         /* the event's two streams may belong to two threads */
+    struct lock lock;         /* different threads may record the event and wait for it */
     struct mark mark GUARDED; /* [lock] the last record */
 };
 
 struct cpu_fft {
     struct device_fft base;
     size_t n, batch;   /* [const] */
-    kiss_fft_cfg kiss; /* [const] shared by all threads, as kiss_fft() only reads it; NULL for n == 1 */
+    kiss_fft_cfg kiss; /* [const] shared by all threads, because kiss_fft() only reads it; NULL for n == 1 */
 };
 
-/* True in a stream's thread, where kernels and callbacks run: they must not call the device. */
+/* True in a stream's thread.  Kernels and callbacks run there, and must not call the device. */
 static _Thread_local bool on_stream_thread;
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -105,11 +107,12 @@ static void *alloc_aligned(size_t align_bytes, size_t bytes)
 {
     void *memory;
 
-    /* No object is larger than PTRDIFF_MAX; a sanitizer would end the process here instead of returning an error. */
+    /* Allocations above PTRDIFF_MAX always fail, but a sanitizer would end the process instead of returning an
+     * error. */
     if (bytes > PTRDIFF_MAX || posix_memalign(&memory, align_bytes, bytes ? bytes : align_bytes))
         return NULL;
 #ifdef CBF_SANITIZE
-    /* Code that reads memory before writing it then gets neither zeros nor the result of the last run. */
+    /* Fills the memory, so that code that reads it before writing finds neither zeros nor results of an earlier run. */
     memset(memory, 0xA5, bytes);
 #endif
     return memory;
@@ -120,9 +123,9 @@ static void *cpu_alloc(struct device *device, size_t bytes)
     return alloc_aligned(DEVICE_ALIGN_BYTES, bytes);
 }
 
-/* Allocates memory that packets are written to.  All pages are populated at once (before Linux 5.14 by memset()), so
- * that no packet is the first to touch a page.  Memory smaller than a huge page is not populated.  Huge pages, if the
- * kernel grants them, need 512 times fewer translations. */
+/* Allocates memory for packets.  Populates all pages at once (before Linux 5.14 by memset()), so that packets cause no
+ * page faults.  Memory smaller than a huge page is not populated.  Huge pages, if the kernel grants them, need 512
+ * times fewer address translations. */
 static void *cpu_alloc_pinned(struct device *device, size_t bytes)
 {
     if (bytes < MEMORY_HUGE_PAGE_BYTES)
@@ -187,14 +190,15 @@ static void run_operation(const struct operation *op, int n_threads)
     }
 }
 
-/* Returns whether an operation computes.  Computing may take long on a slow computer, so the watchdog must wait. */
+/* Returns true if an operation computes.  It may then take long on a slow computer, so the watchdog must ignore the
+ * thread. */
 static bool computes(const struct operation *op)
 {
     return op->kind == OP_FFT || op->kind == OP_LAUNCH;
 }
 
-/* Waits for an operation and returns it, or NULL at the end.  The operation stays in the ring until
- * finish_operation(). */
+/* Waits for the next operation and returns it.  Returns NULL when the thread must end.  The operation stays in the ring
+ * until finish_operation(). */
 static const struct operation *next_operation(struct cpu_stream *stream)
 {
     const struct operation *op = NULL;
@@ -341,7 +345,7 @@ static void cpu_stream_wait_event(struct device_stream *stream, struct device_ev
     lock_take(&self->lock);
     op.wait = self->mark;
     lock_give(&self->lock);
-    /* A stream's own earlier operations need no wait. */
+    /* A stream's own earlier operations have run already, so they need no wait. */
     if (op.wait.stream && &op.wait.stream->base != stream)
         enqueue(stream, &op);
 }
@@ -433,7 +437,7 @@ static void cpu_fft_run(struct device_stream *stream, struct device_fft *fft, co
     struct operation op = {.kind = OP_FFT, .fft = {self, in, out}};
     size_t bytes = self->n * self->batch * sizeof(kiss_fft_cpx);
 
-    /* In place, KissFFT would allocate a buffer for each transform. */
+    /* The FFT must not be in place, because KissFFT would then allocate a buffer for each transform. */
     assert((uintptr_t)in + bytes <= (uintptr_t)out || (uintptr_t)out + bytes <= (uintptr_t)in);
     enqueue(stream, &op);
 }

@@ -1,4 +1,4 @@
-/* cpu_direct.c - memory files, mapped once or twice. */
+/* cpu_direct.c - direct and exported memory of the cpu device: memory files, mapped once or twice. */
 #include "common/device/cpu_direct.h"
 
 #include "common/base/memory.h"
@@ -9,14 +9,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Sets no limit, because device_check_memory() counts all host memory. */
+/* Sets no limit of its own, because device_check_memory() counts all host memory. */
 int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes)
 {
     *memory = (struct memory){UINT64_MAX, UINT64_MAX};
     return 0;
 }
 
-/* Makes a memory file of 'bytes' bytes.  Returns its descriptor, or negative errno. */
+/* Creates a memory file of 'bytes' bytes.  Returns its descriptor, or negative errno. */
 static int make_file(const char *name, size_t bytes)
 {
     int fd = bytes > PTRDIFF_MAX ? -1 : memfd_create(name, MFD_CLOEXEC);
@@ -30,7 +30,7 @@ static int make_file(const char *name, size_t bytes)
     return err;
 }
 
-/* Maps the file with all pages populated, like pinned memory. */
+/* Maps the file and populates all pages, as for pinned memory. */
 static void *map_file(int fd, size_t bytes, int protection)
 {
     void *memory = mmap(NULL, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
@@ -43,8 +43,7 @@ static int explain(int err, size_t bytes, const char *what, char *why, size_t wh
     return why_fail(err, why, why_bytes, "%zu bytes of memory cannot be %s: %s", bytes, what, strerror(-err));
 }
 
-/* Code that reads memory before writing it then gets neither zeros nor the result of the last run, as in
- * device/cpu.c. */
+/* Fills the memory, so that code that reads it before writing finds no zeros (see device/cpu.c). */
 static void poison(void *memory, size_t bytes)
 {
 #ifdef CBF_SANITIZE
@@ -81,15 +80,15 @@ void device_cpu_free_direct(struct device *device, const struct device_direct *d
     munmap(direct->device, direct->bytes);
 }
 
-/* The exported memory of the cpu device is a file.  Only the NICs of tests accept such a file. */
+/* The exported memory of the cpu device is a memory file, which only the simulated NICs of tests accept. */
 int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes)
 {
     return why_fail(-ENODEV, why, why_bytes, "the network card cannot write to GPU memory: this is the cpu device");
 }
 
-/* Makes a file, aligned to DEVICE_PAGE_BYTES.  mmap() aligns to a page of the host only, so more address space is
- * reserved, without access, and the file is mapped inside.  The NIC's addresses follow the file's mapping.  A CPU that
- * uses these addresses as host memory therefore faults. */
+/* Allocates exported memory, aligned to DEVICE_PAGE_BYTES. The function reserves more address space than needed,
+ * without access, and maps the file inside it, because mmap() aligns only to a page of the host.  The 'nic' addresses
+ * are in the reserved space behind the mapping, so a CPU that uses them faults. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {

@@ -1,13 +1,12 @@
-/* cpu_direct.h - direct and exported memory of the cpu device: files in memory.
- *
- * Direct memory has two addresses, so that code that confuses the two fails.  The host's address is mapped for writing
- * only.  CPUs of this kind allow reads all the same; tests/fakes/direct_guard/ detects these reads. */
+/* cpu_direct.h - direct and exported memory of the cpu device.  Direct memory has two addresses, as on a GPU, so that
+ * code that confuses them fails.  The host's address is mapped for writing only.  The CPU allows reads nevertheless;
+ * tests/fakes/direct_guard/ detects them. */
 #ifndef COMMON_DEVICE_CPU_DIRECT_H
 #define COMMON_DEVICE_CPU_DIRECT_H
 
 #include "common/device/device.h"
 
-/* Operations for the vtable of device/cpu.c. */
+/* Operations for struct device_ops in device/cpu.c. */
 int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes);
 int device_cpu_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why,
                             size_t why_bytes);

@@ -1,4 +1,4 @@
-/* device.c - chooses the device for the pipelines, and calls its operations.  See device.h. */
+/* device.c - chooses the device, and passes calls to its implementation.  See device.h. */
 #include "common/device/device.h"
 
 #include "common/base/why.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sets the members that all implementations share, once the device is open.  No operation can have failed before,
+/* Sets the members that all implementations share, after the device has been opened.  No operation can have failed yet,
  * because there are no streams. */
 static int device_opened(const struct device_config *config, int err, struct device **device)
 {
@@ -28,7 +28,7 @@ static bool names_gpu(const struct device_config *config)
     return config->gpu && config->gpu[0] && strcmp(config->gpu, "auto") != 0;
 }
 
-/* Opens the cuda device.  After a failure, 'why' begins with the configuration key that asked for CUDA. */
+/* Opens the cuda device.  After a failure, 'why' begins with the configuration key that requires CUDA. */
 static int open_cuda(const struct device_config *config, struct device **device, char *why, size_t why_bytes)
 {
     char reason[512] = "";
@@ -47,7 +47,7 @@ static int open_cpu(const struct device_config *config, struct device **device, 
     int err = device_cpu_open(config, device);
 
     if (err)
-        snprintf(why, why_bytes, "device.kind: the cpu device does not open: %s", strerror(-err));
+        snprintf(why, why_bytes, "device.kind: the cpu device cannot be opened: %s", strerror(-err));
     else
         log_info("device: cpu, %s", reason);
     return err;
@@ -60,8 +60,8 @@ int device_open(const struct device_config *config, struct device **device, char
     if (config->kind == DEVICE_CPU)
         return device_opened(config, open_cpu(config, device, "as configured", why, why_bytes), device);
     int err = open_cuda(config, device, why, why_bytes);
-    /* If there is no suitable GPU, 'auto' takes the cpu device.  If a suitable GPU cannot be used now, a restart may do
-     * better than a daemon that is too slow for its data. */
+    /* If there is no suitable GPU, 'auto' selects the cpu device.  If a suitable GPU exists but cannot be used now, the
+     * start fails.  A restart is then better than a daemon that is too slow for its data. */
     if (err == -ENODEV && config->kind == DEVICE_AUTO && !names_gpu(config)) {
         const char *cause = strchr(why, ' ') + 1;
         snprintf(reason, sizeof(reason), "as %.*s", (int)strcspn(cause, ";"), cause); /* without advice */
@@ -340,7 +340,7 @@ void device_kernel_destroy(struct device_kernel *kernel)
 
 void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map)
 {
-    assert(stream->device->ops->map_tensor); /* the cpu device has none */
+    assert(stream->device->ops->map_tensor); /* the cpu device has no tensor maps */
     stream->device->ops->map_tensor(stream, tensor, map);
 }
 

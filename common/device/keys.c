@@ -1,4 +1,4 @@
-/* keys.c - the keys of the section device, and their checks. */
+/* keys.c - defines the keys of the section device, and checks them. */
 #include "common/device/keys.h"
 
 #include "common/device/device.h"
@@ -23,7 +23,7 @@ const struct config_key config_device_keys[] = {
 };
 #undef KEYS_OF
 
-/* Checks the form only; the start checks whether the GPU exists. */
+/* Checks only the form of the name.  The start checks that the GPU exists. */
 static bool is_gpu_name(const char *gpu)
 {
     static const char *const formats[] = {"%*x:%*x:%*x.%*x%n", "%*x:%*x:%*x%n", "%*x:%*x.%*x%n", "%*x:%*x%n"};

@@ -1,4 +1,4 @@
-/* keys.h - the section device of a configuration file, and checks of a device for other sections. */
+/* keys.h - the keys of the section device, and checks of the device for other sections. */
 #ifndef COMMON_DEVICE_KEYS_H
 #define COMMON_DEVICE_KEYS_H
 
@@ -11,23 +11,23 @@ struct config_device {
     int kind;  /* enum device_kind */
     char *gpu; /* "auto", index, UUID or PCI address */
     int64_t n_threads;
-    char *kernel_cache; /* NULL: the service's directory or the user's */
+    char *kernel_cache; /* NULL: the service's directory, or else the user's */
 };
 
 #define CONFIG_N_DEVICE_KEYS 4
 
 extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
 
-/* Row of a table of sections.  'type' is the struct of the whole file, whose member 'device' is a struct
- * config_device. */
+/* Row for the section device in a table of sections.  'type' is the struct of the whole file, whose member 'device' is
+ * a struct config_device. */
 #define CONFIG_DEVICE_SECTION(type)                                                                                    \
     CONFIG_SECTION(type, device, config_device_keys, "Where the kernels run.", .optional = true)
 
-/* Checks the device section, for both daemons. */
+/* Checks the section device, and reports errors. */
 void device_keys_check(const struct config_device *device, struct config *errors);
 
-/* Checks recv.gpudirect or send.gpudirect, for the checks of these sections.  Adds an error at the key if it does not
- * agree with the section's other keys or with the device.  'device' may be NULL if the key is false. */
+/* Checks recv.gpudirect or send.gpudirect.  Reports an error at this key if it contradicts the other keys of its
+ * section or the device.  'device' may be NULL if the key is false. */
 void device_keys_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
                                  const struct config_device *device, struct config *errors);
 

@@ -1,4 +1,4 @@
-/* plugin.c - finds and loads the shared object that has the cuda device. */
+/* plugin.c - finds and loads the shared object with the cuda device. */
 #include "common/device/plugin.h"
 
 #include "common/base/version.h"
@@ -25,7 +25,7 @@ static const struct device_host host = {
     .fail = device_fail,
 };
 
-/* Finds the directory of the executable, or ".". */
+/* Finds the directory of the executable.  Sets "." after a failure. */
 static void find_own_directory(char *directory, size_t bytes)
 {
     ssize_t n = readlink("/proc/self/exe", directory, bytes - 1);
@@ -73,6 +73,6 @@ int device_plugin_open(const struct device_config *config, struct device **devic
     if (!symbol)
         return why_fail(-ENODEV, why, why_bytes, "%s is not a device library: it has no %s", path, DEVICE_PLUGIN_OPEN);
     device_plugin_open_fn *open;
-    memcpy(&open, &symbol, sizeof(open)); /* ISO C has no cast from an object's address to a function's */
+    memcpy(&open, &symbol, sizeof(open)); /* ISO C cannot cast an object pointer to a function pointer */
     return open(config, &host, device, why, why_bytes);
 }

@@ -1,10 +1,12 @@
-/* plugin.h - a device in a shared object of its own, so that the daemons start without the device's libraries.
+/* plugin.h - loads a device from a shared object, so that the daemons start without the device's libraries.
  *
- * The object exports one function, DEVICE_PLUGIN_OPEN.  A table gives the object the functions of the process that it
- * needs, so no symbol of the object is resolved in the executable.  Both must come from one build, which is checked.
+ * The shared object exports one function, DEVICE_PLUGIN_OPEN.  It calls functions of the daemon through a table, struct
+ * device_host, so that it needs no symbols of the executable.  Executable and shared object must be of the same build,
+ * which is checked.
  *
- * Places of the object: $CBF_CUDA_DEVICE alone, if that is set (tests); else DEVICE_PLUGIN_FILE beside the executable
- * (a build directory), in ../lib/cbf from there (an installation), or in CBF_LIBDIR (as built). */
+ * If $CBF_CUDA_DEVICE is set (tests), it is the path of the shared object.  Otherwise the file DEVICE_PLUGIN_FILE is
+ * searched in three directories: that of the executable (a build directory), ../lib/cbf relative to it (an
+ * installation), and CBF_LIBDIR. */
 #ifndef COMMON_DEVICE_PLUGIN_H
 #define COMMON_DEVICE_PLUGIN_H
 
@@ -25,8 +27,8 @@ struct device_host {
     void (*thread_beat)(void);
 };
 
-/* Opens the device.  'host' lives as long as the process.  Returns 0, or negative errno with one sentence in 'why',
- * which may begin with a key of the section "device".  -ENODEV: there is no usable device. */
+/* Opens the plugin's device.  'host' must live as long as the process.  Returns 0, or negative errno with one sentence
+ * in 'why', which may begin with a key of the section "device". -ENODEV: there is no usable device. */
 typedef int device_plugin_open_fn(const struct device_config *config, const struct device_host *host,
                                   struct device **device, char *why, size_t why_bytes);
 

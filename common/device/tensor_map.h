@@ -1,4 +1,4 @@
-/* tensor_map.h - a tensor (struct device_tensor) as an argument of a kernel. */
+/* tensor_map.h - a tensor map: a tensor (struct device_tensor) as an argument of a kernel. */
 #ifndef COMMON_DEVICE_TENSOR_MAP_H
 #define COMMON_DEVICE_TENSOR_MAP_H
 

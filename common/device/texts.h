@@ -1,4 +1,4 @@
-/* texts.h - the files of kernels/ that this build has embedded; made by the Makefile. */
+/* texts.h - the files of kernels/ that are embedded in this program by the Makefile. */
 #ifndef COMMON_DEVICE_TEXTS_H
 #define COMMON_DEVICE_TEXTS_H
 

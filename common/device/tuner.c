@@ -1,4 +1,4 @@
-/* tuner.c - measures candidates, saves the fastest in a file, and reads that file with care. */
+/* tuner.c - measures candidates, saves the fastest in a file, and checks this file when it is read. */
 #include "common/device/tuner.h"
 
 #include "common/base/clock.h"
@@ -21,18 +21,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIMIT_NS     (60 * NS_PER_S)  /* of a job: afterwards no new candidate is begun */
-#define RUN_NS       (20 * NS_PER_MS) /* shortest run that counts */
-#define N_RUNS       5                /* runs of a candidate; odd */
-#define HOPELESS     1.5              /* times the fastest: two runs are enough */
-#define BETTER       0.995            /* times the fastest so far; a smaller gain is noise */
-#define RANDOM_BYTES (1 << 20)        /* made on the host, and copied to all places */
+#define LIMIT_NS     (60 * NS_PER_S)  /* time limit of a job, after which no new candidate is begun */
+#define RUN_NS       (20 * NS_PER_MS) /* shortest run whose time is used */
+#define N_RUNS       5                /* number of runs of a candidate; odd */
+#define HOPELESS     1.5              /* a candidate this many times slower than the fastest gets only two runs */
+#define BETTER       0.995            /* largest fraction of the fastest time to replace it; the rest is noise */
+#define RANDOM_BYTES (1 << 20)        /* generated on the host, and copied repeatedly */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
-/* Fills memory with random bits, or with numbers of random sign and mantissa and the exponent of 1/2.
- * Random numbers: Marsaglia's xorshift64 (2003). */
+/* Fills memory with random bits, or with numbers of random sign and mantissa, from 1/2 to 1.  The random generator is
+ * Marsaglia's xorshift64 (2003). */
 static void fill_random(struct tuner_bed *bed, uint8_t *memory, size_t bytes, enum tuner_fill fill)
 {
     static const uint64_t keep[] = {UINT64_MAX, UINT64_C(0x807fffff807fffff), UINT64_C(0x83ff83ff83ff83ff)};
@@ -67,7 +67,7 @@ void *tuner_alloc(struct tuner_bed *bed, size_t bytes, enum tuner_fill fill)
     return memory;
 }
 
-/* Returns the median time of one launch, in nanoseconds. */
+/* Returns the median time of one call of 'queue', in nanoseconds. */
 static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *kernel, void *work, double hopeless_ns)
 {
     double runs[N_RUNS]; /* in ascending order */
@@ -79,7 +79,7 @@ static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *
             kernel->queue(work, bed->stream);
         device_stream_wait(bed->stream);
         int64_t run_ns = clock_monotonic_ns() - start_ns;
-        if (run_ns < RUN_NS) { /* the wait for the run's end takes too large a part of the run */
+        if (run_ns < RUN_NS) { /* too short, compared with the wait for its end */
             n *= 2;
             n_runs = 0;
             continue;
@@ -125,14 +125,14 @@ void tuner_format(const struct tuner_kernel *kernel, const void *shape, char tex
                                    kernel->numbers[i], numbers[i]);
 }
 
-/* The file that keeps a shape. */
+/* Name and text of the file with a saved shape. */
 struct kept {
     char name[NAME_MAX + 1], text[FILE_BYTES];
 };
 
-/* Writes name and text of the file.  The name has the GPU and the sizes, but not the kernels' texts, so that a new
- * version's choice replaces the old one.  The text has a hash of all kernels' texts, because any of them may decide the
- * speed. */
+/* Writes the name and the text of the file.  The name contains the GPU and the sizes, but not the kernels' texts, so
+ * that a new version's choice replaces the old choice.  The text contains a hash of all kernels' texts, because any of
+ * them may affect the speed. */
 static void describe(const struct device *device, const struct tuner_job *job, const void *shape, struct kept *kept)
 {
     char sizes[TUNER_TEXT_BYTES], numbers[TUNER_TEXT_BYTES];
@@ -180,7 +180,8 @@ void tuner_load(struct device *device, const char *program, const struct tuner_j
     if (found)
         log_info("%s: tuned shape of %s", job->output, job->kernel->name);
     else if (fd != -ENOENT)
-        log_warning("%s: %s/%s is ignored, as it %s; %s --tune makes a new one", job->output, directory, kept.name,
+        log_warning("%s: %s/%s is ignored, because it %s; %s --tune makes a new file", job->output, directory,
+                    kept.name,
                     fd == -EPERM ? "cannot be trusted: " TRUST_CURE
                     : n_read < 0 ? "cannot be read"
                                  : "is damaged or was measured with other kernels than this program has",
@@ -197,7 +198,7 @@ static void log_candidate(const struct tuner_job *job, const void *shape, double
     log_info("%s: %s: %s %.4g us: %s", job->output, job->kernel->name, what, ns / 1e3, text);
 }
 
-/* Measures 'n' shapes.  Returns 0 with the fastest in *best, or negative errno. */
+/* Measures 'n' shapes.  Sets '*best' to the fastest shape.  Returns 0 or negative errno. */
 static int choose(struct device *device, const struct tuner_job *job, const uint32_t *shapes, size_t n,
                   const uint32_t **best)
 {
@@ -259,7 +260,7 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
     return 0;
 }
 
-/* Returns the index of the first job that differs from the j-th only in its output. */
+/* Returns the index of the first job that has the same kernel and sizes as job j. */
 static size_t first_like(const struct device *device, const struct tuner_job *jobs, size_t j)
 {
     static const uint32_t any_shape[TUNER_MAX_NUMBERS];
@@ -281,7 +282,7 @@ int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs
         log_info("there is nothing to tune on the %s device", device_name(device));
         return 0;
     }
-    /* Checked first, so that no minutes are spent on a choice that cannot be saved. */
+    /* Checked first, so that no time is spent on a choice that cannot be saved. */
     int err = !directory ? -ENOENT : access(directory, W_OK | X_OK) != 0 ? -errno : 0;
     if (err)
         snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s",

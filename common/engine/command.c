@@ -17,12 +17,12 @@ struct command_channel {
     size_t slot_bytes;    /* [const] */
     struct command *free;
     size_t n_free;
-    struct inbox *answers; /* inbox of the control thread */
+    struct inbox *answers; /* answered commands, popped by the control thread */
     ev_async wake;
     void (*answered)(void *arg, struct command *command);
     void (*woken)(void *arg);
     void *arg;
-    _Atomic int64_t steady_samples; /* written by the worker; the inbox of answers orders it */
+    _Atomic int64_t steady_samples; /* written by the worker before it pushes the answer */
 };
 
 static void give_slot(struct command_channel *c, struct command *slot)

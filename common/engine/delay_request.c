@@ -1,4 +1,4 @@
-/* delay_request.c - the common part of ?delays and ?beam-delays. */
+/* delay_request.c - parses the arguments of the requests ?delays and ?beam-delays. */
 #include "common/engine/delay_request.h"
 
 #include "common/katcp/python_number.h"
@@ -10,7 +10,8 @@
 
 #define MAX_PART_BYTES 400
 
-/* Parses "a,b" or "a,b,c".  *numbers[2] keeps its value if the text has only two numbers. */
+/* Parses "a,b" or "a,b,c" into *numbers[0], *numbers[1] and *numbers[2].  *numbers[2] keeps its value if the text has
+ * only two numbers.  Returns false if the text has another form. */
 static bool parse_part(const char *text, size_t n_bytes, double *numbers[3])
 {
     char part[MAX_PART_BYTES], *rest = part, *field;

@@ -1,4 +1,4 @@
-/* delay_request.h - delay models and start times in the form of requests.
+/* delay_request.h - parses delay models and start times, as in KATCP requests.  A delay model has the form
  *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]      s, s/s, s/s^2; rad, rad/s, rad/s^2
  *
@@ -13,18 +13,19 @@
 
 struct katcp_call;
 
-/* A model's numbers in seconds and radians, in this order. */
+/* Indices of the numbers of a delay model.  Units: s, s/s, rad, rad/s, s/s^2, rad/s^2. */
 enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_ACCELERATION, DELAY_PHASE_ACCELERATION };
 #define DELAY_N_NUMBERS 6
 
-/* Limit of rates in requests, in s/s.  The sky needs 3e-9; a larger rate is a typing error. */
+/* Largest delay rate that a request may set, in s/s.  The rotation of the sky needs 3e-9, so a larger rate is a typing
+ * error. */
 #define DELAY_MAX_REQUEST_RATE 1e-3
 
-/* Reads the text of a request; numbers that the text lacks are 0.  Returns NULL, or a sentence about the fault. */
+/* Parses the delay model of a request.  Accelerations that the text lacks are 0.  Returns NULL, or an error message. */
 const char *delay_request_parse(const char *text, double numbers[DELAY_N_NUMBERS]);
 
-/* Converts argument 'i', UNIX seconds, to the nearest sample.  Exact if the text has no decimals below a nanosecond.
- * Returns false after it has failed the call. */
+/* Converts argument 'i', a UNIX time in seconds, to the nearest timestamp.  The conversion is exact if the text has at
+ * most nine decimals.  If the argument is wrong, fails the call and returns false. */
 bool delay_request_start(struct katcp_call *call, int i, const struct timebase *timebase, int64_t *start_samples);
 
 #endif

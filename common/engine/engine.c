@@ -34,7 +34,7 @@ int engine_dither_seed(int64_t configured, uint64_t *seed)
     *seed = (uint64_t)configured;
     if (configured < 0 && getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
         return -EIO;
-    *seed &= INT64_MAX >> 10; /* so that a double holds the seed exactly */
+    *seed &= INT64_MAX >> 10; /* so that a double represents the seed exactly */
     return 0;
 }
 
@@ -60,7 +60,7 @@ static void add_chunk(struct engine *e, struct chunk *chunk)
     matcher_add(lane->matcher, member, chunk);
 }
 
-/* After a device failure the buffer's content is undefined. */
+/* Passes a downloaded buffer on.  After a device failure the buffer's content is undefined, so the buffer is freed. */
 static void take_downloaded(struct engine *e, struct outbuf *buffer)
 {
     assert(e->n_downloading > 0);
@@ -98,7 +98,7 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
-            return lane->n_free > 0; /* otherwise more sets may follow */
+            return lane->n_free > 0; /* without a free input, more sets may be waiting */
         lane->busy = true;
         if (!e->ops->process(lane, may_wait))
             return false;
@@ -180,7 +180,8 @@ int engine_start(void *engine)
         return err;
     e->started = true;
     err = receiver_set_start(e->receivers);
-    /* Each lane's stream starts threads of its own at the first kernel.  If this fails, the process ends. */
+    /* Each lane's stream starts OpenMP threads at its first kernel.  A failure there would end the process, so the
+     * number of threads is tested here. */
     return err ? err : threads_probe(e->n_lanes * device_n_threads(e->c.device));
 }
 

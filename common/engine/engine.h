@@ -1,13 +1,15 @@
-/* engine.h - the worker of a daemon: chunks in, output buffers out, one thread that feeds the device.
+/* engine.h - the worker of a daemon: the thread that turns received chunks into output buffers, by means of the device.
  *
  * Flow:      receive threads --chunk--> inbox --lane's matcher--> begin --upload--> process --kernels--> output buffer
  *            --download--> inbox --downloaded--> senders --> inbox --> free output buffer
- * Lanes:     each lane advances by itself.  A lane keeps its device input until 'process' has taken all of it.
- * Draining:  no more chunks will come.  The worker ends when all lanes are done and no buffer is downloading.  After
- *            the deadline, sets that have not begun are dropped.
- * Ownership: an engine is a struct of the daemon that begins with a struct engine.
+ * Lanes:     each lane (lane.h) advances independently.  A lane keeps its device input until 'process' has queued
+ *            kernels for all of it.
+ * Draining:  the receivers have stopped or ended, so no more chunks arrive.  The worker ends when all lanes are done
+ *            and no output buffer is being downloaded.  After the deadline, the worker drops sets of chunks that no
+ *            lane has begun.
+ * Ownership: each daemon has its own struct, which begins with a struct engine and belongs to the daemon.
  * Threads:   main creates, starts, stops and destroys an engine; the operations run on the worker.
- * Blocking:  the worker sleeps only on its inbox. */
+ * Blocking:  the worker waits only for items in its inbox. */
 #ifndef COMMON_ENGINE_ENGINE_H
 #define COMMON_ENGINE_ENGINE_H
 
@@ -34,27 +36,29 @@ struct sender_group;
 enum engine_item {
     ENGINE_CHUNK,      /* a full chunk of a member [struct chunk] */
     ENGINE_INPUT_FREE, /* a device input has no readers left [struct device_input] */
-    ENGINE_DOWNLOADED, /* an output buffer is finished, and in host memory [struct outbuf] */
-    ENGINE_SENT,       /* an output buffer is free again [struct outbuf] */
-    ENGINE_COMMAND,    /* the control thread's request [struct command] */
+    ENGINE_DOWNLOADED, /* an output buffer has been copied to host memory [struct outbuf] */
+    ENGINE_SENT,       /* an output buffer has been sent, so it is free [struct outbuf] */
+    ENGINE_COMMAND,    /* a request from the control thread [struct command] */
     ENGINE_RECV_END,   /* a receive thread's file has ended, or its source has failed */
-    ENGINE_DRAIN,      /* main: no more chunks will come; value = deadline of the drain */
-    ENGINE_WAKE,       /* a thread of the daemon has finished, so 'process' may continue */
+    ENGINE_DRAIN,      /* no more chunks will arrive; from main; value = deadline of the drain */
+    ENGINE_WAKE,       /* another thread has finished work, so 'process' may continue */
 };
 
-/* A daemon's part of the work.  The worker calls all operations, and no operation blocks. */
+/* The operations that fgpu and xbgpu implement differently.  The worker calls all operations, and no operation
+ * blocks. */
 struct engine_ops {
-    void (*look)(struct lane *lane, unsigned member, const struct chunk *chunk); /* sees a new chunk; may be NULL */
-    /* Makes the next set of chunks the lane's current device input.  When 'ended', the rest of the last set counts as a
-     * set.  Returns false if there is no set, or no free device input. */
+    void (*look)(struct lane *lane, unsigned member, const struct chunk *chunk); /* inspects a new chunk; may be NULL */
+    /* Uploads the next set of chunks to a free device input, which becomes the lane's current input.  If 'ended', data
+     * that the last set left for the next one form a set of their own.  Returns false if no set is ready, or if no
+     * device input is free. */
     bool (*begin)(struct lane *lane, bool ended);
-    /* Queues the kernels of the current input as far as possible.  If no output buffer is free and 'may_wait', returns
-     * false, and the worker calls again.  Without 'may_wait', drops the data that the buffer would hold. */
+    /* Queues the kernels for the current input.  If no output buffer is free and 'may_wait' is true, returns false, and
+     * the worker calls 'process' again later.  If 'may_wait' is false, drops the data for the missing buffer. */
     bool (*process)(struct lane *lane, bool may_wait);
-    void (*release)(struct lane *lane);                               /* the current input has been processed */
-    void (*flush)(struct lane *lane);                                 /* no input is left; may be called again */
+    void (*release)(struct lane *lane);                               /* ends the current input */
+    void (*flush)(struct lane *lane);                                 /* ends outputs after the last input */
     void (*apply)(struct engine *engine, struct command *command);    /* applies and answers a command */
-    void (*downloaded)(struct engine *engine, struct outbuf *buffer); /* checks a buffer, and pushes it to its sender */
+    void (*downloaded)(struct engine *engine, struct outbuf *buffer); /* checks a buffer, and gives it to its sender */
 };
 
 struct engine {
@@ -70,14 +74,14 @@ struct engine {
     struct thread worker;
     bool started;
     /* [worker] */
-    size_t n_downloading; /* output buffers whose ENGINE_DOWNLOADED has not come */
+    size_t n_downloading; /* output buffers whose ENGINE_DOWNLOADED has not arrived */
     bool draining;
-    int64_t give_up_ns; /* deadline of the drain; INT64_MAX: none, for recordings */
+    int64_t give_up_ns; /* deadline of the drain, monotonic; INT64_MAX: not set */
     size_t n_given_up;  /* chunks dropped after the deadline */
     size_t n_recv_ended;
 };
 
-/* Numbers of all items that can wait in the inbox at once, except device inputs. */
+/* Sizes that engine_init() needs for the inbox, the lanes and the command channel. */
 struct engine_sizes {
     size_t n_lanes;
     size_t n_chunks;  /* chunks of all members' pools */
@@ -87,37 +91,39 @@ struct engine_sizes {
     size_t n_wakes; /* ENGINE_WAKE items that may wait */
 };
 
-/* Checks the sections that both daemons have, each against the others. */
+/* Checks the configuration sections that both daemons have, also against each other. */
 void engine_keys_check(const struct daemon_config *daemon, struct config_recv *recv, const struct config_send *send,
                        struct config *errors);
 
-/* Finds the seed of an output's dither: 'configured', or a random seed if 'configured' is negative.  Any random seed is
- * a valid configured seed, too.  Returns 0 or -EIO. */
+/* Chooses the seed of an output's dither: 'configured', or a random seed if 'configured' is negative.  A random seed
+ * can also be configured, to repeat a run.  Returns 0 or -EIO. */
 int engine_dither_seed(int64_t configured, uint64_t *seed);
 
 /* Makes the inbox, command channel and streams of a zeroed engine.  Returns 0 or negative errno. */
 int engine_init(struct engine *engine, const struct engine_ops *ops, const struct daemon_context *context,
                 struct engine_sizes sizes);
 
-/* If 'why' is empty and 'err' is -ENOMEM, writes the needed memory to 'why'.  The sentence begins with 'key', the key
- * to lower, and a colon.  Returns 'err'. */
+/* Writes the needed memory to 'why' if 'err' is -ENOMEM and 'why' is empty.  The sentence begins with 'key', the
+ * configuration key that the operator must lower.  Returns 'err'. */
 int engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes);
 
-/* Starts senders, worker and receivers, in that order.  Returns 0 or negative errno.  (Signatures: daemon.h.) */
+/* Starts the threads in this order: senders, worker, receivers.  Returns 0 or negative errno.  (engine_start() and
+ * engine_enable() have the signatures of struct daemon in daemon.h.) */
 int engine_start(void *engine);
 
 /* Starts delivery of packets.  Returns 0 or negative errno with one sentence in 'why'. */
 int engine_enable(void *engine, char *why, size_t why_bytes);
 
 /* Drains: stops receivers, processes and sends the received data, sends stop heaps, ends all threads.  After
- * 'give_up_ns' begins no more chunks, and sends no more heaps.  Returns false if this deadline ended the drain, or if a
- * capture could not be written.  Idempotent. */
+ * 'give_up_ns' (monotonic) begins no more chunks, and sends no more heaps.  Returns false if this deadline ended the
+ * drain, or if a capture could not be written.  Idempotent. */
 bool engine_stop(struct engine *engine, int64_t give_up_ns);
 
-/* Frees the engine's parts, after engine_stop() and after all its users are gone.  A zeroed engine is accepted. */
+/* Frees the engine's parts.  Call after engine_stop(), when nothing uses the engine any more.  A zeroed engine is
+ * accepted. */
 void engine_fini(struct engine *engine);
 
-/* Defines main() of fgpu and xbgpu, from tables and functions that both daemons have under these names. */
+/* Defines main() of fgpu or xbgpu.  Both daemons have tables and functions with these names. */
 #define ENGINE_MAIN(program)                                                                                           \
     int main(int argc, char **argv)                                                                                    \
     {                                                                                                                  \

@@ -1,4 +1,4 @@
-/* gains.c - converts text to gains of channels, and gains to text. */
+/* gains.c - parses and writes the gains of channels. */
 #include "common/engine/gains.h"
 
 #include "common/config/table_file.h"
@@ -36,7 +36,8 @@ float *gains_of_call(struct katcp_call *call, int first, size_t n, const struct 
     return gains;
 }
 
-/* Parses "*", "17" or "300-310". */
+/* Parses a list of channels: "*", "17" or "300-310".  Returns false if the text has another form, or a channel is
+ * outside [0, n_chan). */
 static bool parse_channels(const char *text, int64_t n_chan, int64_t *first, int64_t *last)
 {
     int end = 0;

@@ -1,6 +1,7 @@
-/* gains.h - complex gains by channel, in single precision, in the form of requests and files.
+/* gains.h - parses and writes the complex gain of each channel, as in KATCP requests and in files.  Gains are single
+ * precision.
  *
- * A row of a file ends with three fields: CHANNELS REAL IMAGINARY, where CHANNELS is *, 17 or 300-310.
+ * A row of a gain file ends with three fields: CHANNELS REAL IMAGINARY, where CHANNELS is *, 17 or 300-310.
  *
  * Threads: pure functions. */
 #ifndef COMMON_ENGINE_GAINS_H
@@ -16,11 +17,11 @@ struct table_row;
 struct gains_limits {
     int64_t n_chan;
     double magnitude;
-    const char *bad_channels, *too_large; /* sentences about wrong channels and magnitudes */
+    const char *bad_channels, *too_large; /* error messages */
 };
 
-/* Reads 'n' gains from argument 'first' on: complex [n], which the caller frees.  Returns NULL after failing the
- * call. */
+/* Parses the call's arguments from number 'first' on as 'n' complex gains.  Returns [n][2] (real, imaginary), which the
+ * caller frees.  If an argument is wrong, fails the call and returns NULL. */
 float *gains_of_call(struct katcp_call *call, int first, size_t n, const struct gains_limits *limits);
 
 struct gains_row {
@@ -28,11 +29,11 @@ struct gains_row {
     float gain[2];
 };
 
-/* Reads a row's last three fields.  Returns 0, or the result of table_file_refuse(). */
+/* Parses the last three fields of a row.  Returns 0, or the result of table_file_refuse() if a field is wrong. */
 int gains_read_row(const struct table_row *row, const struct gains_limits *limits, struct gains_row *found);
 
-/* Writes a row for each run of channels with the same gain; 'before' and a blank stand in front of each row.  Channel c
- * of the 'n' channels has the gain gains[c * step] and the number first + c. */
+/* Writes one row for each range of adjacent channels with the same gain.  Each row begins with the text 'before' and a
+ * blank.  The gain of channel first + c, for c < n, is the two floats (real, imaginary) at gains + c * step. */
 void gains_write_rows(FILE *text, const char *before, const float *gains, size_t step, int64_t first, int64_t n);
 
 #endif

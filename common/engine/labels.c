@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the first 'max' labels of the text to labels[].  Returns the number of labels in the text, or -ENOMEM. */
+/* Splits the text and copies its first 'max' labels to labels[].  Returns the number of labels in the text, or
+ * -ENOMEM. */
 static long split(const char *text, char **labels, size_t max)
 {
     char *copy = strdup(text), *rest = NULL;
@@ -24,7 +25,7 @@ static long split(const char *text, char **labels, size_t max)
     return n;
 }
 
-/* Fills names[] from the text, or with name(labels, i) if 'text' is NULL.  Returns 0 or -ENOMEM. */
+/* Fills names[n] from the text.  If 'text' is NULL, names[i] becomes name(labels, i).  Returns 0 or -ENOMEM. */
 static int fill(const char *text, char **names, size_t n, char *(*name)(const struct labels *labels, size_t i),
                 const struct labels *labels)
 {
@@ -55,8 +56,8 @@ static bool is_number(const char *text)
     return *text && !text[strspn(text, "0123456789")];
 }
 
-/* Returns a copy of the common beginning of an antenna's two labels, without separators at its end; NULL if there is no
- * memory. */
+/* Returns a copy of the common beginning of an antenna's two labels, without '.', '-' and '_' at its end.  Returns NULL
+ * if there is no memory. */
 static char *stem_of(const char *label1, const char *label2)
 {
     size_t n = 0;
@@ -179,7 +180,7 @@ static int compare_labels(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Words for one of the two lists in messages. */
+/* Words for messages about one of the two lists. */
 struct name_list {
     const char *key, *each, *one, *two;
 };
@@ -193,8 +194,8 @@ static void check_list(const struct name_list *list, const char *const *field, s
         return;
     long n_given = split(*field, names, n);
     if (n_given >= 0 && (size_t)n_given != n) {
-        config_error(errors, field, "%s must be %zu, one for each %s%zu antennas, not %ld", list->key, n, list->each,
-                     n_ants, n_given);
+        config_error(errors, field, "%s must have %zu items, one for each %s%zu antennas, not %ld", list->key, n,
+                     list->each, n_ants, n_given);
     } else if (n_given >= 0) {
         qsort(names, n, sizeof(char *), compare_labels);
         for (size_t i = 0; i < n; i++) {

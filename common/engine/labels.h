@@ -1,4 +1,5 @@
-/* labels.h - names of antennas and labels of inputs.  A label or the number 2 * ant + pol identifies an input.
+/* labels.h - names of antennas and labels of inputs.  An input is identified by its label or by its number, 2 * ant +
+ * pol.
  *
  * Threads: any; nothing changes after labels_init(). */
 #ifndef COMMON_ENGINE_LABELS_H
@@ -16,33 +17,35 @@ struct labels {
     size_t n;
 };
 
-/* Takes names and labels from texts, separated by commas or spaces.  Without antenna_names (NULL), an antenna's name is
- * the common beginning of its two labels.  This needs input_labels, and a different beginning for each antenna.
- * Otherwise the names are a0, a1...  Without input_labels, a label is the antenna's name with v for polarisation 0 and
- * h for 1.  Returns 0 or -ENOMEM.  Call labels_fini() in either case. */
+/* Splits the two texts, whose items are separated by commas or spaces.  If antenna_names is NULL, an antenna's name is
+ * the common beginning of its two labels.  If input_labels is NULL, too, or if two antennas have the same beginning,
+ * the names are a0, a1...  If input_labels is NULL, a label is the antenna's name and v for polarisation 0 or h for 1.
+ * Returns 0 or -ENOMEM.  Call labels_fini() in either case. */
 int labels_init(struct labels *labels, size_t n_ants, const char *antenna_names, const char *input_labels);
 
-/* Makes labels in the same way for antennas called name(arg, ant). */
+/* Initialises labels for antennas whose names are name(arg, ant).  A label is the antenna's name and v or h. */
 int labels_init_named(struct labels *labels, size_t n_ants, const char *(*name)(const void *arg, size_t ant),
                       const void *arg);
 
 void labels_fini(struct labels *labels);
 
-/* Finds an input by its number or its label, the 'n' characters at 'text'.  Returns -1 if there is no such input. */
+/* Returns the number of the input whose number or label is the 'n' characters at 'text'.  Returns -1 if there is
+ * none. */
 long labels_find(const struct labels *labels, const char *text, size_t n);
 
 /* Writes the labels as a Python list. */
 void labels_write(const struct labels *labels, FILE *out);
 
-/* Writes the order of a dump's products as a Python list of pairs of labels: first the input that is taken as it is,
- * then the conjugated input. */
+/* Writes the order of a dump's visibilities as a Python list of pairs of labels.  The second input of each pair is
+ * conjugated in the product. */
 void labels_write_products(const struct labels *labels, FILE *out);
 
-/* Checks the configuration's two keys: as many names as antennas and labels as inputs, no two alike, none a number. */
+/* Checks the keys antenna_names and input_labels.  Each antenna needs one name, and each input one label.  Names must
+ * be unique and not numbers, and so must labels. */
 void labels_check(const char *const *antenna_names, const char *const *input_labels, size_t n_ants,
                   struct config *errors);
 
-/* Returns whether a text has only letters, digits, '.', '-' and '_'.  Names of sensors contain these names. */
+/* Returns true if a text has only letters, digits, '.', '-' and '_', which names of sensors may contain. */
 bool labels_is_name(const char *text);
 
 #endif

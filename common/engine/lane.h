@@ -1,10 +1,12 @@
-/* lane.h - members whose chunks are processed together: an antenna's polarisations in fgpu, all F-engines in xbgpu.
+/* lane.h - the members whose chunks are processed together: an antenna's two polarisations in fgpu, all F-engines in
+ * xbgpu.  Each lane has a matcher and a compute stream.
  *
  * Flow:      full chunk --matcher--> set of chunks --upload--> device input --compute--> output buffers
- * Inputs:    three device inputs alternate: one is read, one keeps the history of the next, one is uploaded.
- * Ownership: a lane is a struct of the daemon that begins with a struct lane.  A device input is a struct of the daemon
- *            that begins with a struct device_input.  A device input belongs to the worker from take to return, and
- *            then to the device until it comes back as {ENGINE_INPUT_FREE, 0, input}.
+ * Inputs:    a lane has three device inputs in rotation.  Kernels read one, one keeps the history that the next input
+ *            needs, and one is being uploaded.
+ * Ownership: each daemon has its own structs, which begin with a struct lane and a struct device_input.  A device input
+ *            belongs to the worker from lane_take_input() to lane_return_input().  It then belongs to the device until
+ *            the worker receives {ENGINE_INPUT_FREE, 0, input}.
  * Threads:   the worker, except init and fini (main).
  * Blocking:  never; nothing allocates after init. */
 #ifndef COMMON_ENGINE_LANE_H
@@ -26,43 +28,47 @@ struct engine;
 
 struct device_input {
     struct lane *lane;             /* [const] */
-    struct buffer_ref ref;         /* its readers; returns to the worker's inbox */
+    struct buffer_ref ref;         /* counts readers; the last put pushes ENGINE_INPUT_FREE */
     struct device_event *uploaded; /* [const] */
 };
 
 struct lane {
     struct engine *engine; /* [const] */
-    unsigned n_members;    /* [const] the same for each lane */
+    unsigned n_members;    /* [const] members of a lane; the same for all lanes */
     struct matcher *matcher;
-    struct device_stream *compute; /* stream of the kernels */
-    struct device_kernel *gather;  /* for chunk_gather() with gpudirect; else NULL */
+    struct device_stream *compute; /* stream that runs the kernels */
+    struct device_kernel *gather;  /* kernel of chunk_gather(); NULL: no gpudirect */
     struct device_input *free[LANE_N_INPUTS];
     size_t n_free;
     bool busy; /* a device input is being processed */
     struct counter late_chunks;
 };
 
-/* Adds a zeroed lane to the engine.  The lane matches chunks of 'matcher'.n_members members, with its own
- * 'late_chunks'.  'name' is the name of the compute stream.  Returns 0 or negative errno. */
+/* Initialises a zeroed lane and adds it to the engine.  'matcher' configures the lane's matcher, except 'late_chunks',
+ * which is the lane's counter.  'name' is the name of the compute stream.  'gathers' creates the kernel of
+ * chunk_gather().  Returns 0 or negative errno. */
 int lane_init(struct lane *lane, struct engine *engine, const struct matcher_config *matcher, const char *name,
               bool gathers);
 
-/* Adds a zeroed device input.  Call LANE_N_INPUTS times.  Returns 0 or negative errno. */
+/* Initialises a zeroed device input and adds it to the lane's free inputs.  Call LANE_N_INPUTS times for each lane.
+ * Returns 0 or negative errno. */
 int lane_add_input(struct lane *lane, struct device_input *input);
 
-/* Returns a free device input, or NULL. */
+/* Takes a free device input from the lane.  Returns NULL if none is free. */
 struct device_input *lane_take_input(struct lane *lane);
 
-/* Adds an input that has come back to the free inputs. */
+/* Adds the input of an ENGINE_INPUT_FREE item to the lane's free inputs. */
 void lane_give_input(struct device_input *input);
 
-/* Makes the kernels wait for the upload.  Call when all data for the input's kernels have been queued for upload. */
+/* Makes the compute stream wait for the input's upload.  Call when all copies to the input are queued on the upload
+ * stream. */
 void lane_uploaded(struct device_input *input);
 
-/* Lets the input come back.  Call when all its readers have been queued on the compute stream. */
+/* Returns the input to the worker's inbox when its readers have run.  Call when all kernels that read the input are
+ * queued on the compute stream. */
 void lane_return_input(struct device_input *input);
 
-/* Free a lane and a device input, while the device is idle.  A zeroed lane and a zeroed input are accepted. */
+/* Free the parts of a lane or of a device input, while the device is idle.  Zeroed structs are accepted. */
 void lane_fini(struct lane *lane);
 void lane_fini_input(struct device_input *input);
 

@@ -1,4 +1,4 @@
-/* outbuf.c - the life of an output buffer in both engines. */
+/* outbuf.c - takes, finishes and gives back output buffers, for fgpu and xbgpu. */
 #include "common/engine/outbuf.h"
 
 #include "common/daemon/service.h"

@@ -1,4 +1,4 @@
-/* stream_info.c - adds sensors at the start, beside the pipeline; the sensors never change afterwards. */
+/* stream_info.c - adds the constant sensors of output streams, once at the start. */
 #include "common/engine/stream_info.h"
 
 #include "common/base/clock.h"
@@ -21,7 +21,7 @@ void stream_info_fini(struct stream_info *info)
     *info = (struct stream_info){0};
 }
 
-/* Adds a sensor.  Returns NULL after an error. */
+/* Adds the sensor <stream>.<name>.  Returns NULL after an error. */
 static struct sensor *add(struct stream_info *info, const char *name, const char *units, enum sensor_type type,
                           union sensor_value value, const char *description)
 {

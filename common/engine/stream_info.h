@@ -1,8 +1,8 @@
-/* stream_info.h - constant sensors that describe a stream.
+/* stream_info.h - constant sensors that describe an output stream.
  *
  * Flow:      stream_info_init; for each stream, set 'stream' and add its sensors; stream_info_fini
  * Ownership: the sensors live until stream_info_fini(); nobody may read the set after that call.
- * Errors:    the first error stays in 'err'; after it nothing is added.
+ * Errors:    'err' keeps the first error.  After an error no sensor is added.
  * Threads:   main. */
 #ifndef COMMON_ENGINE_STREAM_INFO_H
 #define COMMON_ENGINE_STREAM_INFO_H
@@ -15,9 +15,9 @@
 
 struct stream_info {
     struct sensors *set;  /* [const] */
-    struct sensor *items; /* [n] used of [max] */
+    struct sensor *items; /* [max] the first 'n' are in use */
     size_t n, max;
-    const char *stream; /* prefix of the sensors' names */
+    const char *stream; /* name of the stream, the prefix of its sensors' names */
     int64_t now_ns;     /* [const] */
     int err;
 };
@@ -25,17 +25,17 @@ struct stream_info {
 /* Makes room for 'max' sensors.  Sets 'err' to -ENOMEM if there is no memory. */
 void stream_info_init(struct stream_info *info, size_t max, struct sensors *set);
 
-/* A struct of zeros is accepted. */
+/* Frees the sensors.  A struct of zeros is accepted. */
 void stream_info_fini(struct stream_info *info);
 
 void stream_info_integer(struct stream_info *info, const char *name, int64_t value, const char *description);
 void stream_info_real(struct stream_info *info, const char *name, const char *units, double value,
                       const char *description);
 
-/* Adds a text.  'text' NULL: the sensor is inactive, because its text is too long. */
+/* Adds a string sensor.  If 'text' is NULL, because the text would be too long, the sensor is inactive. */
 void stream_info_text(struct stream_info *info, const char *name, const char *text, const char *description);
 
-/* Adds the text that write(arg, out) writes. */
+/* Adds a string sensor with the text that write(arg, out) writes. */
 void stream_info_written(struct stream_info *info, const char *name, void (*write)(const void *arg, FILE *out),
                          const void *arg, const char *description);
 

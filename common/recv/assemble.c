@@ -1,9 +1,9 @@
-/* assemble.c - finds the place of a packet's payload, and closes complete chunks.  Its place in the flow: between the
- * receiver and the worker's inbox.
+/* assemble.c - finds the place of each packet's payload, and hands full chunks to the worker.  The receiver calls it
+ * for each packet.
  *
- * Reading order: placement (pure functions), opening and closing of chunks, packets, and assembler_admit(), the state
- * machine.  Other files hold the bytes of heaps (chunk_heap.h), claims of another time (claims.h) and the time at which
- * data are due (data_time.h). */
+ * The sections follow a packet's way: its place, the window's chunks, the window's moves, claims.  Three helpers have
+ * their own files: the bytes that arrived (chunk_heap.h), claims (claims.h) and the time at which data are due
+ * (data_time.h). */
 #include "common/recv/assemble.h"
 
 #include "common/recv/chunk_heap.h"
@@ -19,28 +19,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Packets between two requests for a free chunk, while there is none.  A request takes a lock. */
+/* Number of packets between two requests for a free chunk, while no chunk is free.  Requests are limited because each
+ * takes a lock. */
 #define NO_CHUNK_RETRY_PACKETS 64
 
-/* Duration of a silence after which open chunks leave, even if no other member has moved on. */
+/* Duration of a silence after which open chunks leave even if no other member is ahead, in addition to two windows. */
 #define SILENCE_NS NS_PER_S
 
-/* Interval between comparisons of timestamps with the clock.  Number of successive wrong comparisons before the
- * timestamps are corrected. */
+/* Interval between comparisons of timestamps with the clock, and number of successive mismatches before a
+ * correction. */
 #define CLOCK_CHECK_NS NS_PER_S
 #define CLOCK_CHECKS   3
 
-/* Position of a timestamp on the grids of heaps and chunks.  All zeros is a valid position. */
+/* A timestamp and its heap and chunk indices.  Zeros are valid: timestamp 0. */
 struct grid_time {
     int64_t timestamp;
     int64_t time, chunk; /* as in struct assemble_place */
 };
 
-/* The bytes that a refused duplicate repeats. */
+/* The heap and the first copy of the bytes of a refused duplicate. */
 struct duplicate {
     struct chunk *chunk;
     size_t heap;
-    const uint8_t *first; /* first copy of these bytes; NULL: only some of them had arrived */
+    const uint8_t *first; /* first copy of the bytes; NULL: only some bytes had arrived */
 };
 
 struct assembler {
@@ -48,32 +49,32 @@ struct assembler {
     int64_t chunk_samples;          /* [const] */
     int64_t window_samples;         /* [const] */
     int64_t window_ns;              /* [const] */
-    struct grid_time last;          /* of the last packet placed; most packets have the timestamp of the one before */
+    struct grid_time last;          /* indices of the previous packet, which usually has the same timestamp */
     bool started;                   /* true if there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
-    int64_t newest;                 /* newest chunk index for which a packet came */
-    int64_t first_time, end_time;   /* time of the first expected heap, and time after the newest heap so far */
+    int64_t newest;                 /* newest chunk index for which a packet arrived */
+    int64_t first_time, end_time;   /* heap times: first expected heap, and one after the newest heap */
     uint64_t n_missing;             /* heaps missing since the last chunk was handed on */
-    unsigned retry_packets;         /* packets until the next request for a free chunk */
-    int64_t *last_times;            /* [n_sources] time of the last heap placed, on the grid of heaps */
-    struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
-    uint32_t *n_source_heaps;       /* [window_chunks][n_sources] complete heaps */
+    unsigned retry_packets;         /* number of packets until the next request for a free chunk */
+    int64_t *last_times;            /* [n_sources] heap time of the last heap placed */
+    struct chunk **window;          /* [window_chunks] open chunks; NULL: no packet yet, or no free chunk */
+    uint32_t *n_source_heaps;       /* [window_chunks][n_sources] number of complete heaps */
     bool live;                      /* [const] packets arrive in real time; false for a recording */
-    bool restarts;                  /* true if the next chunk handed on begins a stream */
+    bool restarts;                  /* the next chunk handed on begins a stream */
     struct data_time data_time;     /* used if the member is live */
     struct claims claims;
     int64_t clock_checked_ns;
-    unsigned n_wrong_checks;    /* successive wrong comparisons with the clock */
+    unsigned n_wrong_checks;    /* successive mismatches between timestamps and the clock */
     struct chunk *last_chunk;   /* chunk of the last packet admitted */
-    struct duplicate duplicate; /* the last packet refused as a duplicate */
+    struct duplicate duplicate; /* describes the last packet refused as a duplicate */
     struct log_limit jump_limit, contest_limit;
     char name[64];
 };
 
 /* ---- Placement --------------------------------------------------------------------------------------------------- */
 
-/* Finds the time and chunk.  Copies both from 'known' without a division if 'known' has the same timestamp.  Returns
- * false if no heap begins at this timestamp. */
+/* Finds the heap time and the chunk index of a timestamp.  If 'known' has the same timestamp, copies its indices and
+ * saves a division.  Returns false if no heap begins at this timestamp. */
 static bool find_time(const struct assemble_layout *layout, int64_t timestamp, const struct grid_time *known,
                       struct assemble_place *place)
 {
@@ -82,7 +83,7 @@ static bool find_time(const struct assemble_layout *layout, int64_t timestamp, c
         place->chunk = known->chunk;
         return true;
     }
-    int64_t time = timestamp / layout->heap_samples; /* exact division, so negative timestamps are right too */
+    int64_t time = timestamp / layout->heap_samples; /* exact, so negative timestamps are right, too */
     if (time * layout->heap_samples != timestamp)
         return false;
     place->time = time;
@@ -121,7 +122,7 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
 
 /* ---- Opening and closing of chunks ------------------------------------------------------------------------------- */
 
-/* Returns the open chunk for window[slot].  Takes a free chunk if the slot has none yet.  Returns NULL if no chunk is
+/* Returns the open chunk of window[slot].  If the slot is empty, takes a free chunk.  Returns NULL if no chunk is
  * free. */
 static struct chunk *open_chunk(struct assembler *a, size_t slot)
 {
@@ -149,8 +150,8 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
     return chunk;
 }
 
-/* Returns the number of times (heaps of each source) in a chunk.  The number is the full one or, if 'at_end', counts
- * the times up to the newest heap, with which the stream ends. */
+/* Returns the number of heaps that each source should send in the chunk 'index'.  If 'at_end', the stream ends with its
+ * newest heap, and only heaps up to that heap count. */
 static int64_t count_times(const struct assembler *a, int64_t index, bool at_end)
 {
     int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
@@ -167,8 +168,8 @@ static void count_missing(struct assembler *a, uint64_t n)
     a->n_missing += n;
 }
 
-/* Counts a leaving chunk in the statistics of each source.  'n_expected' heaps of each source were expected. 'chunk' is
- * NULL if no heap came. */
+/* Updates the counters of each source for a chunk that leaves.  'n_expected' heaps of each source were expected.
+ * 'chunk' is NULL if no heap arrived. */
 static void count_sources(struct assembler *a, const struct chunk *chunk, uint64_t n_expected)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -200,7 +201,7 @@ void assembler_refuse(struct assembler *assembler, const struct assemble_packet 
     counter_add_alone(reject == REJECT_TOO_OLD ? &source->late_heaps : &source->refused_heaps, 1);
 }
 
-/* Closes window[slot].  The chunk goes to the worker, or to its free inbox if no heap in it is complete. */
+/* Closes window[slot].  Pushes the chunk to the worker, or returns it to the free inbox if no heap is complete. */
 static void close_chunk(struct assembler *a, size_t slot, bool at_end)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -239,11 +240,11 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
     if (a->config.group_timestamp)
         gauge_set(a->config.group_timestamp, chunk->timestamp_samples);
-    copy_finish(); /* finishes the copies of the payloads in this chunk */
+    copy_finish(); /* completes the copies past the cache (copy.h) */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
 
-/* Moves the window past its 'n_leave' oldest chunks, which have been closed. */
+/* Moves the window past its 'n_leave' oldest chunks, which must be closed. */
 static void window_shift(struct assembler *a, size_t n_leave)
 {
     size_t n_left = a->config.window_chunks - n_leave, n_sources = a->config.layout.n_sources;
@@ -257,7 +258,7 @@ static void window_shift(struct assembler *a, size_t n_leave)
     a->retry_packets = 0;
 }
 
-/* Moves the window up until 'chunk' is its newest chunk. */
+/* Moves the window up so that 'chunk' is its newest chunk. */
 static void window_advance(struct assembler *a, int64_t chunk)
 {
     unsigned n_chunks = a->config.window_chunks;
@@ -275,7 +276,8 @@ static void window_close(struct assembler *a, bool at_end)
         close_chunk(a, slot, at_end);
 }
 
-/* Starts a window at 'chunk'.  Heaps are expected from 'first_time', which lies in this chunk. */
+/* Starts a window whose oldest chunk is 'chunk'.  Heaps are expected from the heap time 'first_time', which lies in
+ * this chunk. */
 static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
 {
     a->started = true;
@@ -291,11 +293,11 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     claims_restart(&a->claims);
 }
 
-/* Starts the window again at a place far away.
+/* Closes the window and starts it again at a distant place.  'is_gap' distinguishes two cases.
  *
- * A gap: the heaps in the gap were expected and are missing.  The gap ends at the start of the chunk in which the
- * stream continues.  Any other jump ends one stream and begins another: a jump back, or a jump forward by more than the
- * time that passed. */
+ * A gap: the stream continues, and the heaps in the gap are missing.  The gap ends at the start of the chunk in which
+ * the stream continues.  Any other jump ends one stream and begins another.  Such a jump goes back, or goes forward by
+ * more than the elapsed time. */
 static void window_jump(struct assembler *a, const struct assemble_place *place, bool is_gap)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -324,7 +326,7 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
 
 /* ---- Packets ----------------------------------------------------------------------------------------------------- */
 
-/* Position of a chunk relative to the window. */
+/* Position of a chunk relative to the window.  FAR: more than a window behind or ahead. */
 enum zone { ZONE_FAR, ZONE_LATE, ZONE_INSIDE, ZONE_AHEAD };
 
 static enum zone window_zone(const struct assembler *a, int64_t chunk)
@@ -339,8 +341,8 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
     return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
 }
 
-/* Returns true if a packet ahead of the window may move the window without a claim.  Either the packet's time has come,
- * or the packet is the next one of its source. */
+/* Returns true if a packet ahead of the window may move the window without a claim: if the packet is due.  The next two
+ * heaps of a source are due if they are less than a window ahead. */
 static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
                         const struct assemble_place *place, int64_t arrival_ns)
 {
@@ -350,7 +352,7 @@ static bool may_advance(const struct assembler *a, const struct assemble_packet 
            (window_zone(a, place->chunk) == ZONE_AHEAD && place->time <= a->last_times[packet->source] + 2);
 }
 
-/* Notes a heap that belongs to the window.  The stream now includes this heap. */
+/* Records that the stream includes a heap inside the window. */
 static void note_placed(struct assembler *a, unsigned source, const struct assemble_place *place)
 {
     a->last_times[source] = place->time;
@@ -362,8 +364,8 @@ static void note_placed(struct assembler *a, unsigned source, const struct assem
         a->end_time = place->time + 1;
 }
 
-/* Moves the window to the packet's chunk if necessary.  Returns the reason if the window does not hold the chunk: too
- * old, or a jump.  'leads' is true if the packet may move the window ahead of time. */
+/* Moves the window to the packet's chunk if necessary.  Returns REJECT_TOO_OLD or REJECT_JUMP if the chunk stays
+ * outside the window.  If 'leads', the packet may move the window although it is not due. */
 static enum reject window_follow(struct assembler *a, const struct assemble_packet *packet,
                                  const struct assemble_place *place, int64_t arrival_ns, bool leads)
 {
@@ -384,7 +386,8 @@ static enum reject window_follow(struct assembler *a, const struct assemble_pack
     return REJECT_NONE;
 }
 
-/* Counts a complete heap.  Once a source has half of a chunk, the data's time has reached the chunk's middle. */
+/* Counts a complete heap of a live member.  Once a source has completed half of a chunk's heaps, data of the chunk's
+ * middle have arrived (data_time.h). */
 static void note_complete(struct assembler *a, const struct chunk *chunk, unsigned source, size_t slot,
                           int64_t arrival_ns)
 {
@@ -394,7 +397,7 @@ static void note_complete(struct assembler *a, const struct chunk *chunk, unsign
         data_time_confirm(&a->data_time, chunk->timestamp_samples + a->chunk_samples / 2, arrival_ns);
 }
 
-/* Marks the packet's bytes as arrived.  The window must hold the packet's chunk. */
+/* Marks the packet's bytes as arrived.  The packet's chunk must be inside the window. */
 static enum reject fill(struct assembler *a, const struct assemble_packet *packet, const struct assemble_place *place,
                         int64_t arrival_ns, uint8_t **payload)
 {
@@ -426,8 +429,8 @@ static enum reject fill(struct assembler *a, const struct assemble_packet *packe
 
 /* ---- Claims, and the packets held for them ----------------------------------------------------------------------- */
 
-/* Returns true if a held packet, refused as a duplicate, has the bytes of the first copy.  Returns false for direct
- * memory, which the host does not read. */
+/* Compares a held packet that was refused as a duplicate with the first copy.  Returns true if the bytes are the same.
+ * Returns false for chunks in direct memory, which the host does not read. */
 static bool is_same_as_first(const struct assembler *a, const struct held_packet *held)
 {
     const struct duplicate *duplicate = &a->duplicate;
@@ -436,7 +439,7 @@ static bool is_same_as_first(const struct assembler *a, const struct held_packet
            memcmp(duplicate->first, held->payload, held->packet.n_bytes) == 0;
 }
 
-/* Places all packets that were held for the believed claim.  The window already begins at the earliest of them. */
+/* Places all packets that were held for the believed claim.  The window already begins at the earliest held packet. */
 static void place_held(struct assembler *a)
 {
     const struct held_packet *held;
@@ -458,7 +461,7 @@ static void place_held(struct assembler *a)
     }
 }
 
-/* Moves the window to a believed claim.  'place' belongs to the packet that completed the claim. */
+/* Moves the window to the time of a believed claim.  'place' is the place of the packet that completed the claim. */
 static void believe_claim(struct assembler *a, unsigned source, const struct assemble_place *place)
 {
     struct assemble_place first = *place;
@@ -472,7 +475,7 @@ static void believe_claim(struct assembler *a, unsigned source, const struct ass
     claims_release(&a->claims);
 }
 
-/* Returns REJECT_NONE if the window may jump to a claim that is long enough.  The clock decides last. */
+/* Judges a claim of at least 'jump_heaps' heaps.  Returns REJECT_NONE if the window may jump to the claim. */
 static enum reject judge_claim(const struct assembler *a, const struct assemble_packet *packet, int64_t arrival_ns)
 {
     if (!claims_are_enough(&a->claims, packet->source, arrival_ns))
@@ -482,9 +485,8 @@ static enum reject judge_claim(const struct assembler *a, const struct assemble_
     return REJECT_NONE;
 }
 
-/* Returns true if a source with a long enough claim leads the others.  A leader is ahead by less than a window, and was
- * not heard in the window for a window's time.  Its data take less time on the way.  The window then moves up, and the
- * other sources stay within the window. */
+/* Returns true if a source with a claim of at least 'jump_heaps' heaps is a leader (assemble.h).  The other sources are
+ * still inside the window after it has moved up to a leader. */
 static bool is_leader(const struct assembler *a, unsigned source, const struct assemble_place *place,
                       int64_t arrival_ns)
 {
@@ -492,8 +494,8 @@ static bool is_leader(const struct assembler *a, unsigned source, const struct a
            !claims_heard_lately(&a->claims, source, arrival_ns);
 }
 
-/* Adds a packet that the window would have to jump for to its source's claim.  A recording's packet is held until the
- * claim is believed or dropped. */
+/* Adds a packet outside the window to its source's claim, and moves the window if the claim is believed.  A recording's
+ * packet is held until its claim is believed or dropped. */
 static enum reject consider_claim(struct assembler *a, const struct assemble_packet *packet,
                                   const struct assemble_place *place, int64_t arrival_ns, uint8_t **payload)
 {
@@ -596,7 +598,7 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
         int64_t newest_samples = assembler->newest * assembler->chunk_samples;
         int64_t timestamp = timebase_unwrap(wire_timestamp, newest_samples);
 
-        /* The limit is not critical: any value well beyond the window and well within half a period would do. */
+        /* The limit is not critical: any distance well above a window and well below 2^47 samples would do. */
         if (timebase->from_packets || llabs(timestamp - newest_samples) <= 2 * assembler->window_samples)
             return timestamp;
         if (assembler->data_time.known)
@@ -628,8 +630,7 @@ void assembler_flush(struct assembler *assembler)
 
 /* ---- Passing of time --------------------------------------------------------------------------------------------- */
 
-/* Hands on the open chunks during a silence.  The other members must be so far ahead that these chunks would soon be
- * too late, or no packet has come for long.  Later packets of these chunks are too old. */
+/* Hands on the open chunks of a silent member (Silence in assemble.h).  Later packets of these chunks are too old. */
 static void end_silence(struct assembler *a, int64_t now_ns)
 {
     int64_t silent_ns = now_ns - a->claims.near_ns, n_open = a->newest - a->oldest + 1;
@@ -643,11 +644,11 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     for (size_t slot = 0; slot < (size_t)n_open; slot++)
         close_chunk(a, slot, false);
     window_shift(a, (size_t)n_open);
-    a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source; /* these heaps have been counted */
+    a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source; /* close_chunk() counted these heaps */
 }
 
-/* Detects timestamps that were unwrapped by a wrong clock, after the clock has been corrected.  The stream then begins
- * again at the next packet, which is unwrapped by the correct clock. */
+/* Detects timestamps that were extended to 64 bits by a wrong clock, once the clock is right.  A new stream then begins
+ * with the next packet, whose timestamp the right clock extends. */
 static void check_clock(struct assembler *a)
 {
     int64_t n_periods = data_time_wrong_periods(&a->data_time, a->newest * a->chunk_samples);

@@ -1,68 +1,71 @@
-/* assemble.h - assembles packets into chunks: placement (a pure function) and a sliding window of open chunks.
+/* assemble.h - an assembler: finds the place of each packet in a chunk, and keeps a sliding window of open chunks.
  *
- * Flow:      receiver: for each packet  assembler_admit -> copy the payload if it was not received in place -> next
- *            window moves on --full chunk--> worker's inbox;  free chunks come from the member's free inbox
- * Ownership: an open chunk belongs to the assembler; a full one to the worker.
- * Threads:   one thread per assembler; threads share nothing but the inboxes.
- * Blocking:  never, unless 'may_wait' (a recording): then the assembler waits for a free chunk.  If a live member has
- *            no free chunk, the heaps of the chunk are counted (REJECT_NO_CHUNK) and lost.
+ * Flow:      receiver: for each packet assembler_admit -> copy the payload unless it was received in place; when the
+ *            window moves on --full chunk--> worker's inbox --used chunk--> member's free inbox
+ * Ownership: an open chunk belongs to the assembler, a full chunk to the worker.
+ * Threads:   one thread per assembler; threads share only the inboxes.
+ * Blocking:  only with 'may_wait' (a recording): the assembler waits for a free chunk.  If a live member has no free
+ *            chunk, the assembler refuses the packets of the chunk (REJECT_NO_CHUNK), and their heaps are lost.
  *
- * A heap is complete when each of its bytes arrived exactly once.  The chunk keeps one bit per 8 bytes, so a duplicate
- * is refused and cannot complete a heap that has a hole.  Packets of a heap come in any order.  Their sizes are
- * multiples of 8, except the size of a heap's last packet.  A packet is refused whole if any of its bytes has arrived.
+ * A heap is complete when each of its bytes has arrived exactly once.  The chunk records arrivals in units of 8 bytes,
+ * so a duplicate is refused and cannot complete a heap that has a hole.  Packets of a heap may arrive in any order.
+ * Payload sizes are multiples of 8, except in a heap's last packet.  A packet is refused whole if any of its bytes has
+ * already arrived.
  *
- * A refused duplicate that differs from the first copy contests its heap, because either copy may be the true one.  The
- * first copy's bytes stay in the chunk, but the heap counts as missing.  The caller has the payload and compares
- * (assembler_duplicate_of, assembler_contest).  A duplicate that comes after its chunk has left is REJECT_TOO_OLD and
- * contests nothing.
+ * A refused duplicate may differ from the first copy of its bytes.  Either copy may be wrong, so the heap is then
+ * contested: it counts as missing, although the first copy's bytes stay in the chunk.  The caller has the payload, so
+ * the caller compares the copies (assembler_duplicate_of, assembler_contest).  A duplicate that arrives after its chunk
+ * has left is refused as REJECT_TOO_OLD, and contests nothing.
  *
- * The window holds 'window_chunks' consecutive chunks [oldest, oldest + window).  The first packet makes its chunk the
- * oldest.  From then on, with d = chunks from the window:
- *   inside                                   placed
- *   1..window_chunks behind the oldest       late: REJECT_TOO_OLD
- *   ahead of the newest, and due             the window moves up to it; the oldest chunks leave, in order
- *   any other                                a jump: REJECT_JUMP until believed
+ * The window is 'window_chunks' consecutive chunks, from index 'oldest' on.  The first packet's chunk becomes the
+ * oldest.  Later packets are treated by the position of their chunk:
+ *   inside the window                        placed
+ *   1..window_chunks behind the oldest       late, refused as REJECT_TOO_OLD
+ *   ahead of the window, and due             placed; the window moves up, and its oldest chunks leave in order
+ *   elsewhere                                a jump, refused as REJECT_JUMP until a claim is believed
  *
- * Due: a live timestamp is due if it may have arrived by now (data_time.h).  A source's next heap, or next heap but
- * one, is due, too.  So a real gap costs only the absent data, and no source moves the window ahead of its time.  In
- * recordings, and until the first half of a chunk confirms when data arrive, timestamps up to 'window_chunks' ahead are
- * due.
+ * Due: a live timestamp is due if data of that time may have arrived by now (data_time.h).  A source's next heap and
+ * the heap after it are due, too.  So a real gap costs only the absent data, and no source moves the window ahead of
+ * time.  In recordings, timestamps up to 'window_chunks' chunks ahead of the window are due.  The same applies to a
+ * live member until half of a chunk has shown when data arrive.
  *
- * A source claims a jump with 'jump_heaps' consecutive heaps that are not due or far behind.  The other sources and the
- * time that passes decide whether the claim is believed (claims.h).  The host's clock decides last, if
- * 'clock_tolerance_ns' is set and the kernel calls the clock synchronised.  A claim further from the clock than the
- * tolerance is then refused (REJECT_CLOCK) if the window agrees with the clock.  A stream with a wrong epoch does not
- * agree with the clock, so this stream jumps as if there were no clock.
+ * Claims: a source claims a jump by 'jump_heaps' consecutive heaps that are far behind the window, or ahead of it and
+ * not due.  The other sources and the elapsed time decide whether the claim is believed (claims.h).  Finally the claim
+ * is compared with the host's clock, if 'clock_tolerance_ns' is set and the kernel calls the clock synchronised.  If
+ * the claim differs from the clock by more than the tolerance, but the window does not, the claim is refused
+ * (REJECT_CLOCK).  A stream with a wrong epoch never agrees with the clock, so its jumps are judged without the clock.
  *
- * After a believed claim all open chunks leave.  The window then starts at the new place, without claims.
+ * When a claim is believed, all open chunks leave.  The window then starts at the claimed time, and all claims are
+ * forgotten.
  *
- * A source may lead the others because its data take less time on the way.  Such a source is ahead of its time by less
- * than a window, and has not been heard in the window for a window's time.  After 'jump_heaps' of its heaps the window
- * moves up to this source.
+ * Leaders: a source's data may arrive earlier than the other sources' data, because of a shorter path.  Such a source
+ * is ahead of the window by less than a window, and has not been heard in the window for a window's duration.  After
+ * 'jump_heaps' heaps of such a source the window moves up to its heaps.
  *
- * Recordings: packets come as fast as they are read, so only their order counts.  The packets of a claim are held, and
- * placed once the claim is believed.  So no data behind a gap in a recording are lost.
+ * Recordings: packets arrive as fast as they are read, so their arrival times mean nothing.  The packets of a claim are
+ * held, and placed once the claim is believed.  So no data after a gap in a recording are lost.
  *
- * Silence: a live member may hand on its open chunks once all its sources have been silent for a window's time
- * (assembler_pass_time()).  The member does so when another member of its group is so far ahead that the chunks would
- * soon be too late ('patience_chunks').  Otherwise the member does so after a second.  All heaps of these chunks were
- * expected, including heaps after the newest one.
+ * Silence: a live member hands on its open chunks after all its sources have been silent (assembler_pass_time()).  The
+ * silence must have lasted for a window's duration, and another member of the group must be 'patience_chunks' ahead.
+ * These chunks would soon be too late for the group's sets.  Otherwise the silence must have lasted for a second and
+ * two windows.  Every heap of these chunks is expected, even after the newest heap that arrived.
  *
- * Half periods: with 'timebase: clock' the clock places the first timestamp.  If the clock was wrong by more than half
- * a period of 2^48 samples, the stream is corrected.  The correction comes some three seconds after the kernel calls
- * the clock synchronised.
+ * Wrong clock at the start: with 'timebase: clock' the host's clock extends the first timestamp to 64 bits.  If the
+ * clock was wrong by more than half a period of 2^48 samples, all timestamps are wrong by whole periods.  They are
+ * corrected some three seconds after the kernel calls the clock synchronised.
  *
- * Heaps are expected from every source, without a gap, from the first heap on: the earliest in the window's first
- * chunk.  Heaps are expected whether or not a chunk is free for them.  Heaps are expected in a gap, too, and again from
- * the start of the chunk after the gap.  Expected heaps that were never handed on are missing.  So an outage of any
- * length is missing exactly to the heap.
+ * Missing heaps: every source is expected to send every heap from the stream's first heap on.  The first heap is the
+ * earliest heap in the window's first chunk.  Heaps are expected during a gap, too, and even if no chunk is free for
+ * them.  After a gap, heaps are expected from the start of the chunk in which the stream continues.  Expected heaps
+ * that are never handed on are missing.  So the number of missing heaps is exact for outages of any length.
  *
- * A jump or a flush ends one stream and begins another (chunk->restarts).  The old stream's heaps were expected up to
- * the newest heap of any source; the next heap is a first heap.  A clock that is set forward is no outage: the samples
- * that it leaves out are counted as 'gap_samples'.  In a recording no time passes, so every jump forward is a gap.
+ * Restarts: a jump or a flush ends one stream and begins another (chunk->restarts).  In the old stream, heaps are
+ * expected up to the newest heap of any source.  If the senders' clock is set forward, the skipped samples are no
+ * outage.  They are counted as 'gap_samples', not as missing heaps.  A recording does not show how much time passed, so
+ * every jump forward is a gap there.
  *
- * A chunk is taken from the free inbox when its first packet comes.  A chunk without a complete heap returns to the
- * free inbox instead of being handed on.  At most 'window_chunks' chunks are open. */
+ * The assembler takes a chunk from the free inbox when the chunk's first packet arrives.  A chunk without a complete
+ * heap returns to the free inbox instead of being handed on.  At most 'window_chunks' chunks are open. */
 #ifndef COMMON_RECV_ASSEMBLE_H
 #define COMMON_RECV_ASSEMBLE_H
 
@@ -80,29 +83,29 @@
 struct assemble_layout {
     int64_t heap_samples;      /* timestamp step between successive heaps of one source */
     size_t heap_bytes;         /* exact heap length */
-    size_t n_heaps_per_source; /* of one chunk */
-    unsigned n_sources;        /* in this member */
+    size_t n_heaps_per_source; /* heaps of each source in a chunk */
+    unsigned n_sources;        /* number of the member's sources */
 };
 
-/* A packet's items, once the daemon has identified the packet. */
+/* A packet's items, after the daemon has identified the packet's source. */
 struct assemble_packet {
     unsigned source;   /* < n_sources */
-    int64_t timestamp; /* 64-bit */
+    int64_t timestamp; /* extended to 64 bits */
     uint64_t heap_bytes;
-    uint64_t offset;  /* of the payload in the heap, in bytes */
-    uint64_t n_bytes; /* of the payload; the parser ensures offset + n_bytes <= heap_bytes */
-    uint32_t extra;   /* kept per heap */
+    uint64_t offset;  /* offset of the payload in the heap, in bytes */
+    uint64_t n_bytes; /* size of the payload; the parser ensures offset + n_bytes <= heap_bytes */
+    uint32_t extra;   /* stored in chunk->extra */
     uint32_t sender;  /* the sender's address, network order; 0: not known */
 };
 
 struct assemble_place {
-    int64_t time;  /* time of the heap on the 64-bit grid: timestamp / heap_samples */
-    int64_t chunk; /* index of the chunk on the 64-bit grid: floor(timestamp / chunk length) */
+    int64_t time;  /* heap time: timestamp / heap_samples */
+    int64_t chunk; /* chunk index: floor(timestamp / chunk length) */
     size_t heap;   /* index of the heap in the chunk */
     size_t offset; /* byte offset of the packet's payload in the chunk's payload */
 };
 
-/* Returns the place of a packet, or the reason why the packet has no place.  Pure function. */
+/* Finds the place of a packet.  Returns REJECT_NONE, or the reason why the packet has no place.  Pure function. */
 enum reject assemble_place(const struct assemble_layout *layout, const struct assemble_packet *packet,
                            struct assemble_place *place);
 
@@ -111,28 +114,28 @@ static inline int64_t assemble_chunk_samples(const struct assemble_layout *layou
     return layout->heap_samples * (int64_t)layout->n_heaps_per_source;
 }
 
-/* Counters of an assembler.  The daemon publishes them under its own names and labels. */
+/* Counters of an assembler.  The daemon publishes the counters under its own names and labels. */
 struct assembler_stats {
     struct counter heaps;              /* complete heaps handed on */
-    struct counter bytes;              /* payload bytes of these heaps */
+    struct counter bytes;              /* payload bytes of complete heaps handed on */
     struct counter chunks;             /* chunks handed on */
-    struct counter missing_heaps;      /* expected but never handed on, counted as chunks leave */
-    struct counter incomplete_heaps;   /* heaps with holes when their chunk left */
-    struct counter contested_heaps;    /* heaps missing because a second, different copy of some bytes came */
-    struct counter copied_packets;     /* payloads that were not received in place */
+    struct counter missing_heaps;      /* heaps expected but never handed on, counted as chunks leave */
+    struct counter incomplete_heaps;   /* heaps that were still incomplete when their chunk left */
+    struct counter contested_heaps;    /* heaps missing because different copies of their bytes arrived */
+    struct counter copied_packets;     /* packets whose payload was not received in place */
     struct counter jumps;              /* believed jumps, including gaps beyond the window */
-    struct counter gap_samples;        /* samples left out by jumps forward that exceed the time that passed */
-    struct counter rejects[N_REJECTS]; /* packets, by reason */
-    struct gauge newest_timestamp;     /* first sample of the newest chunk handed on; -1 before */
+    struct counter gap_samples;        /* samples skipped by forward jumps that exceed the elapsed time */
+    struct counter rejects[N_REJECTS]; /* refused packets, by reason */
+    struct gauge newest_timestamp;     /* timestamp of the newest chunk handed on; -1: none yet */
 };
 
 /* Counters of one source. */
 struct assembler_source_stats {
     struct counter heaps;          /* complete heaps handed on */
-    struct counter missing_heaps;  /* expected but never handed on, counted as chunks leave */
-    struct counter late_heaps;     /* heaps that came after their chunk had left, counted by their first packets */
+    struct counter missing_heaps;  /* heaps expected but never handed on, counted as chunks leave */
+    struct counter late_heaps;     /* heaps that arrived after their chunk had left, counted by their first packets */
     struct counter refused_heaps;  /* heaps refused for any other reason, counted by their first packets */
-    struct gauge newest_timestamp; /* timestamp of the newest heap handed on; -1 before */
+    struct gauge newest_timestamp; /* timestamp of the newest heap handed on; -1: none yet */
 };
 
 #define ASSEMBLE_JUMP_HEAPS 8
@@ -145,14 +148,15 @@ struct assembler_config {
     unsigned window_chunks; /* >= 1 */
     unsigned jump_heaps;    /* 8 */
     unsigned jump_sources;  /* 2 if several sources can agree; a larger number than n_sources means all sources */
-    bool may_wait;          /* the assembler may wait for a free chunk; the receiver sets it, from its source */
+    bool may_wait;          /* the assembler may wait for a free chunk; set by the receiver */
     struct timebase timebase;
-    int64_t clock_tolerance_ns; /* 0: the clock is not used; also unused with 'may_wait' or timebase.from_packets */
-    /* Timestamp of the last chunk handed on by any member that the same worker matches; may be NULL. */
+    int64_t clock_tolerance_ns; /* 0: no comparison with the clock; ignored with 'may_wait' or timebase.from_packets */
+    /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group is the members that one
+     * worker matches. */
     struct gauge *group_timestamp;
-    int64_t patience_chunks;   /* lead of group_timestamp over a silent member's window, after which its chunks leave */
+    int64_t patience_chunks;   /* lead of group_timestamp over the window at which a silent member's chunks leave */
     struct inbox *free_chunks; /* chunk items */
-    /* Called for each chunk taken from the free inbox, before its reuse; NULL: no call. */
+    /* Called for each chunk from the free inbox before the chunk is used again; NULL: no call. */
     void (*recycle)(void *context, const struct chunk *chunk);
     void *recycle_context;
     struct inbox *worker; /* full chunks go here as {full_kind, 0, chunk} */
@@ -163,52 +167,53 @@ struct assembler_config {
 
 int assembler_create(const struct assembler_config *config, struct assembler **assembler);
 
-/* Frees the assembler.  Does not return open chunks: call assembler_flush() first.  NULL is accepted. */
+/* Frees the assembler.  Open chunks would be lost, so call assembler_flush() first.  NULL is accepted. */
 void assembler_destroy(struct assembler *assembler);
 
-/* Returns the 64-bit timestamp of this member's 48-bit timestamp: the candidate nearest to the newest accepted one.
- * The first timestamp is the candidate nearest to now by the host's clock.  A timestamp far from the window is the
- * candidate nearest to the data's time at its arrival.  A silence may outlast half the range of 48 bits (22 hours at
- * 1.7 GHz), and the host's clock may have been stepped.  Before the data's time is known the clock decides.  With
- * 'timebase: packets' the newest accepted timestamp always decides. */
+/* Extends a packet's 48-bit timestamp to 64 bits.  Candidates differ by 2^48 samples, and the candidate nearest to a
+ * reference timestamp is returned.  The reference is the newest chunk's timestamp, if the result is near the window.
+ * Otherwise a silence may have outlasted half the range of 48 bits (22 hours at 1.7 GHz), and the host's clock may have
+ * been stepped.  The reference is then the timestamp at which data are due at 'arrival_ns' (data_time.h).  Before this
+ * is known, and for the first timestamp, the reference is the present time of the host's clock.  With 'timebase:
+ * packets' the first timestamp is not extended, and the newest chunk is always the reference. */
 int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp, int64_t arrival_ns);
 
-/* Admits a packet: places the packet, moves the window if necessary and marks the packet's bytes as arrived. '*payload'
- * becomes the address to which the caller must copy the payload before the next call.  'arrival_ns' is monotonic.  If a
- * reason is returned, the reason has been counted, no byte is marked and '*payload' is untouched. */
+/* Admits a packet: finds its place, moves the window if necessary and marks the packet's bytes as arrived.  Returns
+ * REJECT_NONE.  The caller must then copy the payload to '*payload' before the next call.  If the packet is refused,
+ * counts and returns the reason, and leaves '*payload' untouched.  'arrival_ns' is monotonic. */
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);
 
-/* Called between packets.  A live member hands on the data that arrived before a silence, and compares its timestamps
- * with the clock once a second.  'now_ns' is monotonic.  Places that assembler_expect() returned are invalid after this
- * call. */
+/* Hands on the open chunks of a silent live member, and compares its timestamps with the clock once a second.  Called
+ * between packets.  'now_ns' is monotonic.  Addresses that assembler_expect() returned are invalid after this call. */
 void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
-/* Counts a packet that the caller refuses, as assembler_admit() does.  A refused heap counts once, by its first
+/* Counts a packet that the caller refuses.  The counters of a source count heaps, so they count only a heap's first
  * packet. */
 void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject);
 
-/* Returns the first copy of the payload of the packet that was just refused as REJECT_DUPLICATE.  Returns NULL if only
- * some of its bytes had arrived: the packet then differs from the first copy. */
+/* Returns the first copy of the payload, if assembler_admit() has just refused a packet as REJECT_DUPLICATE.  Returns
+ * NULL if only some of the packet's bytes had arrived; the packet then counts as different. */
 const uint8_t *assembler_duplicate_of(const struct assembler *assembler);
 
-/* Contests the heap of the packet just refused, because the packet differs from the first copy.  The heap then counts
- * as missing. */
+/* Contests the heap of the duplicate that was just refused, because its bytes differ from the first copy.  The heap
+ * then counts as missing. */
 void assembler_contest(struct assembler *assembler, const struct assemble_packet *packet);
 
 /* Returns the chunk of the last packet admitted. */
 struct chunk *assembler_last_chunk(const struct assembler *assembler);
 
-/* Returns the address to which the payload of a packet would go if the packet came now.  Changes nothing.  Returns NULL
- * if the packet's chunk is not open, or if any of its bytes have arrived.  Used to offer landing slots. */
+/* Returns the address to which a packet's payload would go if the packet arrived now.  Returns NULL if the packet's
+ * chunk is not open, or if any of the packet's bytes have arrived.  Changes nothing.  The receiver offers this address
+ * to its source (receiver.h). */
 uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet);
 
-/* Returns the first sample of the window; INT64_MAX if there is no window. */
+/* Returns the timestamp of the window's oldest chunk; INT64_MAX if there is no window. */
 int64_t assembler_oldest_samples(const struct assembler *assembler);
 
-/* Moves the window past its oldest chunk, as assembler_flush() does for all chunks.  There must be a window. */
+/* Closes the window's oldest chunk, as assembler_flush() does with all chunks.  There must be a window. */
 void assembler_flush_oldest(struct assembler *assembler);
 
-/* Hands on all open chunks (end of a file, shutdown), oldest first.  The stream ends with its newest heap
+/* Hands on all open chunks, oldest first, at the end of a file or at shutdown.  The stream ends with its newest heap
  * (chunk->n_times).  The next packet starts a new window. */
 void assembler_flush(struct assembler *assembler);
 

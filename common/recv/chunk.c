@@ -1,5 +1,4 @@
-/* chunk.c - creates the chunks of one member before the start and pushes them to their free inbox.  The assembler fills
- * them. */
+/* chunk.c - creates the chunks of a member before the start, and gathers chunks from a NIC's frames. */
 #include "common/recv/chunk.h"
 
 #include "common/device/device.h"
@@ -77,7 +76,7 @@ static int alloc_payload(struct chunk *chunk, struct device *device, const struc
     return chunk->payload ? err : -ENOMEM;
 }
 
-/* If it fails, leaves the memory allocated so far to chunk_fini(). */
+/* Allocates the memory of a chunk.  After a failure, the caller frees the memory allocated so far with chunk_fini(). */
 static int chunk_init(struct chunk *chunk, struct device *device, const struct chunk_shape *shape, unsigned member,
                       char *why, size_t why_bytes)
 {

@@ -1,14 +1,16 @@
-/* chunk.h - chunks: the heaps of one member over one stretch of time.  Receive threads fill chunks, and workers read
+/* chunk.h - a chunk: memory for consecutive heaps of one member.  Receive threads fill chunks, and the worker reads
  * them.
  *
- * A member is the set of sources that one window assembles: in fgpu an input (antenna x polarisation), in xbgpu the
- * F-engines of one receive thread.  Heaps lie at payload + heap * heap_bytes with heap = time * n_sources + source.
+ * A member is the set of sources that one assembler receives: in fgpu an input (antenna x polarisation), in xbgpu the
+ * F-engines of one receive thread.  Heap h is at payload + h * heap_bytes, where h = time * n_sources + source.
  *
  * Ownership: free inbox -> assembler -> worker -> (upload done, buffer_ref_put) -> free inbox.  Only the assembler
  * writes.
- * Memory:    all memory is allocated with the pool.  The payload is pinned by the device that reads it.  In a direct
- *            pool the payload lies in the memory of this device: the host writes it past the cache and never reads it
- *            (device.h). */
+ * Memory:    chunk_pool_create() allocates all memory.  The payload is in one of three kinds of memory.  Normally it is
+ *            in host memory, pinned for the device that reads it.  In a direct pool it is in direct memory of this
+ *            device: the host writes it past the cache and never reads it (device.h).  In a gathered pool
+ *            (recv.gpudirect) the payload is in device memory that only the device writes.  Packets stay in the NIC's
+ *            frames until chunk_gather() copies them to the payload. */
 #ifndef COMMON_RECV_CHUNK_H
 #define COMMON_RECV_CHUNK_H
 
@@ -22,60 +24,60 @@
 
 #define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* flag bit above any heap's length in bytes */
 
-/* Value in 'present' of an open chunk: a second, different copy of some of the heap's bytes came.  Becomes 0 when the
- * chunk is closed. */
+/* Value in 'present' of an open chunk: different copies of some of the heap's bytes arrived.  Becomes 0 when the chunk
+ * is closed. */
 #define CHUNK_HEAP_CONTESTED 2
 
 struct chunk {
     struct buffer_ref ref;
-    unsigned member;             /* [const] index of the member whose window the chunk serves */
+    unsigned member;             /* [const] index of the member */
     size_t n_heaps;              /* [const] n_heaps_per_source * n_sources */
     size_t heap_bytes;           /* [const] */
-    uint8_t *payload;            /* [const] [n_heaps][heap_bytes] written by the host; read by the host unless direct */
-    const uint8_t *source;       /* [const] the payload's address for the device's copies */
-    struct device_direct direct; /* [const] zeros unless direct */
-    /* Gathered pools only: the NIC's frames that hold the payload, and the pieces of payload in these frames. */
+    uint8_t *payload;            /* [const] [n_heaps][heap_bytes] for the host; in a gathered pool for the device */
+    const uint8_t *source;       /* [const] address of the payload for copies by the device */
+    struct device_direct direct; /* [const] the payload's memory in a direct pool; else zeros */
+    /* Gathered pools only: the NIC's frames with the chunk's packets, and the pieces of payload in these frames. */
     struct gather_piece *pieces; /* [2 * n_frames_max] pinned */
     uint32_t *frames;            /* [n_frames_max] */
     size_t n_pieces, n_frames;
-    size_t n_frames_max;       /* [const] 0: not a gathered pool */
-    int64_t timestamp_samples; /* timestamp of heap 0's first sample; a multiple of the chunk's length */
-    uint8_t *present;          /* [n_heaps] 1 if every byte of the heap arrived exactly once, else 0; assemble.h */
-    uint32_t *extra;           /* [n_heaps] identify()'s 'extra' (fgpu: saturated samples); 0 if the heap is absent */
-    size_t n_present;          /* sum of present */
-    uint64_t n_missing;        /* missing heaps in this chunk, and between the last chunk handed on and this one */
-    bool restarts;             /* a stream begins with this chunk: nothing before the chunk is missing */
-    size_t n_times;            /* heaps of each source: all, or those up to the end of the stream */
-    int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
-    /* The assembler's own bookkeeping while the chunk is open. */
+    size_t n_frames_max;       /* [const] largest number of frames; 0: not a gathered pool */
+    int64_t timestamp_samples; /* timestamp of the chunk's first sample; a multiple of the chunk's length */
+    uint8_t *present;          /* [n_heaps] 1: complete heap, every byte arrived exactly once; else 0 (assemble.h) */
+    uint32_t *extra;           /* [n_heaps] 'extra' of identify() (fgpu: saturated samples); 0: heap absent */
+    size_t n_present;          /* number of complete heaps */
+    uint64_t n_missing;        /* heaps missing in this chunk, and between this chunk and the previous one */
+    bool restarts;             /* a stream begins with this chunk, so earlier heaps are not missing */
+    size_t n_times;            /* heaps per source; fewer in a stream's last chunk */
+    int64_t last_arrival_ns;   /* arrival of the last packet placed, monotonic; for the latency sensor */
+    /* For the assembler, while the chunk is open (chunk_heap.h). */
     uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, if CHUNK_HEAP_MAPPED */
     size_t filled_words; /* [const] words of 'filled' per heap */
-    /* [n_heaps] number of bytes that have arrived.  These are the first bytes, or with CHUNK_HEAP_MAPPED the bytes of
-     * 'filled'. */
+    /* [n_heaps] number of bytes that have arrived: the heap's first bytes, or with the flag CHUNK_HEAP_MAPPED the bytes
+     * marked in 'filled'. */
     uint32_t *filled_bytes;
-    uint32_t *senders;  /* [n_heaps] sender's address of a heap's first packet, network order; 0: not known */
+    uint32_t *senders;  /* [n_heaps] address that sent a heap's first packet, network order; 0: not known */
     size_t n_contested; /* number of heaps with CHUNK_HEAP_CONTESTED in 'present' */
 };
 
 struct chunk_pool;
 
-/* The shape of a pool's chunks.  Payloads are pinned by the device.  With 'direct' they lie in the device's direct
- * memory.  With 'n_frames_max' they lie in memory that only the device writes to.  Each chunk then has up to
- * n_frames_max packets in the frames of a NIC until chunk_gather(). */
+/* The shape of a pool's chunks, and the kind of payload memory (see Memory above). */
 struct chunk_shape {
     size_t n_chunks, n_heaps, heap_bytes;
     bool direct;
-    size_t n_frames_max; /* 0: not gathered */
+    size_t n_frames_max; /* gathered pool: largest number of packets in a chunk; else 0 */
 };
 
-/* Creates chunks for 'member' and pushes them to 'return_to', which must have room, as items {kind, 0, chunk}.  Each
- * used chunk returns to this inbox in the same way.  Returns 0 or negative errno.  If direct memory cannot be had,
- * 'why' holds one sentence.  Returns -ENOMEM without writing to 'why' in all other cases. */
+/* Creates the chunks of 'member' and pushes them to the inbox 'return_to' as items {kind, 0, chunk}.  Used chunks
+ * return to this inbox in the same way, so it must have room for all chunks.  Returns 0 or negative errno.  If direct
+ * memory cannot be allocated, writes one sentence to 'why'.  After all other failures returns -ENOMEM and leaves 'why'
+ * unchanged. */
 int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *return_to,
                       int kind, struct chunk_pool **pool, char *why, size_t why_bytes);
 
-/* Notes that the payload with destination 'place' (in the chunk's payload) lies in a frame.  'n_first' bytes are at
- * 'first' in pinned memory, the others at 'rest' in device memory.  The chunk must have room (chunk_has_room). */
+/* Adds a packet in a NIC's frame to a gathered chunk.  'place' is the destination in the chunk's payload.  The first
+ * 'n_first' bytes of the packet's payload are at 'first' in pinned memory, the other 'n_rest' at 'rest' in device
+ * memory.  The chunk must have room (chunk_has_room). */
 void chunk_add_frame(struct chunk *chunk, uint32_t frame, uint8_t *place, const uint8_t *first, size_t n_first,
                      const uint8_t *rest, size_t n_rest);
 static inline bool chunk_has_room(const struct chunk *chunk)
@@ -83,20 +85,21 @@ static inline bool chunk_has_room(const struct chunk *chunk)
     return chunk->n_frames_max == 0 || chunk->n_frames < chunk->n_frames_max;
 }
 
-/* Creates the kernel that gathers payloads. */
+/* Creates the kernel for chunk_gather().  Returns 0 or negative errno. */
 int chunk_create_gather(struct device *device, struct device_kernel **gather);
-/* Queues the kernel that gathers the chunk's payload.  Does nothing for chunks of other pools; 'gather' may then be
- * NULL. */
+/* Queues the kernel 'gather', which copies the packets of a gathered chunk from the frames to the chunk's payload.
+ * Does nothing for chunks of other pools, for which 'gather' may be NULL. */
 void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struct device_kernel *gather);
 
-/* Frees all chunks.  No thread may use any of them any more.  NULL is accepted. */
+/* Frees the pool and its chunks, which no thread may use any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Return the bytes that a pool takes, for the checks before the start.  UINT64_MAX stands for sums beyond 64 bits. */
+/* Return the number of bytes that a pool needs, for checks before the start.  UINT64_MAX: more than 64 bits can
+ * count. */
 uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu); /* pinned and ordinary memory */
 uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape);            /* device memory, direct or not */
 
-/* Resets a chunk for 'timestamp_samples': no heap present, no heap begun.  Leaves the payload's bytes as they are. */
+/* Empties a chunk, and sets its timestamp.  Leaves the payload's bytes unchanged. */
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples);
 
 #endif

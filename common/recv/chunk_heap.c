@@ -1,12 +1,12 @@
-/* chunk_heap.c - counts and bits for the bytes of heaps that have arrived in an open chunk.  See chunk_heap.h. */
+/* chunk_heap.c - counts or bitmaps of the bytes that have arrived in an open chunk.  See chunk_heap.h. */
 #include "common/recv/chunk_heap.h"
 
 #include <string.h>
 
 #define UNITS_PER_WORD 64
 
-/* The bits of a stretch of bytes: the bits 'first_mask' in word 'first', the bits 'last_mask' in word 'last', and all
- * bits in between.  If the first word is the last, both masks are the same. */
+/* The bits for a range of bytes: 'first_mask' in word 'first', 'last_mask' in word 'last', and all bits of the words in
+ * between.  If 'first' and 'last' are the same word, the masks are the same, too. */
 struct bit_range {
     size_t first, last;
     uint64_t first_mask, last_mask;
@@ -70,7 +70,7 @@ bool chunk_heap_covers(const struct chunk *chunk, size_t heap, uint64_t offset, 
     return all_filled(chunk->filled + heap * chunk->filled_words, &bits);
 }
 
-/* Turns a heap's count of its first bytes into bits.  The bits then say which bytes have arrived. */
+/* Converts the count of a heap's first bytes to a bitmap. */
 static void heap_map(struct chunk *chunk, size_t heap)
 {
     uint64_t *filled = chunk->filled + heap * chunk->filled_words;

@@ -1,12 +1,13 @@
-/* chunk_heap.h - records which bytes of an open chunk's heaps have arrived, and which heaps are complete.
+/* chunk_heap.h - records which bytes of each heap in an open chunk have arrived, and which heaps are complete.
  *
- * While packets come in order, a heap only counts its bytes: the bytes that have arrived are the first ones, and no bit
- * is touched.  The first packet out of order turns the count into bits, one for CHUNK_UNIT_BYTES bytes
+ * While a heap's packets arrive in order, a count of bytes is enough, because the heap's first bytes have arrived.  The
+ * first packet out of order converts the count to a bitmap, with one bit for each CHUNK_UNIT_BYTES bytes
  * (CHUNK_HEAP_MAPPED).
  *
- * Offsets are multiples of CHUNK_UNIT_BYTES.  Lengths are multiples too, unless the stretch ends with the heap.
+ * In all functions, 'offset' is a multiple of CHUNK_UNIT_BYTES.  'n_bytes' is a multiple, too, unless the bytes are the
+ * heap's last bytes.
  *
- * Ownership: the assembler's chunk.   Threads: the assembler's.   Blocking and allocation: none. */
+ * Ownership: the chunk belongs to the assembler.   Threads: the assembler's thread.   Blocking and allocation: none. */
 #ifndef COMMON_RECV_CHUNK_HEAP_H
 #define COMMON_RECV_CHUNK_HEAP_H
 
@@ -14,23 +15,23 @@
 
 #define CHUNK_UNIT_BYTES 8
 
-/* Returns true if any of these bytes has arrived. */
+/* Returns true if any of the 'n_bytes' bytes at 'offset' has arrived. */
 bool chunk_heap_overlaps(const struct chunk *chunk, size_t heap, uint64_t offset, uint64_t n_bytes);
 
-/* Returns true if all of these bytes have arrived. */
+/* Returns true if all of the 'n_bytes' bytes at 'offset' have arrived. */
 bool chunk_heap_covers(const struct chunk *chunk, size_t heap, uint64_t offset, uint64_t n_bytes);
 
-/* Marks bytes as arrived; none of them has arrived before.  The heap's last bytes make the heap present, unless the
- * heap is contested. */
+/* Marks bytes as arrived.  None of them may have arrived before.  When all bytes have arrived, marks the heap as
+ * present, unless the heap is contested. */
 void chunk_heap_fill(struct chunk *chunk, size_t heap, uint64_t offset, uint64_t n_bytes);
 
-/* Makes a heap contested.  Returns false if the heap was contested before. */
+/* Marks a heap as contested.  Returns false if the heap was already contested. */
 bool chunk_heap_contest(struct chunk *chunk, size_t heap);
 
-/* Makes contested heaps absent.  Called when the chunk leaves. */
+/* Marks contested heaps as absent.  Called when the chunk leaves the window. */
 void chunk_heap_drop_contested(struct chunk *chunk);
 
-/* Returns the number of heaps that were begun but are not present. */
+/* Returns the number of heaps that are only partly present. */
 size_t chunk_heap_count_incomplete(const struct chunk *chunk);
 
 #endif

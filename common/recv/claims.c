@@ -1,4 +1,4 @@
-/* claims.c - claims of the assembler's sources to another time than the window's.  See claims.h. */
+/* claims.c - collects and judges the claims of an assembler's sources.  See claims.h. */
 #include "common/recv/claims.h"
 
 #include "common/base/units.h"
@@ -6,12 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Room for the held packets of one heap, in addition to their payloads. */
+/* Memory for the headers of one heap's held packets, in addition to the payloads. */
 #define HELD_OVERHEAD_BYTES 65536
 
 /* ---- Held packets ------------------------------------------------------------------------------------------------ */
 
-/* Returns the bytes of a held packet with its header.  The size keeps headers aligned. */
+/* Returns the size of a held packet with its header, rounded up so that the next header is aligned. */
 static size_t held_bytes(const struct assemble_packet *packet)
 {
     return sizeof(struct held_packet) + (size_t)round_up((int64_t)packet->n_bytes, sizeof(int64_t));
@@ -29,7 +29,7 @@ static void held_fini(struct held *held)
     free(held->bytes);
 }
 
-/* Holds a packet.  Returns the address to which the caller copies the payload, or NULL if there is no room. */
+/* Holds a packet.  Returns the address for the payload, or NULL if there is no room. */
 static uint8_t *held_add(struct held *held, const struct assemble_packet *packet, int64_t arrival_ns)
 {
     size_t n_bytes = held_bytes(packet);
@@ -90,7 +90,7 @@ void claims_restart(struct claims *claims)
         claims->sources[i].n_heaps = 0;
 }
 
-/* Ends the claim of a source and refuses the packets that were held for the claim. */
+/* Ends the claim of a source and counts its held packets as refused. */
 static void drop(struct claims *claims, unsigned i)
 {
     struct claim_source *source = &claims->sources[i];
@@ -138,7 +138,7 @@ bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
         source->since = claims->n_packets;
         source->renewed = claims->n_packets;
     } else if (ahead <= 0) {
-        return false; /* another packet of the same heap, or an overtaken one */
+        return false; /* another packet of the same heap, or of an earlier heap */
     }
     source->samples = packet->timestamp;
     source->n_heaps++;
@@ -149,7 +149,7 @@ bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
     return source->n_heaps >= claims->config.jump_heaps;
 }
 
-/* Returns true if a source without a claim contradicts this claim, whose next heap arrives now. */
+/* Returns true if source 'i', which makes no claim, contradicts the claim of 'claimant'. */
 static bool contradicts_jump(const struct claims *claims, unsigned i, const struct claim_source *claimant,
                              int64_t arrival_ns)
 {
@@ -202,7 +202,7 @@ void claims_believe(struct claims *claims, unsigned claimant)
     }
 }
 
-/* Returns the source with the earliest packet not yet returned; NULL if no packet is left. */
+/* Returns the source whose next held packet is the earliest; NULL if no held packet is left. */
 static struct claim_source *earliest(const struct claims *claims)
 {
     struct claim_source *found = NULL;

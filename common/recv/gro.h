@@ -1,10 +1,11 @@
-/* gro.h - messages that the kernel coalesced from several packets (UDP_GRO), and zero-copy packets cut from them.
+/* gro.h - splits messages that the kernel coalesced from several packets (UDP_GRO) into zero-copy packets.
  *
  * Flow:      source_udp.c --message, control messages--> gro_segment_bytes() --> gro_add()
  *            ... gro_next_packets() --> slots
- * Order:     packets are returned in the order of the messages and, within a message, of its bytes.  Every packet has
- *            segment_bytes, except a shorter last one.
- * Ownership: the bytes belong to the caller.  They stay unchanged until all packets of the message have been used.
+ * Order:     packets are returned in order of arrival.  Every packet of a message has 'segment_bytes' bytes, except
+ *            that the last packet may be shorter.
+ * Ownership: the bytes of a message belong to the caller, who must not change them until all its packets have been
+ *            used.
  * Threads:   one.   Blocking: never. */
 #ifndef COMMON_RECV_GRO_H
 #define COMMON_RECV_GRO_H
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A message, or its remainder, whose packets have not all been returned. */
+/* A message, or the rest of it whose packets have not been returned yet. */
 struct gro_message {
     uint8_t *bytes;
     size_t n_bytes;
@@ -28,14 +29,14 @@ struct gro_message {
     uint32_t sender;
 };
 
-/* All zeros: an empty queue. */
+/* Queue of messages.  Zeros: an empty queue. */
 struct gro_queue {
     struct gro_message messages[PACKET_BATCH_MAX];
     size_t n, next;
 };
 
-/* Returns the size of the packets that the kernel coalesced into a message of 'n_bytes', from the control messages.
- * Returns 'n_bytes' if the message is one packet. */
+/* Reads the size of a message's packets from its control messages.  Returns 'n_bytes', the size of the message, if the
+ * message is a single packet. */
 static inline size_t gro_segment_bytes(struct msghdr *message, size_t n_bytes)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {

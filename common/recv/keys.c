@@ -1,4 +1,4 @@
-/* keys.c - checks of the keys in recv sections. */
+/* keys.c - checks the keys of the section recv. */
 #include "common/recv/keys.h"
 
 #include "common/device/keys.h"

@@ -1,4 +1,4 @@
-/* keys.h - keys of the recv sections of configuration files that several programs share. */
+/* keys.h - the keys of the section recv that several programs share. */
 #ifndef COMMON_RECV_KEYS_H
 #define COMMON_RECV_KEYS_H
 
@@ -14,26 +14,27 @@ struct device;
 struct endpoint_list;
 struct recv_source_config;
 
-/* The recv section's struct of each program begins with this as 'base'.  Keys that a program lacks stay 0. */
+/* Values of these keys.  Each program's struct for its recv section begins with a struct config_recv named 'base'.
+ * Keys that a program does not have stay 0. */
 struct config_recv {
     char *interface;       /* NULL: the kernel's choice */
     char *pcap_file;       /* NULL: the network */
-    char *from;            /* networks that may send; NULL: any sender */
-    struct access senders; /* the networks of 'from', parsed by the check */
+    char *from;            /* networks of allowed senders; NULL: all senders are allowed */
+    struct access senders; /* 'from' in parsed form, set by recv_keys_check() */
     bool crc;              /* true: packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
-    int64_t comp_vector; /* number of the NIC's interrupt; < 0: the thread polls */
+    int64_t comp_vector; /* interrupt of the NIC for thread 0; < 0: the threads poll */
     int64_t window_chunks;
-    int64_t n_chunks;  /* chunks of an input, or of a receive thread */
+    int64_t n_chunks;  /* number of chunks of each input (fgpu) or receive thread (xbgpu) */
     int64_t n_threads; /* 0: one per input */
     struct config_int_list affinity;
-    int64_t busy_poll_us; /* time of polling before the thread sleeps; 0: no polling */
-    bool direct;          /* chunks lie in device memory that the host writes to; no audit */
-    bool gpudirect;       /* packets lie in device memory that the NIC writes to; no audit */
+    int64_t busy_poll_us; /* duration of polling before the thread sleeps; 0: no polling */
+    bool direct;          /* chunks are in device memory that the host writes to; disables audits */
+    bool gpudirect;       /* payloads are in device memory that the NIC writes to; disables audits */
 };
 
-/* Rows of a program's recv section, whose struct is KEYS_OF. */
+/* Rows of the table of keys, for all programs.  The program defines KEYS_OF as its struct for the recv section. */
 #define CONFIG_INTERFACE_ROW                                                                                           \
     KEY_STRING("interface", base.interface, "", 0, 64,                                                                 \
                "Interface that receives multicast, by name or address; empty: the kernel chooses.")
@@ -53,7 +54,7 @@ struct config_recv {
             "With ibverbs: number of the NIC's interrupt that wakes the first receive thread; other threads use the "  \
             "next interrupts. -1: the threads never sleep and take a core each.")
 
-/* Rows of the daemons. */
+/* Rows for fgpu and xbgpu only. */
 #define CONFIG_PCAP_FILE_ROW                                                                                           \
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,                                                               \
                "Replay this capture instead of listening to the network; a slow replay loses nothing.")
@@ -77,21 +78,21 @@ struct config_recv {
              "With transport ibverbs: the network card writes payloads directly to GPU memory, by dma-buf "            \
              "(docs/operation.md).")
 
-/* Checks these keys against each other and reports errors.  'device' is NULL if a program has no device and lacks the
- * keys direct and gpudirect. */
+/* Checks these keys against each other and against 'device', and reports errors.  'device' is NULL for a program
+ * without a device, which does not have the keys direct and gpudirect. */
 void recv_keys_check(struct config_recv *recv, const struct config_device *device, struct config *errors);
 
-/* Returns the source configuration of receive thread 't' for the endpoints.  With gpudirect, packets lie in the memory
- * of 'device'. */
+/* Returns the configuration of a source for receive thread 't' and the endpoints.  'device' is used with gpudirect
+ * only. */
 struct recv_source_config recv_keys_source(const struct config_recv *recv, const struct endpoint_list *endpoints,
                                            size_t t, struct device *device);
 
-/* Parses 'from', the networks that may send, into 'senders'.  Endpoints point to 'senders', so 'senders' must outlive
- * them. */
+/* Parses 'from', the networks of allowed senders, into 'senders'.  recv_keys_set_senders() lets all endpoints of a list
+ * point to 'senders', which must outlive the list. */
 void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors);
 void recv_keys_set_senders(struct endpoint_list *list, const struct access *senders);
 
-/* Reports an error at 'list' if an endpoint is given twice.  Each packet of such an endpoint would come twice. */
+/* Reports an error at 'list' if an endpoint is given twice, because its packets would then arrive twice. */
 void recv_keys_check_sources(const struct endpoint_list *list, struct config *errors);
 
 #endif

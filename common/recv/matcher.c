@@ -1,8 +1,9 @@
-/* matcher.c - makes sets of chunks of the same time, between the worker's inbox and its pipeline.
+/* matcher.c - combines chunks with the same timestamp into sets.
  *
- * Each member has a short queue of chunks in order of time.  After every change make_sets() looks at the oldest chunk
- * of each member.  The horizon excludes chunks that lie far ahead and are not (yet) believed.  Ready sets wait in a
- * separate ring.  So the held chunks show which member waits for which, and do not depend on how busy the worker is. */
+ * Each member has a short queue of chunks in order of time.  After every change make_sets() examines the oldest chunk
+ * in each queue.  Chunks beyond the horizon are far ahead and belong to no believed claim, so they wait.  Ready sets
+ * are moved to a separate ring.  So the queues, on which all decisions depend, do not depend on how busy the worker
+ * is. */
 #include "common/recv/matcher.h"
 
 #include <assert.h>
@@ -11,12 +12,12 @@
 #include <string.h>
 
 struct member {
-    struct chunk **held; /* [depth] in order of time */
+    struct chunk **held; /* [depth] queue of chunks, in order of time */
     unsigned n_held;     /* 0 <= n_held <= depth */
     bool ended;
-    int64_t said_samples; /* timestamp of the member's last chunk, even if it was given back */
-    uint64_t said_at;     /* n_added when this chunk came; 0: none came yet */
-    unsigned n_claims;    /* successive far chunks, each near the one before, that no member contradicts */
+    int64_t said_samples; /* timestamp of the last chunk added, even if it was given back */
+    uint64_t said_at;     /* matcher->n_added after the last chunk was added; 0: none yet */
+    unsigned n_claims;    /* length of a series of far chunks, each near the previous, not outvoted */
 };
 
 struct matcher {
@@ -24,13 +25,13 @@ struct matcher {
     unsigned depth;               /* [const] */
     int64_t chunk_samples;        /* [const] */
     int64_t wait_samples;         /* [const] */
-    int64_t far_samples;          /* [const] a chunk further behind the last set is far */
-    int64_t far_ahead_samples;    /* [const] a chunk further ahead of the last set is far */
-    bool started;                 /* there was a set, and no jump back came after this set */
+    int64_t far_samples;          /* [const] a chunk that is further behind the last set is far */
+    int64_t far_ahead_samples;    /* [const] a chunk that is further ahead of the last set is far */
+    bool started;                 /* a set was made, and no jump back was believed since */
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
-    uint64_t n_added;             /* number of adds: the clock by which claims are compared */
-    unsigned n_alive;             /* members that have not ended */
+    uint64_t n_added;             /* number of chunks added: the clock by which claims are compared */
+    unsigned n_alive;             /* number of members that have not ended */
     struct chunk **sets;          /* [max_chunks][n_members] ring of sets that are ready */
     int64_t *set_samples;         /* [max_chunks] timestamps of the sets */
     size_t first_set, n_sets;
@@ -94,9 +95,9 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
            (timestamp < matcher->last_samples - matcher->far_samples || timestamp > matcher->horizon_samples);
 }
 
-/* Returns true if the matcher should follow 'claimant', whose newest chunk is far.  Another member agrees if its newest
- * chunk, of any age, is near the claimant's.  A member contradicts only by a chunk that is not far and came after
- * 'since', the claimant's chunk before. */
+/* Returns true if the matcher should follow 'claimant', whose newest chunk is far.  A member agrees if its newest
+ * chunk, of any age, is near the claimant's.  A member contradicts if its newest chunk is not far and was added after
+ * 'since', when the claimant added its previous chunk. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;
@@ -120,7 +121,7 @@ static bool believe(struct matcher *matcher, struct member *claimant, uint64_t s
            claimant->n_claims >= matcher->config.window_chunks;
 }
 
-/* Moves the matcher to a member's newest chunk, which is far and believed. */
+/* Moves the matcher to the timestamp of a believed claim. */
 static void jump(struct matcher *matcher, int64_t timestamp)
 {
     if (timestamp > matcher->last_samples) {
@@ -166,13 +167,14 @@ void matcher_end(struct matcher *matcher, unsigned member)
         return;
     matcher->members[member].ended = true;
     matcher->n_alive--;
-    /* No member is left that could contradict, and no more chunks will come. */
+    /* All members have ended, so nothing can contradict the waiting chunks. */
     if (matcher->n_alive == 0)
         matcher->horizon_samples = INT64_MAX;
     make_sets(matcher);
 }
 
-/* Finds the timestamp of the oldest chunk up to the horizon.  Returns false if there is no such chunk. */
+/* Finds the timestamp of the oldest chunk in the queues, up to the horizon.  Returns false if there is no such
+ * chunk. */
 static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 {
     bool found = false;
@@ -189,7 +191,7 @@ static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
     return found;
 }
 
-/* Returns true if a member has a chunk, up to the horizon, that ends the wait for the set at 'timestamp'. */
+/* Returns true if a member has a chunk at least 'wait_chunks' after 'timestamp', up to the horizon. */
 static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
@@ -205,7 +207,7 @@ static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
     return false;
 }
 
-/* Returns true if a member may still bring its chunk at 'timestamp', the oldest time. */
+/* Returns true if a member may still add its chunk for the set at 'timestamp', the oldest time. */
 static bool must_wait(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++)
@@ -214,7 +216,7 @@ static bool must_wait(const struct matcher *matcher, int64_t timestamp)
     return false;
 }
 
-/* Makes a set of the oldest chunks if the set is ready. */
+/* Moves the oldest chunks to the ring if their set is ready.  Returns false if it is not. */
 static bool make_set(struct matcher *matcher)
 {
     int64_t timestamp;
@@ -272,7 +274,8 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->chunk_samples = config->chunk_samples;
     m->wait_samples = config->chunk_samples * config->wait_chunks;
     m->far_samples = config->chunk_samples * 2 * config->window_chunks;
-    /* Up to 'wait_chunks' may be held since the last set, and an assembler skips less than a window without a jump. */
+    /* A queue may hold 'wait_chunks' chunks after the last set, and an assembler skips up to a window without a
+     * jump. */
     m->far_ahead_samples = config->chunk_samples * (config->wait_chunks + config->window_chunks);
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;

@@ -1,30 +1,35 @@
-/* matcher.h - matches the chunks of several members by timestamp, for the worker.
+/* matcher.h - combines chunks of several members with the same timestamp into sets, for the worker.
  *
- * Flow:      worker: full chunk --matcher_add--> held per member --> sets [n_members], in order of time
- *            --matcher_next-->
- * Ownership: add passes the chunk to the matcher; next passes the set to the caller.
+ * Flow:      full chunk --matcher_add--> queue of each member --> sets [n_members], in order of time --matcher_next-->
+ *            worker
+ * Ownership: matcher_add() passes the chunk to the matcher; matcher_next() passes the set to the caller.
  * Threads:   the worker only.   Blocking: never.   Allocation: none after create.  Ready sets wait for matcher_next()
- * as long as necessary, so a slow worker makes no member late.
+ * without a limit, so a slow worker makes no member late.
  *
- * A set is ready when each member either has its chunk or will not bring it any more.  Three events exclude the chunk:
- * the member has brought a later one, the member has ended, or another member is 'wait_chunks' chunks ahead.  Absent
- * members are NULL.  A chunk not later than the last set is late and is given back at once.
+ * A set is ready when each member has added its chunk or will not add it any more.  Three events end the wait for a
+ * member's chunk: the member added a later chunk, the member ended, or another member is 'wait_chunks' chunks ahead.
+ * The chunk of an absent member is NULL in the set.  A chunk that is not later than the last set is late, and is given
+ * back at once.
  *
- * Jumps: a chunk is far if it lies more than 'wait_chunks' + 'window_chunks' chunks ahead of the last set, or more than
- * twice 'window_chunks' behind.  A far chunk is a claim.  A claim is believed if more members make it than brought a
- * near chunk since the claimant's previous chunk.  In addition, 'jump_members' (or all live members) must make the
- * claim, or the claimant made it 'window_chunks' times in a row while the others were silent.
+ * Jumps: a chunk is far if it is more than 'wait_chunks' + 'window_chunks' chunks ahead of the last set, or more than
+ * twice 'window_chunks' behind it.  A far chunk is a claim of its member, the claimant.  A member supports the claim if
+ * its newest chunk is near the claimant's chunk.  A member contradicts the claim if it added a chunk that is not far
+ * since the claimant's previous chunk.  A claim is believed if more members support than contradict it.  In addition,
+ * 'jump_members' members (or all live members) must support the claim, or the claimant must have made 'window_chunks'
+ * such claims in a row.
  *
- * Until then chunks far ahead wait, and the oldest is given back if there is no room.  Chunks far behind are given
- * back.  A believed jump back restarts the matcher.  So one wrong clock costs only its own member's data.  If two
- * members contradict each other, the first one stays.  Both match again when they agree.
+ * Until a claim is believed, chunks far ahead wait, and a member's oldest chunk is given back if its queue is full.
+ * Chunks far behind are given back.  When a jump back is believed, the matcher starts again.  So a member with a wrong
+ * clock loses only its own data.  If two members contradict each other, the matcher stays with the member that came
+ * first, until they agree again.
  *
- * Depth: a member that is not far holds at most 'wait_chunks' chunks after an add.  With one more chunk the member
- * would be 'wait_chunks' ahead of its own oldest chunk.  A far member holds at most one more.  Ready sets are
- * additional.  So a receiver that waits for a free chunk gets one if each member has 'window_chunks' (open) +
- * matcher_depth() + 1.
+ * Depth: after matcher_add() the queue of a member has at most 'wait_chunks' chunks if they are not far.  With one more
+ * chunk, the newest would be 'wait_chunks' ahead of the oldest, whose set would be ready.  The queue of a far member
+ * has at most one more chunk.  Chunks in ready sets are additional.  A receiver that waits for a free chunk always gets
+ * one if each member has 'window_chunks' (open) + matcher_depth() + 1 chunks.
  *
- * The sets depend only on the order of the adds: a file read by one thread gives the same sets every time. */
+ * The sets depend only on the order of the calls of matcher_add().  So a file that one thread reads gives the same sets
+ * every time. */
 #ifndef COMMON_RECV_MATCHER_H
 #define COMMON_RECV_MATCHER_H
 
@@ -39,33 +44,34 @@ struct matcher;
 
 struct matcher_config {
     unsigned n_members;
-    unsigned window_chunks; /* window of the members' assemblers; >= 1 */
+    unsigned window_chunks; /* window_chunks of the members' assemblers; >= 1 */
     unsigned wait_chunks;   /* >= window_chunks */
     unsigned jump_members;  /* usually 2; a number above n_members means all members */
     int64_t chunk_samples;
-    size_t max_chunks;           /* chunks of all members' pools: the most that can be inside at once */
-    struct counter *late_chunks; /* chunks given back unused; may be NULL */
+    size_t max_chunks;           /* number of chunks in all members' pools, which limits the chunks in the matcher */
+    struct counter *late_chunks; /* counts chunks given back unused; may be NULL */
 };
 
 int matcher_create(const struct matcher_config *config, struct matcher **matcher);
 
-/* Puts all held chunks (buffer_ref_put), then frees the matcher.  NULL is accepted. */
+/* Gives back all chunks (buffer_ref_put), then frees the matcher.  NULL is accepted. */
 void matcher_destroy(struct matcher *matcher);
 
-/* Adds a full chunk of 'member'.  The chunk has one reader, the matcher.  A member's chunks come in order of time,
- * except after a jump back.  The member's held chunks are then given back, because the member has left their time. */
+/* Adds a full chunk of 'member'.  The matcher owns the chunk's only reference.  A member adds its chunks in order of
+ * time, except after a jump back.  The chunks in the member's queue are then given back, because they will not be
+ * matched. */
 void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk);
 
-/* Notes that no more chunks of 'member' will come (end of its file). */
+/* Records that 'member' has ended, as at the end of a file, and will add no more chunks. */
 void matcher_end(struct matcher *matcher, unsigned member);
 
-/* Returns the next set in order of time: fills set[n_members] and returns true, or returns false if no set is ready. */
+/* Fills set[n_members] with the next set in order of time.  Returns false if no set is ready. */
 bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestamp_samples);
 
-/* Puts all held chunks (buffer_ref_put).  Returns their number. */
+/* Gives back all chunks (buffer_ref_put), ready sets included.  Returns the number of chunks. */
 size_t matcher_drop(struct matcher *matcher);
 
-/* Returns the number of chunks that the matcher can hold per member, without ready sets. */
+/* Returns the length of each member's queue, in chunks.  Ready sets are additional. */
 unsigned matcher_depth(const struct matcher_config *config);
 
 #endif

@@ -1,4 +1,5 @@
-/* predict.c - the sequence of each source's packets, and the order in which sources alternate.  See predict.h. */
+/* predict.c - learns and predicts the sequence of each source's packets, and the order of the sources.  See
+ * predict.h. */
 #include "common/recv/predict.h"
 
 #include "common/net/spead.h"
@@ -48,7 +49,7 @@ bool predictor_begin_batch(struct predictor *predictor)
     return false;
 }
 
-/* Moves past 'n_bytes' of a heap; returns true at its end. */
+/* Advances the position by 'n_bytes'.  Returns true if the heap ends there. */
 static bool position_advance(struct position *position, const struct assemble_layout *layout, uint64_t n_bytes)
 {
     position->offset += n_bytes;
@@ -96,7 +97,8 @@ void predictor_count(struct predictor *predictor, bool holds)
     predictor->n_holding += holds;
 }
 
-/* Pauses prediction if most predictions fail: a failure costs two copies, and a success saves only one. */
+/* Half is the break-even: a payload is copied once without prediction, never if the prediction is right, and twice if
+ * it is wrong. */
 void predictor_judge(struct predictor *predictor)
 {
     if (predictor->n_counted < JUDGED_PACKETS)

@@ -1,5 +1,5 @@
-/* receiver.c - the receive thread: passes packets from recv_source to the assemblers, batch by batch.
- * receiver_packets.c handles the packets of a batch. */
+/* receiver.c - creates a receiver and runs its thread, which receives batches of packets.  receiver_packets.c handles
+ * the packets of a batch. */
 #include "common/recv/receiver_internal.h"
 
 #include "common/base/clock.h"
@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, and so for a stop */
+#define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, which limits the delay of a stop */
 #define TICK_MIN_NS     (5 * NS_PER_MS)   /* shortest interval of assembler_pass_time() */
 
 #define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
 
-#define RING_REQUEST_BYTES 69 /* bytes per frame of an ibverbs source's lists */
+#define RING_REQUEST_BYTES 69 /* memory of an ibverbs source per frame, besides the frame */
 
-/* Least number of offered slots.  Otherwise twice as many slots are offered as the last batch had packets, because a
- * prediction that no packet follows is wasted. */
+/* Smallest number of offered slots.  Usually twice as many slots are offered as the last batch had packets.  More would
+ * be wasted, because each offered slot costs a prediction. */
 #define OFFERED_MIN 8
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static void pass_time(struct receiver *r, int64_t now_ns)
         assembler_pass_time(r->assemblers[i], now_ns);
 }
 
-/* Receives and handles a batch, or waits for one.  Returns 0, or the error with which recv_source_recv() ended. */
+/* Waits for a batch of packets and handles it.  Returns 0, or the error of recv_source_recv(). */
 static int handle_batch(struct receiver *r)
 {
     bool is_zero_copy = recv_source_is_zero_copy(r->source);
@@ -57,7 +57,7 @@ static int handle_batch(struct receiver *r)
         receiver_handle_zero_copy(r, (size_t)n_packets, now_ns);
     else
         receiver_handle_landed(r, (size_t)n_packets, now_ns);
-    /* Counted last: a reader of this counter then finds the other counters of these packets updated, too. */
+    /* Counted last, so that a reader who sees this count also sees the packets in all other counters. */
     counter_add(&r->stats.packets, (size_t)n_packets);
     pass_time(r, now_ns);
     if (zero_copy)
@@ -90,8 +90,8 @@ void receiver_flush_oldest(struct receiver *receiver)
     assembler_flush_oldest(oldest_assembler(receiver));
 }
 
-/* Hands on the open chunks of all members in order of time.  A member that handed on all of its chunks at once would
- * seem far ahead of the others.  The matcher would then not wait for the others' last chunks. */
+/* Hands on the open chunks of all members, in order of time over all members.  A member that handed on all of its
+ * chunks first would seem far ahead.  The matcher would then not wait for the other members' last chunks. */
 static void flush(struct receiver *r)
 {
     while (receiver_oldest_samples(r) != INT64_MAX)
@@ -109,7 +109,7 @@ static void *run(void *arg)
     }
     copy_finish();
     if (!err)
-        return NULL; /* stopped; the caller of receiver_halt() flushes open chunks */
+        return NULL; /* halted: the caller of receiver_halt() flushes the open chunks */
     flush(r);
     if (err != -ENODATA) {
         r->error = err;
@@ -193,7 +193,7 @@ void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_ke
     bytes_add(&use->device_bytes, 1, rest);
 }
 
-/* Divides the buffers among the slots. */
+/* Assigns the parts of r->buffers to the slots. */
 static void point_placements(struct receiver *r)
 {
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {

@@ -1,20 +1,21 @@
-/* receiver.h - a receive thread: source -> parse -> identify -> assemble.
+/* receiver.h - a receiver: a thread that receives packets, identifies them and passes them to assemblers.
  *
  * Flow:      recv_source --slots--> identify() --> member's assembler --full chunks--> worker's inbox
- * Threads:   one per receiver.  The thread owns its source and its assemblers.
- * Blocking:  waits at most 100 ms for packets.  Waits for free chunks only if the source can wait.
+ * Threads:   one thread per receiver.  The thread owns its source and its assemblers.
+ * Blocking:  the thread waits at most 100 ms for packets.  It waits for free chunks only if the source can wait.
  *
- * Landing: the receiver expects sources to alternate in the same order as before.  The receiver offers the place of
- * each expected payload as a payload slot.  An expected packet costs no copy.  An unexpected packet is copied by way of
- * the slot's own buffer, because its place may hold another packet of the same batch.  If fewer than half of a batch
- * came as expected, the next batches are received into the slots' own buffers and copied once.  Zero-copy packets of
- * the source are copied once, past the cache.  If chunks are direct, all packets are copied in this way.
+ * Landing: the receiver predicts the next packets (predict.h), and offers the place of each predicted payload to the
+ * source as a slot's payload buffer.  If the prediction is right, the payload is received in place, without a copy.  A
+ * payload at a wrong place is copied twice, through the slot's own buffer, because its right place may hold another
+ * packet of the same batch.  If most predictions are wrong, the next batches are received into the slots' own buffers
+ * and copied once.  Zero-copy packets of the source are copied once, past the cache.  If chunks are in direct memory,
+ * all packets are copied past the cache.
  *
- * CRC: a packet with a CRC item (spead.h) is refused if the CRC does not match, even if the payload was received in
- * place.  Bytes of refused packets are never marked as arrived.  Payloads that a NIC wrote to device memory are not
- * checked.
+ * CRC: a packet whose CRC item (spead.h) does not match is refused, even if its payload was received in place.  The
+ * bytes of a refused packet are not marked as arrived, so a later packet overwrites them.  Payloads that a NIC wrote to
+ * device memory are not checked.
  *
- * Files: the order in which members' chunks reach the worker is exact only if one receiver reads the whole file. */
+ * Files: the chunks of all members reach the worker in a repeatable order only if one receiver reads the whole file. */
 #ifndef COMMON_RECV_RECEIVER_H
 #define COMMON_RECV_RECEIVER_H
 
@@ -29,16 +30,17 @@ struct config_recv;
 struct memory_use;
 struct receiver;
 
-/* The identity that the daemon reads from a parsed packet. */
+/* The identity of a packet, which the daemon derives from the packet's items. */
 struct receiver_identity {
-    unsigned member;         /* index in the receiver's list of assemblers */
-    unsigned source;         /* index of the source in this member */
+    unsigned member;         /* index of the member in receiver_config.assemblers */
+    unsigned source;         /* index of the source in the member */
     uint64_t wire_timestamp; /* 48 bits */
     uint32_t extra;
 };
 
-/* Identifies a packet's member and source, or returns the reason why the packet is not ours.  Pure function; 'context'
- * is the daemon's constant description.  packet->wanted[] is in the order of receiver_config.wanted_ids. */
+/* Identifies a packet's member and source.  Returns REJECT_NONE, or the reason why the packet is not for this receiver.
+ * Pure function; 'context' is constant data of the daemon.  packet->wanted[] has the items of
+ * receiver_config.wanted_ids, in the same order. */
 typedef enum reject (*receiver_identify)(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                          struct receiver_identity *identity);
 
@@ -50,36 +52,36 @@ struct receiver_config {
     size_t n_wanted;
     receiver_identify identify;
     const void *context;
-    const struct assembler_config *assemblers; /* copied; the receiver sets may_wait, from the source */
+    const struct assembler_config *assemblers; /* [n_assemblers] copied; the receiver sets may_wait */
     size_t n_assemblers;
-    bool direct;          /* chunks are direct: nothing is received in place, as misplaced payloads would be read */
+    bool direct;          /* chunks are direct: nothing is received in place, as the host could not move it */
     bool needs_crc;       /* packets without a CRC item are refused */
-    struct inbox *worker; /* receives {end_kind, 0, NULL} after the final flush: a file ended or the source died */
+    struct inbox *worker; /* receives {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
     int end_kind;
 };
 
-/* Counters of a receiver for packets that are not yet assigned to a member. */
+/* Counters of a receiver. */
 struct receiver_stats {
     struct counter packets;
     struct counter rejects[N_REJECTS];
-    struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet is in 'rejects', here or of a member */
-    struct counter metadata_heaps;           /* descriptors, and heaps that lack an item */
+    struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet was refused, here or by an assembler */
+    struct counter metadata_heaps;           /* descriptor heaps, and heaps that lack an item */
     struct counter malformed[SPEAD_N_ERRORS];
 };
 
-/* Adds the memory for a receiver's buffers, without chunks.  The arguments describe the receiver's source, as in
+/* Adds the memory of a receiver's buffers, without chunks, to 'use'.  'mtu' and 'n_kept' are as in
  * recv_packet_ring_init(). */
 void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_kept, struct memory_use *use);
 
 /* Opens the source and creates the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
 
-/* Does the same with an open source, for tests.  The source then belongs to the receiver, also on failure. */
+/* Creates a receiver with an open source, for tests.  The source then belongs to the receiver, also on failure. */
 int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver);
 
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);
 
-/* Returns recv_source_kernel_drops() of the receiver's source.  Any thread. */
+/* Returns the number of dropped packets, from recv_source_kernel_drops().  Any thread. */
 int64_t receiver_kernel_drops(const void *receiver);
 
 /* Returns true if the source is a file. */
@@ -87,18 +89,19 @@ bool receiver_can_wait(const struct receiver *receiver);
 
 int receiver_start(struct receiver *receiver);
 
-/* Calls recv_source_enable() of the source, as the last step of a start. */
+/* Starts the delivery of packets with recv_source_enable(), as the last step of a start. */
 int receiver_enable(struct receiver *receiver, char *why, size_t why_bytes);
 
-/* Returns 0 if a file ended, or the negative errno of a dead source.  Call after the worker received end_kind. */
+/* Returns the negative errno of a dead source, or 0 if a file ended.  Call after the worker has received end_kind. */
 int receiver_get_error(const struct receiver *receiver);
 
-/* Stops the thread within 100 ms.  Open chunks stay open, and free inboxes never wait again.  Idempotent. */
+/* Stops the thread within 100 ms.  Open chunks stay open.  Assemblers never wait for free chunks afterwards.
+ * Idempotent. */
 void receiver_halt(struct receiver *receiver);
 
-/* Returns the first sample of the oldest open chunk of a halted receiver; INT64_MAX if no chunk is open.
- * receiver_flush_oldest() hands this chunk on.  So the last chunks of several receivers can leave in order of time
- * (receiver_set.c). */
+/* Returns the timestamp of the oldest open chunk of a halted receiver; INT64_MAX if no chunk is open.
+ * receiver_flush_oldest() hands this chunk on.  With both functions the last chunks of several receivers can leave in
+ * order of time (receiver_set.c). */
 int64_t receiver_oldest_samples(const struct receiver *receiver);
 void receiver_flush_oldest(struct receiver *receiver);
 

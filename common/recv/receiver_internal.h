@@ -1,7 +1,7 @@
 /* receiver_internal.h - types and functions shared by the files of a receiver.
  *
  * Files: receiver.c creates a receiver and runs its thread.  receiver_packets.c offers slots to the source and handles
- * the packets that came in them. */
+ * the received packets. */
 #ifndef COMMON_RECV_RECEIVER_INTERNAL_H
 #define COMMON_RECV_RECEIVER_INTERNAL_H
 
@@ -13,18 +13,18 @@
 
 #include <stdatomic.h>
 
-/* Size of a slot's header buffer.  Our headers have 72 bytes.  A longer header, with items that others may add, is
- * gathered. */
+/* Size of a slot's header buffer.  Usual headers have 72 bytes.  A sender may add items; a longer header is gathered
+ * from the slot's buffers. */
 #define HEADER_BYTES 256
 
-/* The buffers of a slot, and the slot's packet. */
+/* The buffers of a slot, its predicted packet and its received packet. */
 struct placement {
     uint8_t *header; /* [const] [HEADER_BYTES] */
-    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads not predicted or received at a wrong place */
+    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] own buffer, for payloads not predicted or misplaced */
     uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
 
-    struct prediction predicted; /* the slot offers a place in a chunk if 'flow' is set */
-    uint64_t n_jumps;            /* jumps of the member's window when this place was looked up */
+    struct prediction predicted; /* predicted packet; 'flow' NULL: none, the slot offers 'own' */
+    uint64_t n_jumps;            /* the member's count of jumps at the prediction */
 
     /* The received packet. */
     struct spead_packet packet;
@@ -42,36 +42,36 @@ struct receiver {
     struct predictor predictor;
     struct recv_source *source;
     struct thread thread;
-    bool running; /* true if there is a thread to join */
+    bool running; /* the thread must be joined */
     atomic_bool stop;
-    _Atomic int error; /* errno of the dead source; the thread writes it before it reports its end */
+    _Atomic int error; /* negative errno of a dead source; written before the thread reports its end */
     uint8_t *buffers;
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct placement placements[PACKET_BATCH_MAX];
 
-    int64_t tick_ns; /* [const] interval of assembler_pass_time(): a chunk's length, within bounds */
+    int64_t tick_ns; /* [const] interval of assembler_pass_time(): a chunk's duration, within bounds */
     int64_t ticked_ns;
     struct spead_shape shape; /* shape of the last good packet */
-    size_t header_bytes;      /* header of the last good packet: the size offered to the next one */
-    size_t n_offered;         /* slots offered for this batch */
-    size_t n_placed;          /* packets of this batch */
+    size_t header_bytes;      /* header size of the last good packet, offered for the next packets */
+    size_t n_offered;         /* number of slots offered for this batch */
+    size_t n_placed;          /* number of packets in this batch */
 
     struct receiver_stats stats;
-    uint32_t named; /* bits of the reasons logged in this batch */
+    uint32_t named; /* bit mask of the reject reasons that were logged in this batch */
     struct log_limit limits[N_REJECTS];
 };
 
-/* Prepares the slots of the next batch, with the predicted places of its packets. */
+/* Prepares the slots for the next batch, with the places of its predicted packets. */
 void receiver_offer_slots(struct receiver *r);
 
-/* Handles a batch in the offered slots. */
+/* Handles a batch of packets that were received into the offered slots. */
 void receiver_handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_ns);
 
-/* Handles a batch of zero-copy packets.  No packet occupies another packet's place, so each is handled at once. */
+/* Handles a batch of zero-copy packets, one by one, because none of them occupies a place in a chunk. */
 void receiver_handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arrival_ns);
 
-/* Releases a chunk's frames before its reuse: 'recycle' of assembler_config.  The device has read the chunk's last
- * contents. */
+/* Releases the frames of a used chunk, for 'recycle' of struct assembler_config.  The device has already read the
+ * frames. */
 void receiver_release_frames(void *receiver, const struct chunk *chunk);
 
 #endif

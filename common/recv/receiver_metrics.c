@@ -1,4 +1,4 @@
-/* receiver_metrics.c - registers the receive side's counters. */
+/* receiver_metrics.c - registers and logs the counters of receivers and assemblers. */
 #include "common/recv/receiver_metrics.h"
 
 #include "common/base/log.h"
@@ -18,8 +18,8 @@ static void add(const char *prefix, const char *name, const char *help, const ch
     stats_counter(full, help, labels, counter);
 }
 
-/* Reasons that the reference counts, in heaps, under separate names.  The other reasons are
- * rejected_packets{reason=...}, or ignored_packets{reason=...} if they are harmless. */
+/* Reasons that have counters of their own in the reference, which count heaps.  The other reasons are labels of
+ * rejected_packets, or of ignored_packets if they are harmless. */
 static const struct own_name {
     enum reject reject;
     const char *name, *why;
@@ -38,8 +38,8 @@ static void add_own_name(const char *prefix, const struct own_name *own, const c
     add(prefix, own->name, help, labels, counter);
 }
 
-/* Returns the separate name of a reason, or NULL.  These counters count packets, so a name that counts heaps is right
- * only if a heap is one packet: in fgpu's input, which has no feng_id.  add_refused_heaps() has xbgpu's names. */
+/* Returns the reference's name for the counter of a reason, or NULL.  The counter counts packets, so the name is right
+ * only if a heap is one packet, as in fgpu's input.  For xbgpu, add_refused_heaps() uses the names. */
 static const struct own_name *own_name(const char *prefix, enum reject reject)
 {
     for (size_t i = 0; strcmp(prefix, "fgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
@@ -89,8 +89,8 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
     stats_gauge(full, "Timestamp of the newest chunk, in ADC samples.", labels, &stats->newest_timestamp);
 }
 
-/* Adds counters of refused heaps, if heaps have several packets.  A refused heap is counted by its first packet, for
- * the reasons that the reference counts. */
+/* Adds the counters of refused heaps for xbgpu, whose heaps have several packets.  There is a counter for each reason
+ * that the reference counts.  A refused heap is counted by its first packet. */
 static void add_refused_heaps(const char *prefix, const char *labels, const struct counter *heaps)
 {
     for (size_t i = 0; strcmp(prefix, "xbgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
@@ -112,7 +112,7 @@ void receiver_metrics_add(const char *prefix, const char *thread, const struct r
         char with_error[128];
         snprintf(with_error, sizeof(with_error), "%s", labels);
         stats_label(with_error, sizeof(with_error), "error", spead_error_name((enum spead_error)e));
-        add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by their fault.", with_error,
+        add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by error.", with_error,
             &stats->malformed[e]);
     }
 }

@@ -1,9 +1,9 @@
-/* receiver_packets.c - passes the packets of a batch from slots to the assemblers.  See receiver.h.
+/* receiver_packets.c - passes the packets of a batch from the slots to the assemblers.  See receiver.h.
  *
  * A batch received into offered slots is handled in two passes.  First inspect() parses every packet and moves
- * misplaced payloads out of the chunks.  Then admit() gives the packets to the assemblers in order, and copies the
- * payloads that are not in place.  So no copy can overwrite an unhandled packet of the same batch.  Zero-copy packets
- * occupy no place in a chunk and are handled one by one. */
+ * misplaced payloads out of the chunks.  Then admit() passes the packets to the assemblers in order, and copies the
+ * payloads that are not in place.  So no copy overwrites a packet of the batch that has not been handled.  Zero-copy
+ * packets occupy no place in a chunk, so they are handled one by one. */
 #include "common/recv/receiver_internal.h"
 
 #include "common/base/copy.h"
@@ -19,7 +19,7 @@
 
 /* ---- Prediction -------------------------------------------------------------------------------------------------- */
 
-/* Offers 'slot' the place of the next predicted packet, if this place is in an open chunk. */
+/* Predicts the next packet.  If its place is in an open chunk, makes the place the slot's payload buffer. */
 static void predict(struct receiver *r, struct packet_slot *slot, struct placement *placement)
 {
     struct prediction next;
@@ -57,17 +57,19 @@ void receiver_offer_slots(struct receiver *r)
 
 /* ---- First pass: inspect the packets ----------------------------------------------------------------------------- */
 
-/* Parses a header unlike the previous header.  Its first 'n_bytes' bytes are contiguous. */
+/* Parses a header that does not have the shape of the previous header.  The header's first 'n_bytes' bytes are
+ * contiguous. */
 static enum spead_error parse_new_header(struct receiver *r, const struct packet_slot *slot, size_t n_bytes,
                                          struct spead_packet *packet)
 {
     uint8_t gathered[GATHERED_HEADER_BYTES];
     const uint8_t *header = slot->header;
 
-    if (n_bytes > GATHERED_HEADER_BYTES) /* a zero-copy packet may have more; the limit for headers is the same */
+    if (n_bytes > GATHERED_HEADER_BYTES) /* a zero-copy packet may be contiguous beyond the limit for headers */
         n_bytes = GATHERED_HEADER_BYTES;
     size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
-    /* If the host has only part of the header, its end cannot be found. */
+    /* Gathers a header that continues in the slot's other buffers.  If the rest is in device memory, the host cannot
+     * read it. */
     if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes && !slot->rest) {
         n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
         if (n_bytes > slot->packet_bytes)
@@ -103,7 +105,7 @@ static bool is_as_predicted(const struct packet_slot *slot, const struct placeme
                             placement->packet.payload_offset);
 }
 
-/* Checks the sender against the endpoint's list, even if the source has already kept other senders away. */
+/* Checks the sender against the endpoint's list.  The source may have missed a forbidden sender. */
 static bool may_send(const struct receiver *r, const struct packet_slot *slot)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
@@ -112,8 +114,8 @@ static bool may_send(const struct receiver *r, const struct packet_slot *slot)
     return !from || access_allows(from, (struct in_addr){slot->sender});
 }
 
-/* Returns true if the packet's CRC item matches.  The header has at most GATHERED_HEADER_BYTES, because parse() reads
- * no more. */
+/* Returns true if the packet's CRC item matches.  The header fits, because parse() reads at most
+ * GATHERED_HEADER_BYTES. */
 static bool crc_agrees(const struct packet_slot *slot, const struct spead_packet *packet)
 {
     uint8_t header[GATHERED_HEADER_BYTES];
@@ -172,8 +174,8 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
 
 /* ---- A second copy ----------------------------------------------------------------------------------------------- */
 
-/* Moves later packets of the batch away from a place to which a payload will be copied, if they lie there as predicted.
- * These packets will be found to be duplicates, and then compared. */
+/* Clears a place before a payload is copied there.  A later packet of the batch may have been received at this place,
+ * as predicted.  Its payload is moved to the slot's own buffer, and is later compared as a duplicate. */
 static void make_way(struct receiver *r, const struct placement *placement, const uint8_t *place)
 {
     const uint8_t *end = place + placement->packet.payload_length;
@@ -189,8 +191,8 @@ static void make_way(struct receiver *r, const struct placement *placement, cons
     }
 }
 
-/* Returns true if the packet's payload is the same as the first copy.  Returns false if the host may not read the first
- * copy. */
+/* Returns true if the payload of a duplicate is the same as the first copy.  Returns false if only some bytes had
+ * arrived, or if the host may not read the first copy. */
 static bool is_same(const struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                     const uint8_t *first)
 {
@@ -208,8 +210,8 @@ static bool is_same(const struct receiver *r, const struct packet_slot *slot, co
 
 /* ---- Second pass: place the payloads ----------------------------------------------------------------------------- */
 
-/* Counts the heap if this is its first packet.  Logs one packet of each reason per batch; log_limited() limits the rate
- * further. */
+/* Logs a refused packet, and counts its heap if the packet is the heap's first.  Logs at most one packet of each reason
+ * per batch.  log_limited() limits the rate further. */
 static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct placement *placement)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
@@ -246,7 +248,8 @@ static void note_reject(struct receiver *r, const struct packet_slot *slot, cons
                 placement->packet.heap_cnt, from);
 }
 
-/* The payload begins in the slot's header buffer if this packet's header is shorter than the last one's. */
+/* Copies a payload to direct memory.  The payload begins in the slot's header buffer if this packet's header is shorter
+ * than the previous packet's. */
 static void copy_direct(const struct packet_slot *slot, const struct spead_packet *packet, uint8_t *place)
 {
     size_t n_bytes = packet->payload_length, before = slot->header_bytes - packet->header_bytes;
@@ -273,7 +276,7 @@ static void copy_landed(struct receiver *r, const struct packet_slot *slot, cons
         recv_packet_copy(slot, packet->header_bytes, packet->payload_length, place);
 }
 
-/* Leaves the payload in the NIC's frame until the device gathers the chunk. */
+/* Keeps the NIC's frame with the payload until the device gathers the chunk. */
 static void keep_frame(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                        uint8_t *place)
 {
@@ -291,10 +294,10 @@ void receiver_release_frames(void *context, const struct chunk *chunk)
 {
     struct receiver *r = context;
 
-    recv_source_release(r->source, chunk->frames, chunk->n_frames); /* a dead source reports its error again */
+    recv_source_release(r->source, chunk->frames, chunk->n_frames); /* the next recv reports an error */
 }
 
-/* Copies the payload of an admitted packet to its place, unless it was received there. */
+/* Copies the payload of an admitted packet to its place, unless the payload was received there. */
 static void place_payload(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                           uint8_t *place)
 {
@@ -317,8 +320,9 @@ static void place_payload(struct receiver *r, const struct packet_slot *slot, co
     counter_add_alone(&r->members[placement->identity.member].stats->copied_packets, 1);
 }
 
-/* Returns the reason if a payload received at its predicted place is lost.  An earlier packet of the batch may have moved
- * the window.  Then the chunk has gone to the worker, and may already hold another time. */
+/* Checks that a payload received at its predicted place is still in an open chunk.  An earlier packet of the batch may
+ * have moved the window.  The chunk then belongs to the worker, or is in use for another time, and the payload is lost.
+ * Returns REJECT_NONE, or the reason for the loss. */
 static enum reject check_landing(const struct receiver *r, const struct placement *placement,
                                  const struct assemble_packet *packet)
 {
@@ -365,7 +369,7 @@ static enum reject admit(struct receiver *r, const struct packet_slot *slot, con
 
 /* ---- A batch ----------------------------------------------------------------------------------------------------- */
 
-/* Fetches the next packet's header while this packet is copied. */
+/* Prefetches the next packet's header, while the current packet is copied. */
 static void prefetch_header(const uint8_t *header)
 {
     __builtin_prefetch(header);

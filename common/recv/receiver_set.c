@@ -1,4 +1,4 @@
-/* receiver_set.c - the receive threads of a daemon: create, start and stop all of them. */
+/* receiver_set.c - creates, starts and stops the receivers of a daemon. */
 #include "common/recv/receiver_set.h"
 
 #include "common/recv/receiver_metrics.h"
@@ -68,8 +68,8 @@ void receiver_set_stop(struct receiver_set *set)
 {
     for (size_t t = 0; t < set->n; t++)
         receiver_halt(set->receivers[t]);
-    /* Chunks of all threads leave in order of time.  A thread that handed on all of its chunks at once would make the
-     * other threads' chunks late. */
+    /* Chunks of all receivers leave in order of time.  If one receiver handed on all of its chunks first, the matcher
+     * would treat the other receivers' chunks as late. */
     for (;;) {
         struct receiver *oldest = set->receivers[0];
         for (size_t t = 1; t < set->n; t++)
@@ -83,7 +83,7 @@ void receiver_set_stop(struct receiver_set *set)
 
 void receiver_set_fini(struct receiver_set *set)
 {
-    stats_reset(); /* first: a concurrent request of /metrics would ask the receivers' sources */
+    stats_reset(); /* first, because a concurrent request of /metrics would read from the receivers' sources */
     for (size_t t = 0; t < set->n; t++)
         receiver_destroy(set->receivers[t]);
     free(set->receivers);

@@ -1,4 +1,4 @@
-/* receiver_set.h - the receive threads of a daemon.
+/* receiver_set.h - the receivers (receive threads) of a daemon.
  *
  * Threads:   main, except receiver_set_failed() and receiver_set_can_wait() (worker). */
 #ifndef COMMON_RECV_RECEIVER_SET_H
@@ -14,8 +14,9 @@ struct receiver_set {
 
 int receiver_set_init(struct receiver_set *set, size_t max_receivers);
 
-/* Creates the next receiver: thread "recvN", on the affinity's next CPU, with its metrics under 'prefix'.  The
- * thread's name and CPU in 'config' are ignored.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Creates the next receiver and registers its metrics under 'prefix'.  The thread is named "recvN" and runs on the next
+ * CPU of 'affinity'.  The thread's name and CPU in 'config' are ignored.  Returns 0 or negative errno with one sentence
+ * in 'why'. */
 int receiver_set_add(struct receiver_set *set, const struct receiver_config *config,
                      const struct config_int_list *affinity, const char *prefix, char *why, size_t why_bytes);
 
@@ -24,14 +25,14 @@ int receiver_set_start(struct receiver_set *set);
 /* Calls receiver_enable() of all receivers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_set_enable(struct receiver_set *set, char *why, size_t why_bytes);
 
-/* Returns true if any receiver ended because its source died, not because its file ended.  Call after a receiver has
- * reported its end. */
+/* Returns true if a receiver ended because its source died.  Returns false if all ended receivers had read their files.
+ * Call after a receiver has reported its end. */
 bool receiver_set_failed(const struct receiver_set *set);
 
-/* Returns true if packets come from a file, which waits for the reader. */
+/* Returns true if packets come from a file, so that receivers may wait. */
 bool receiver_set_can_wait(const struct receiver_set *set);
 
-/* Stops all receivers.  The last chunks of all receivers leave in order of time.  Idempotent. */
+/* Stops all receivers.  Their last chunks reach the worker in order of time.  Idempotent. */
 void receiver_set_stop(struct receiver_set *set);
 
 /* Destroys the receivers.  A zeroed set is accepted. */

@@ -1,4 +1,4 @@
-/* source.c - selects the implementation of a source, and finds the bytes of a packet in a slot's parts. */
+/* source.c - selects the implementation of a source, and has code that all implementations share. */
 #include "common/recv/source.h"
 
 #include "common/base/clock.h"
@@ -25,8 +25,8 @@ int recv_source_open(const struct recv_source_config *config, struct recv_source
     return recv_source_udp_open(config, source, why, why_bytes);
 }
 
-#define RING_ALIGN_BYTES 64                     /* a cache line: no two frames share a line */
-#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* some are in use, others are complete */
+#define RING_ALIGN_BYTES 64                     /* a cache line, so that no two frames share a line */
+#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* several batches: some frames are in use or complete, others posted */
 
 static size_t round_to_lines(size_t bytes)
 {
@@ -135,7 +135,7 @@ int recv_source_join(int fd, const struct endpoint *endpoint, const struct inter
         err = join_source(fd, endpoint, interface->index, endpoint->from->networks[i].address);
     if (n_senders > 0 && !err)
         return 0;
-    if (err) /* some senders may have been joined */
+    if (err) /* the group may have been joined for some of the senders */
         setsockopt(fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &membership, sizeof(membership));
     return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) ? errno : 0;
 }
@@ -232,7 +232,7 @@ size_t recv_packet_piece(const struct packet_slot *slot, size_t offset, size_t n
 
     while (offset >= parts[i].n_bytes) {
         offset -= parts[i++].n_bytes;
-        assert(i < ARRAY_LEN(parts)); /* the caller asked for bytes that the slot does not have */
+        assert(i < ARRAY_LEN(parts)); /* fails if the slot does not have the requested bytes */
     }
     *start = parts[i].start + offset;
     return parts[i].n_bytes - offset < n_bytes ? parts[i].n_bytes - offset : n_bytes;

@@ -1,10 +1,10 @@
-/* source_pcap.c - reads packets from a capture file into landing slots, as an exact replay of the network.
+/* source_pcap.c - reads packets from a capture file into slots, in the order of the file.  Each frame is parsed down to
+ * the datagram: link layer, VLAN tags, IPv4, UDP.  Datagrams for other endpoints are skipped, as the kernel would do.
+ * The capture's timestamps are not used: a packet arrives when it is read.
  *
- * Each frame is parsed (link layer, VLAN tags, IPv4, UDP) down to the datagram.  Datagrams for other endpoints are
- * skipped, as the kernel would do.  The times in the capture do not matter: packets wait until they are read.
- *
- * A FIFO works, too.  Its writer may come and write at any time.  Only recv() waits for the writer, up to its time-out
- * or until a frame that has begun is complete.  So recv() reads the head of a FIFO, and may refuse it. */
+ * The capture may be a FIFO, whose writer may open it and write at any time.  Only recv() waits for the writer: up to
+ * its time-out, or until the current frame is complete.  So recv() also reads the FIFO's capture header, and fails if
+ * the header is wrong. */
 #include "common/base/file.h"
 #include "common/base/why.h"
 #include "common/net/frame.h"
@@ -19,18 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAMILY_IPV4 2 /* AF_INET in the loopback header, the same on every system */
+#define FAMILY_IPV4 2 /* AF_INET in the loopback header; the value is the same on every system */
 
 struct pcap_source {
     struct recv_source base;
     char *path;
-    FILE *file;      /* NULL once 'capture' owns the file */
+    FILE *file;      /* open file; NULL once 'capture' owns the file */
     int fd;          /* descriptor of the file */
-    bool is_fifo;    /* not buffered, so that poll() shows whether more data wait */
-    pcap_t *capture; /* NULL: a FIFO without data so far */
+    bool is_fifo;    /* a FIFO; read without a buffer, so that poll() tells whether data wait */
+    pcap_t *capture; /* NULL: a FIFO that has delivered no data yet */
     int link_type;
-    int end;        /* 0, or the result of all later recv: -ENODATA at the end of the file, -EIO after damage */
-    uint64_t n_cut; /* number of packets that the capture cut short */
+    int end;        /* 0, or the result of all later recv: -ENODATA after the last packet, -EIO after damage */
+    uint64_t n_cut; /* number of packets that are truncated in the capture */
     struct recv_endpoints endpoints;
 };
 
@@ -44,7 +44,7 @@ static int parse_loopback(struct frame_rest *frame)
         return -EINVAL;
     memcpy(&family, frame->at, sizeof(family));
     *frame = (struct frame_rest){frame->at + 4, frame->n_captured - 4, frame->n_bytes - 4};
-    /* In the byte order of the capturing host. */
+    /* The header has the byte order of the host that captured. */
     return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24 ? 0 : -EINVAL;
 }
 
@@ -69,7 +69,7 @@ static bool link_type_known(int link_type)
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
 
-/* Opens the capture in the file.  Returns 0, or -EINVAL or -ENOMEM with a sentence in 'why'. */
+/* Reads the capture's header from the open file.  Returns 0, or -EINVAL or -ENOMEM with a sentence in 'why'. */
 static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes)
 {
     char pcap_why[PCAP_ERRBUF_SIZE];
@@ -92,7 +92,8 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
     return 0;
 }
 
-/* Returns true if a read returns at once.  Waits up to 'timeout_ns' for a FIFO.  A file can always be read. */
+/* Returns true if a read would return at once.  Waits up to 'timeout_ns' for data in a FIFO.  A regular file is always
+ * readable. */
 static bool is_readable(const struct pcap_source *source, int64_t timeout_ns)
 {
     struct pollfd file = {.fd = source->fd, .events = POLLIN};
@@ -100,17 +101,17 @@ static bool is_readable(const struct pcap_source *source, int64_t timeout_ns)
     return !source->is_fifo || poll(&file, 1, (int)(timeout_ns / NS_PER_MS)) > 0;
 }
 
-/* Sets source->end after the last packet. */
+/* Sets source->end, and logs damage and truncated packets. */
 static void end_capture(struct pcap_source *source, int status)
 {
-    source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* libpcap reports the end of a file as BREAK */
+    source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* PCAP_ERROR_BREAK is the end of the file */
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
         log_warning("%s had %llu packets cut short", source->path, (unsigned long long)source->n_cut);
 }
 
-/* Copies a frame's packet into the slot.  Returns true if the packet is for one of our endpoints. */
+/* Copies the packet of a frame into the slot.  Returns false if the packet is not for one of the source's endpoints. */
 static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *header, const uint8_t *bytes,
                        struct packet_slot *slot)
 {
@@ -140,7 +141,7 @@ static int pcap_source_recv(struct recv_source *base, struct packet_slot *slots,
     const uint8_t *bytes;
     size_t n_filled = 0;
     char why[512];
-    /* A FIFO returns the packets that have come, or nothing after 'n_slots' frames for others. */
+    /* From a FIFO, reads at most 'n_slots' frames, only as long as data wait. */
     for (size_t n_read = 0; n_filled < n_slots && !source->end && (!source->is_fifo || n_read < n_slots); n_read++) {
         if (!is_readable(source, n_read == 0 ? timeout_ns : 0))
             break;

@@ -1,15 +1,15 @@
-/* source_udp.c - receives packets from the network into landing slots.
+/* source_udp.c - receives packets from sockets into slots.
  *
- * Each endpoint has a socket, because the kernel grants a socket 20 memberships only, and because a socket that is
- * bound to its group gets no other packets.  epoll tells which sockets are ready.  The ready sockets are served
- * alternately until they are empty.  After one turn of each, epoll is asked again.  So a busy group cannot starve the
- * others.  After the thread was held up, the groups of one stream stay together, so that none becomes too old.  Nothing
- * is allocated after open.
+ * Each endpoint has its own socket.  The kernel limits a socket to 20 memberships, and a socket that is bound to its
+ * group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready sockets in turn until
+ * they are empty, and asks epoll again after one turn of each.  So a busy group cannot starve the others.  When the
+ * thread catches up after a delay, the groups of one stream advance together, so that no packets become too old.
+ * Nothing is allocated after open.
  *
- * If the kernel joins packets into a message (UDP_GRO), all packets of the message together cost as much as one.  Such
- * messages are received into a few buffers that stay in the cache, and their packets are zero-copy.  To let the kernel
- * scatter the packets over their places instead would cost more than it saves, because the kernel writes through the
- * cache (docs/decisions/receive-copy-past-cache.md). */
+ * The kernel may coalesce packets into a message (UDP_GRO), which costs as much as one packet.  Such messages are
+ * received into a few buffers that stay in the cache, and their packets are zero-copy.  If the kernel scattered the
+ * packets to their places instead, that would cost more than it saves, because the kernel writes through the cache
+ * (docs/decisions/receive-copy-past-cache.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/why.h"
@@ -30,20 +30,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PARTS_MAX   4  /* the parts of a slot, and a part for the excess */
-#define READY_MAX   64 /* ready sockets per epoll_wait; the kernel's list rotates, so the others come next */
-#define SINGLES_MAX 64 /* successive messages of one packet, after which the kernel seems to join no more */
+#define PARTS_MAX   4  /* the three buffers of a slot, and a part for excess bytes */
+#define READY_MAX   64 /* ready sockets per epoll_wait; the kernel's list rotates, so others follow next */
+#define SINGLES_MAX 64 /* successive single packets after which coalescing seems to have ended */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
-#define JOINED_MESSAGES 4 /* messages received at a time: their buffers stay in the second-level cache */
+#define JOINED_MESSAGES 4 /* messages per recvmmsg, so that their buffers stay in the second-level cache */
 
 struct udp_socket {
     int fd;
-    bool joined;       /* true if the kernel joins packets */
-    unsigned n_single; /* messages of one packet since the last joined message */
+    bool joined;       /* the kernel coalesces packets for this socket */
+    unsigned n_single; /* messages of one packet since the last coalesced message */
 };
 
-/* Control message of a coalesced message (UDP_GRO): the size of its packets. */
+/* Control message of UDP_GRO: the size of a coalesced message's packets. */
 union control {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -57,11 +57,11 @@ struct udp_source {
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
-    int n_turns_left;         /* turns before epoll is asked again; one for each ready socket */
-    int64_t alone_timeout_ns; /* time-out of the only socket, as last set */
-    bool alone_dry;           /* true if the only socket was empty */
-    bool may_coalesce;        /* true if the buffers have the room and the thread may sleep */
-    int64_t busy_ns;          /* time of polling before a wait */
+    int n_turns_left;         /* number of turns before epoll is asked again; one for each ready socket */
+    int64_t alone_timeout_ns; /* SO_RCVTIMEO of the only socket, as last set */
+    bool alone_dry;           /* the only socket was empty after the last recv */
+    bool may_coalesce;        /* recv_source_coalesce() may sleep, because the buffers are large enough */
+    int64_t busy_ns;          /* duration of polling before a wait */
     size_t next_busy;         /* socket to poll next */
     int64_t waiting_since_ns; /* when the last wait began */
     struct mmsghdr messages[PACKET_BATCH_MAX];
@@ -69,17 +69,17 @@ struct udp_source {
     union control controls[PACKET_BATCH_MAX];
     struct sockaddr_in senders[PACKET_BATCH_MAX];
     uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
-    struct gro_queue coalesced; /* joined messages in the buffer */
+    struct gro_queue coalesced; /* coalesced messages in 'buffer' */
 };
 
 /* ---- Messages of one packet each --------------------------------------------------------------------------------- */
 
-/* Learns from a message whether the socket's next messages are joined. */
+/* Updates from a message whether the socket's next messages are likely to be coalesced. */
 static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_bytes)
 {
     bool several = segment_bytes < n_bytes;
 
-    if (n_bytes == 0) /* a message that the filter emptied says nothing of the others */
+    if (n_bytes == 0) /* a message that the filter emptied tells nothing about other messages */
         return;
     udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
     udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
@@ -102,8 +102,8 @@ static size_t slot_room(const struct packet_slot *slot)
     return slot->header_bytes + slot->payload_bytes + slot->spill_bytes;
 }
 
-/* Points message 'i' at a slot.  A joined message may be larger than the slot.  The excess goes to the buffer, at the
- * offset where it would lie if the whole message were there. */
+/* Points message 'i' to the buffers of a slot.  A coalesced message may be larger than the slot.  Its excess bytes are
+ * received into 'buffer', at the same offset as if the whole message were there. */
 static void point_at_slot(struct udp_source *source, size_t i, const struct packet_slot *slot)
 {
     struct iovec *iovecs = source->iovecs[i];
@@ -116,7 +116,7 @@ static void point_at_slot(struct udp_source *source, size_t i, const struct pack
     source->messages[i].msg_hdr = message_of(source, i, room < MESSAGE_MAX ? 4 : 3);
 }
 
-/* Moves the joined message 'i' from its slot to the buffer. */
+/* Copies the coalesced message 'i' from its slot to 'buffer'. */
 static void take_joined(struct udp_source *source, size_t i, const struct packet_slot *slot, size_t segment_bytes)
 {
     size_t room = slot_room(slot);
@@ -130,8 +130,8 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
                                                       .sender = slot->sender});
 }
 
-/* Receives up to 'n_slots' messages, one per slot.  Once the kernel joins packets, the messages go to the buffer.
- * Returns the number of messages, and in 'n_filled' the number of filled slots; or negative errno. */
+/* Receives up to 'n_slots' messages, one per slot.  Moves coalesced messages to 'buffer'.  Returns the number of
+ * messages, and in '*n_filled' the number of filled slots, or returns negative errno. */
 static int recv_single(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots,
                        size_t n_slots, size_t *n_filled)
 {
@@ -149,7 +149,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
         slots[i].endpoint = endpoint;
         slots[i].sender = source->senders[i].sin_addr.s_addr;
         learn(udp_socket, n_bytes, segment_bytes);
-        /* After a message in the buffer, all later messages go to the buffer, too, so that the order is kept. */
+        /* After a coalesced message all later messages are moved, too, to keep the order of packets. */
         if (segment_bytes < n_bytes || !gro_is_empty(&source->coalesced))
             take_joined(source, (size_t)i, &slots[i], segment_bytes);
         else
@@ -160,7 +160,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
 
 /* ---- Messages of several packets --------------------------------------------------------------------------------- */
 
-/* Receives up to JOINED_MESSAGES messages into the buffer.  Returns their number, or negative errno. */
+/* Receives up to JOINED_MESSAGES messages into 'buffer'.  Returns the number of messages, or negative errno. */
 static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
 {
     struct udp_socket *udp_socket = &source->sockets[endpoint];
@@ -186,8 +186,8 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
 
 /* ---- Alternation of sockets -------------------------------------------------------------------------------------- */
 
-/* Receives packets from an endpoint's socket.  'flags' say whether to wait.  Returns 0 if the socket probably has more
- * packets, 1 if the socket is empty, or negative errno if the socket is dead. */
+/* Receives packets from an endpoint's socket.  'flags' are those of recvmmsg().  Returns 0 if the socket probably has
+ * more packets, 1 if the socket is empty, or negative errno if the socket is dead. */
 static int recv_from(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots, size_t n_slots,
                      size_t *n_filled)
 {
@@ -202,9 +202,9 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
-/* Polls the sockets alternately for up to 'busy_ns' before a wait, but at least once each.  So a thread that is held up
- * for this time serves no socket twice.  A receive call also polls the socket's queue of the NIC, if the kernel was
- * told to (SO_BUSY_POLL).  Returns the number of filled slots, or negative errno. */
+/* Polls the sockets in turn for 'busy_ns', and each socket at least once, before the thread waits.  So a thread that is
+ * held up for this time still serves every socket.  A receive call also polls the NIC's queue for the socket, if
+ * SO_BUSY_POLL is set.  Returns the number of filled slots, or negative errno. */
 static int recv_busily(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t busy_ns)
 {
     int64_t end_ns = clock_monotonic_ns() + busy_ns;
@@ -220,13 +220,13 @@ static int recv_busily(struct udp_source *source, struct packet_slot *slots, siz
     return 0;
 }
 
-/* Receives from the only socket, whose call also waits: one system call instead of two. */
+/* Receives from the only socket.  The receive call also waits, which saves a second system call. */
 static int recv_alone(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     size_t n_filled = 0;
 
     if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
-        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* 0 would mean no time-out */
+        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* rounded up: 0 means no time-out */
         struct timeval timeout = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
         if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
             return -errno;
@@ -239,11 +239,11 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
     return dry < 0 ? dry : (int)n_filled;
 }
 
-/* Finds the ready sockets, and waits for one up to 'timeout_ns'.  Returns 0 or negative errno. */
+/* Waits up to 'timeout_ns' for a ready socket, and lists the ready sockets.  Returns 0 or negative errno. */
 static int find_ready(struct udp_source *source, int64_t timeout_ns)
 {
     if (timeout_ns > 0) {
-        /* ppoll, because epoll_wait counts in milliseconds. */
+        /* ppoll() waits, because epoll_wait() has a resolution of a millisecond. */
         struct pollfd readable = {.fd = source->epoll_fd, .events = POLLIN};
         struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
         if (ppoll(&readable, 1, &timeout, NULL) == 0)
@@ -258,13 +258,14 @@ static int find_ready(struct udp_source *source, int64_t timeout_ns)
     return errno == EINTR ? 0 : -errno;
 }
 
-/* Returns true if epoll is to be asked again for ready sockets.  If all sockets are ready, none can be missing. */
+/* Returns true if epoll must be asked again for ready sockets.  This is unnecessary while all sockets are in the
+ * list. */
 static bool turns_are_over(struct udp_source *source)
 {
     return (size_t)source->n_ready < source->n_sockets && source->n_turns_left <= 0;
 }
 
-/* Receives into the slots from the socket whose turn it is.  Returns 0, or negative errno if the socket is dead. */
+/* Receives from the ready socket whose turn it is.  Returns 0, or negative errno if the socket is dead. */
 static int serve_next(struct udp_source *source, struct packet_slot *slots, size_t n_slots, size_t *n_filled)
 {
     int dry = recv_from(source, source->ready[source->next_ready].data.u32, MSG_DONTWAIT, slots, n_slots, n_filled);
@@ -274,14 +275,14 @@ static int serve_next(struct udp_source *source, struct packet_slot *slots, size
         source->next_ready = (source->next_ready + 1) % source->n_ready;
         return 0;
     }
-    /* The list's last socket takes the empty socket's place. */
+    /* The last socket of the list replaces the empty socket. */
     source->ready[source->next_ready] = source->ready[--source->n_ready];
     if (source->next_ready == source->n_ready)
         source->next_ready = 0;
     return dry < 0 ? dry : 0;
 }
 
-/* Returns true if the socket that is served next joins packets. */
+/* Returns true if the kernel coalesces packets for the socket whose turn is next. */
 static bool next_is_joined(const struct udp_source *source)
 {
     return source->sockets[source->ready[source->next_ready].data.u32].joined;
@@ -325,12 +326,12 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
             if (timeout_ns > 0)
                 recv_source_coalesce(source->may_coalesce, &source->waiting_since_ns);
             err = find_ready(source, timeout_ns);
-            timeout_ns = 0; /* a socket may be ready without a packet */
+            timeout_ns = 0; /* wait only once, because a ready socket may have no packet */
         } else if (turns_are_over(source)) {
             err = find_ready(source, 0);
         }
         if (!err && (source->n_ready == 0 || (is_zero_copy && !next_is_joined(source))))
-            return 0; /* nothing, or packets that would not be zero-copy as promised */
+            return 0; /* no packet, or packets that would break udp_is_zero_copy()'s promise */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
@@ -339,7 +340,7 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
     return (int)n_filled;
 }
 
-/* Asks the kernel, because a report with every packet (SO_RXQ_OVFL) costs time for every packet. */
+/* Reads the number of drops from the kernel only on request.  SO_RXQ_OVFL would cost time for every packet. */
 static uint64_t udp_kernel_drops(const struct recv_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
@@ -374,12 +375,12 @@ struct opening {
     const struct recv_source_config *config;
     struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
     size_t buffer_bytes;        /* socket buffer of each socket */
-    bool may_coalesce;          /* all have RECV_SOURCE_COALESCE_BUFFER_MIN, and none is polled */
+    bool may_coalesce;          /* all sockets have RECV_SOURCE_COALESCE_BUFFER_MIN, without polling */
     char *why;
     size_t why_bytes;
 };
 
-/* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
+/* Writes "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" to opening->why.  Returns negative errno. */
 static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *cure)
 {
     return endpoint_fail(endpoint, err, what, cure, opening->why, opening->why_bytes);
@@ -392,14 +393,14 @@ static void set_buffer(struct opening *opening, int fd)
         return;
     }
     int asked = opening->buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)opening->buffer_bytes;
-    /* SO_RCVBUFFORCE needs CAP_NET_ADMIN and is not limited by rmem_max. */
+    /* SO_RCVBUFFORCE is not limited by rmem_max, but needs CAP_NET_ADMIN. */
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &asked, sizeof(asked)))
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &asked, sizeof(asked));
     int granted = 0;
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles the size, for its own book-keeping */
+    granted /= 2; /* the kernel reports twice the size, for its own bookkeeping */
     if (granted < RECV_SOURCE_COALESCE_BUFFER_MIN)
         opening->may_coalesce = false;
     static bool warned; /* once for all sockets; main thread */
@@ -411,7 +412,7 @@ static void set_buffer(struct opening *opening, int fd)
     }
 }
 
-/* Lets a receive call poll the NIC's queue from which the socket's last packets came.  Without permission the socket
+/* Lets receive calls poll the NIC's queue that delivered the socket's last packets.  Without permission the socket
  * keeps the sysctl's setting. */
 static void set_busy_poll(const struct opening *opening, int fd)
 {
@@ -420,7 +421,7 @@ static void set_busy_poll(const struct opening *opening, int fd)
 
     if (asked_us == 0)
         return;
-    setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* fewer interrupts, if permitted */
+    setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* reduces interrupts, if permitted */
     if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &asked_us, sizeof(asked_us)) == 0)
         return;
     static bool warned; /* once for all sockets; main thread */
@@ -433,14 +434,14 @@ static void set_busy_poll(const struct opening *opening, int fd)
 
 static int join_group(struct opening *opening, const struct endpoint *endpoint, int fd)
 {
-    /* Otherwise the socket also gets groups that other sockets of the host have joined. */
+    /* Otherwise the socket would also receive groups that other sockets of this host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
         return fail(opening, endpoint, errno, "keep other groups away", "");
     int err = recv_source_join(fd, endpoint, &opening->interface);
     if (!err)
         return 0;
-    /* Without an interface the kernel looks for a route to the group.  The route may come later. */
+    /* Without an interface the kernel needs a route to the group.  The route may be added later. */
     if (err == ENODEV && !opening->config->interface)
         return fail(opening, endpoint, ENETUNREACH, "join the multicast group",
                     "name the recv.interface to receive on");
@@ -450,8 +451,9 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
 
 static int bind_endpoint(struct opening *opening, const struct endpoint *endpoint, int fd)
 {
-    /* Several receivers of a group on a host share the port, and each gets a copy.  (SO_REUSEPORT would distribute the
-     * packets among them.)  A unicast packet goes to one socket only, so sharing would hide a mistake. */
+    /* Several receivers of a group on one host share the port, and each receives a copy.  (SO_REUSEPORT would
+     * distribute the packets among them.)  A unicast packet is delivered to one socket only, so sharing its port would
+     * hide a mistake. */
     const int on = 1;
     if (endpoint_is_multicast(endpoint) && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)))
         return fail(opening, endpoint, errno, "share the port", "");
@@ -472,7 +474,7 @@ static int bind_endpoint(struct opening *opening, const struct endpoint *endpoin
     return fail(opening, endpoint, errno, "receive there", hint);
 }
 
-/* Returns a socket that receives the packets sent to 'endpoint', or negative errno. */
+/* Opens a socket that receives the packets to 'endpoint'.  Returns the socket, or negative errno. */
 static int open_socket(struct opening *opening, const struct endpoint *endpoint)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -482,10 +484,10 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     set_buffer(opening, fd);
     set_busy_poll(opening, fd);
     const int on = 1;
-    /* Not fatal: without UDP_GRO every packet comes alone. */
+    /* A failure is harmless: without UDP_GRO every packet is a message. */
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
-    /* Not fatal either: the receiver recognises the packets of other threads and forbidden senders. */
+    /* A failure is harmless, because the receiver recognises packets for other threads and from forbidden senders. */
     const struct packet_fanout *share = endpoint_is_multicast(endpoint) ? opening->config->share : NULL;
     if (!err && (share || endpoint->from))
         packet_filter_attach(fd, endpoint->from, share);

@@ -1,21 +1,22 @@
-/* source_verbs.c - receives frames from a raw packet queue.  Packets stay where the NIC wrote them (zero-copy).
+/* source_verbs.c - receives frames from a raw packet queue of a NIC.  Packets stay where the NIC wrote them
+ * (zero-copy).
  *
  * The NIC writes whole frames into a ring of registered memory, in the order in which their work requests were posted.
- * A completion queue reports each frame.  No system call and no copy is involved.  A frame is valid until the next
- * recv, which posts it again behind the others.  Landing slots are not posted to the NIC.  Its queue is deep, so after
- * one lost packet all later packets would be in each other's places.  The receiver copies each payload once, past the
- * cache, as it does with joined messages.
+ * A completion queue reports each frame.  Reception needs no system call and no copy.  A frame is valid until the next
+ * recv, which posts the frame again at the end of the queue.  Places in chunks are not posted to the NIC.  Its queue is
+ * deep, so after one lost packet all later packets would be received at wrong places.  The receiver copies each payload
+ * once, past the cache, as with coalesced messages.
  *
- * Ordinary sockets join the groups, for the sake of the switches, and are never read.  Flow rules steer packets for our
- * endpoints to the queue, once a thread receives.  Other frames that match the rules (fragments, another group with the
- * same Ethernet address) are ignored.  Several sources may have rules for the same group: each source gets all frames
- * of the group.  With a share of a group, the packets of the other threads therefore come whole, and the receiver
- * recognises them.  If single addresses may send to an endpoint, each address has a rule.  If networks may send, the
- * receiver alone checks senders.
+ * Ordinary sockets join the groups, so that the switches forward their packets.  The sockets are never read.
+ * recv_source_enable() installs flow rules that steer packets for the endpoints to the queue.  Other frames that match
+ * the rules (fragments, other groups with the same Ethernet address) are ignored.  If several sources have rules for
+ * the same group, each source receives all frames of the group.  So packets for other threads arrive whole, and the
+ * receiver recognises and ignores them.  If the allowed senders of an endpoint are single addresses, there is a rule
+ * for each address.  If they are networks, only the receiver checks senders.
  *
- * With a device, frames are scattered.  Their heads go to pinned memory, which the host reads and the device can read.
- * The rest goes to exported memory of the device.  A frame with a kept packet (recv_source_keep) is posted again after
- * its release.  There are enough frames to keep the NIC's queue full all the same. */
+ * With a device (recv.gpudirect), the NIC scatters each frame.  The head of a frame is in pinned memory, which the host
+ * and the device read.  The rest is in exported memory of the device.  A kept frame (recv_source_keep) is posted again
+ * after its release.  There are enough frames to keep the NIC's queue full meanwhile. */
 #include "common/base/clock.h"
 #include "common/device/device.h"
 #include "common/net/frame.h"
@@ -34,7 +35,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PREFETCH_AHEAD 4 /* headers to prefetch ahead of the current frame */
+#define PREFETCH_AHEAD 4 /* number of headers to prefetch ahead of the current frame */
 
 /* ---- Death ------------------------------------------------------------------------------------------------------- */
 
@@ -45,7 +46,7 @@ static int bury(struct recv_source_verbs *source, const char *why)
     return source->err;
 }
 
-/* Returns true for an event of a sending queue.  The sink handles such events. */
+/* Returns true for an event of a send queue, which the sink handles. */
 static bool is_of_a_sink(const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -57,8 +58,8 @@ static bool is_of_a_sink(const struct ibv_async_event *event)
     }
 }
 
-/* Reads the asynchronous events of the NIC and its driver; completions are no such events.  All sources and sinks of a
- * NIC share its events.  So the source that reads a failure of any source fails itself, and the daemon stops at the
+/* Reads the asynchronous events of the NIC, which report failures and link changes.  All sources and sinks of a NIC
+ * share its events.  If a source reads a failure of another source, it fails itself, because the daemon stops at the
  * first failed source.  Returns 0 or negative errno. */
 static int read_events(struct recv_source_verbs *source)
 {
@@ -88,8 +89,8 @@ static int read_events(struct recv_source_verbs *source)
     return 0;
 }
 
-/* Ends the source after a failed call or work request.  A NIC that was removed fails all calls; its event then gives
- * the reason.  Returns negative errno. */
+/* Ends the source after a failed call or work request, and logs the reason.  After the removal of a NIC all calls fail,
+ * and the NIC's event is the reason to log.  Returns negative errno. */
 static int die(struct recv_source_verbs *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static int die(struct recv_source_verbs *source, const char *format, ...)
@@ -116,8 +117,7 @@ int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *fra
     return ibv_post_recv(source->qp, &source->requests[frames[0]], &refused);
 }
 
-/* Posts as many of the frames as the queue has room for.  The other frames become spare.  Returns 0 or negative
- * errno. */
+/* Posts frames as far as the queue has room.  The other frames become spare.  Returns 0 or negative errno. */
 static int give_back(struct recv_source_verbs *source, const uint32_t *frames, size_t n)
 {
     size_t room = source->max_posted - source->n_posted, n_now = n < room ? n : room;
@@ -128,7 +128,7 @@ static int give_back(struct recv_source_verbs *source, const uint32_t *frames, s
     return err ? die(source, "a work request was refused: %s", strerror(err)) : 0;
 }
 
-/* Posts the frames of the last recv again.  Spare frames replace kept ones.  Returns 0 or negative errno. */
+/* Posts the frames of the last recv again, with spare frames instead of kept frames.  Returns 0 or negative errno. */
 static int post_used(struct recv_source_verbs *source)
 {
     size_t n = 0;
@@ -157,7 +157,7 @@ static int verbs_release(struct recv_source *base, const uint32_t *frames, size_
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
     size_t enable = 0;
 
-    /* Frames of the last recv are posted again with the others of this recv. */
+    /* Frames that were kept since the last recv are posted later, by post_used(). */
     for (size_t i = 0; i < n; i++) {
         if (source->kept[frames[i]] == KEPT_NOW) {
             give_back(source, frames + enable, i - enable);
@@ -177,7 +177,7 @@ static void prefetch_headers(const uint8_t *frame)
     __builtin_prefetch(frame + 64);
 }
 
-/* Fills the slot with the frame's packet, zero-copy.  Returns true if the frame has a packet for us. */
+/* Fills the slot with the packet of a completed frame, zero-copy.  Returns false if the packet is for no endpoint. */
 static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *completion, struct packet_slot *slot)
 {
     uint8_t *frame = verbs_source_frame(source, completion->wr_id);
@@ -188,7 +188,7 @@ static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *c
     if (frame_parse_udp(frame, completion->byte_len, !ip_is_right, &datagram))
         return false;
     size_t n_before = (size_t)(datagram.bytes - frame);
-    if (source->device && n_before > PACKET_HEAD_BYTES) /* real frames have fewer tags; the rest is in device memory */
+    if (source->device && n_before > PACKET_HEAD_BYTES) /* more tags than in practice */
         return false;
     int endpoint = recv_endpoints_find(&source->endpoints, datagram.address, datagram.port);
     if (endpoint < 0)
@@ -210,8 +210,8 @@ static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *c
     return true;
 }
 
-/* Takes the completed frames.  Returns the number of packets for us, or negative errno.  If an error follows packets,
- * returns the packets first. */
+/* Polls the completion queue, and fills slots with the packets for the endpoints.  Returns the number of packets, or
+ * negative errno.  An error after packets is returned by the next recv. */
 static int take_completions(struct recv_source_verbs *source, struct packet_slot *slots, size_t n_slots)
 {
     const struct ibv_wc *completions = source->completions;
@@ -242,7 +242,7 @@ static int take_completions(struct recv_source_verbs *source, struct packet_slot
 
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the event of a completion.  The next completion makes an event only after another request. */
+/* Reads a completion event.  The next completion raises an event only after another request. */
 static int read_completion_event(struct recv_source_verbs *source)
 {
     struct ibv_cq *cq;
@@ -255,7 +255,7 @@ static int read_completion_event(struct recv_source_verbs *source)
     return 0;
 }
 
-/* Sleeps for an event.  Returns 0, or negative errno. */
+/* Sleeps until an event or for 'timeout_ns'.  Returns 0 or negative errno. */
 static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
 {
     enum { COMPLETION, ASYNC, N };
@@ -277,8 +277,9 @@ static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
     return err;
 }
 
-/* Called when no completion was found.  The first call asks for an event.  The caller must then poll the queue again,
- * because earlier completions raise no event.  The next call sleeps.  Returns 0 or negative errno. */
+/* Waits for a completion; called when the queue is empty.  The first call requests an event and returns at once.  The
+ * caller must then poll the queue again, because completions before the request raise no event.  The next call sleeps.
+ * Returns 0 or negative errno. */
 static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns)
 {
     if (!source->channel)
@@ -292,7 +293,8 @@ static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns
     return 0;
 }
 
-/* Receives packets.  Returns 0 at once if only frames for others came: a flood of these must not keep the caller. */
+/* Receives packets.  Returns 0 at once if only frames for no endpoint arrived, so that a flood of such frames does not
+ * delay the caller. */
 static int verbs_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
@@ -335,7 +337,7 @@ static uint64_t read_drops(const struct recv_source_verbs *source)
     return strtoull(text, NULL, 10);
 }
 
-/* Returns the drops of the NIC's port because no frame was posted, including the drops of other queues. */
+/* Returns the number of packets that the NIC's port dropped because no frame was posted, other queues included. */
 static uint64_t verbs_kernel_drops(const struct recv_source *base)
 {
     const struct recv_source_verbs *source = CONTAINER_OF(base, const struct recv_source_verbs, base);
@@ -357,7 +359,7 @@ void recv_source_verbs_open_drops(struct recv_source_verbs *source)
 
 /* ---- Closing ----------------------------------------------------------------------------------------------------- */
 
-/* Each object is destroyed before the objects that it refers to.  Accepts a source whose opening failed half-way. */
+/* Destroys each object before the objects that it uses.  Accepts a source that is only partly open. */
 void recv_source_verbs_close(struct recv_source *base)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);

@@ -12,46 +12,47 @@
 
 #include <infiniband/verbs.h>
 
-/* State of a frame.  KEPT_LONG: kept since before the last recv, so the frame is in no list. */
+/* State of a frame.  KEPT_NOW: kept since the last recv, and still in 'used'.  KEPT_LONG: kept earlier, and in no
+ * list. */
 enum kept { NOT_KEPT, KEPT_NOW, KEPT_LONG };
 
 struct recv_source_verbs {
     struct recv_source base;
     struct verbs_port port;
     const struct endpoint_list *config_endpoints;
-    struct recv_endpoints endpoints; /* table of these endpoints, for look-ups */
-    uint8_t *ring;                   /* [n_frames][frame_bytes] whole frames, or their heads */
+    struct recv_endpoints endpoints; /* table of the endpoints, for look-ups */
+    uint8_t *ring;                   /* [n_frames][frame_bytes] whole frames, or their heads with a device */
     size_t max_frame_bytes;          /* longest frame */
     size_t ring_bytes, frame_bytes, n_frames;
     struct verbs_memory memory;
-    struct device *device;        /* NULL: frames lie in host memory */
+    struct device *device;        /* device with the rests of frames; NULL: whole frames in host memory */
     struct device_exported rests; /* [n_frames][rest_bytes] */
     size_t rest_bytes;
     struct verbs_memory rest_memory;
     uint8_t *kept;   /* [n_frames] enum kept */
-    uint32_t *spare; /* [n_frames] frames neither kept nor posted */
+    uint32_t *spare; /* [n_frames] numbers of frames that are neither kept nor posted */
     size_t n_spare;
     size_t n_posted, max_posted;
     struct ibv_recv_wr *requests; /* [n_frames] */
     struct ibv_sge *parts;        /* [n_frames][head, rest] */
     struct ibv_comp_channel *channel;
-    struct ibv_cq *cq, *send_cq; /* a queue pair needs both, although nothing is sent */
+    struct ibv_cq *cq, *send_cq; /* a queue pair needs both; 'send_cq' is not used */
     struct ibv_qp *qp;
     size_t n_flows;
-    struct ibv_flow **flows; /* one rule for each endpoint, or for each of its senders */
+    struct ibv_flow **flows; /* one rule for each endpoint, or for each of its allowed senders */
     size_t n_sockets;
     int *sockets; /* [n_endpoints] */
-    int drops_fd; /* -1: the NIC has no such counter */
+    int drops_fd; /* file with the NIC's counter of drops; -1: the NIC has no such counter */
     uint64_t n_drops_before;
 
-    uint32_t used[PACKET_BATCH_MAX]; /* frames of the last recv */
+    uint32_t used[PACKET_BATCH_MAX]; /* numbers of the frames of the last recv */
     size_t n_used;
     struct ibv_wc completions[PACKET_BATCH_MAX];
-    bool armed;        /* true if the next completion makes an event */
-    bool may_coalesce; /* true if the ring has the room and the thread may sleep */
+    bool armed;        /* the next completion raises an event */
+    bool may_coalesce; /* recv_source_coalesce() may sleep, because the ring is large enough */
     int64_t waiting_since_ns;
-    int64_t busy_ns; /* time of polling before the thread sleeps */
-    int err;         /* negative errno of a dead source */
+    int64_t busy_ns; /* duration of polling before the thread sleeps */
+    int err;         /* negative errno of a dead source; else 0 */
 };
 
 static inline uint8_t *verbs_source_frame(const struct recv_source_verbs *source, uint64_t i)
@@ -59,17 +60,19 @@ static inline uint8_t *verbs_source_frame(const struct recv_source_verbs *source
     return source->ring + i * source->frame_bytes;
 }
 
-/* The vtable of an open source. */
+/* The operations of an open source. */
 extern const struct recv_source_ops verbs_source_ops;
 
-/* Installs flow rules, by which the NIC steers packets for the endpoints to the queue. */
+/* Installs flow rules, with which the NIC steers packets for the endpoints to the queue, and joins the groups. */
 int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes);
 
-/* Posts the list's 'n' > 0 frames to the NIC, in order.  Returns 0 or a positive errno. */
+/* Posts 'n' > 0 frames to the NIC, in the order of frames[].  Returns 0 or a positive errno. */
 int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *frames, size_t n);
 
-/* Begins to count the NIC's drops.  recv_source_verbs_close() closes a source, even one that is only partly open. */
+/* Opens the NIC's counter of drops, and remembers its present value. */
 void recv_source_verbs_open_drops(struct recv_source_verbs *source);
+
+/* Closes a source, even if it is only partly open. */
 void recv_source_verbs_close(struct recv_source *base);
 
 #endif

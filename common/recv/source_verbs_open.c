@@ -1,5 +1,5 @@
-/* source_verbs_open.c - opens a source step by step: the resources of the NIC and the host, with an error message for
- * each. */
+/* source_verbs_open.c - opens a source step by step, with an error message for each resource of the NIC and the
+ * host. */
 #include "common/base/why.h"
 #include "common/net/frame.h"
 #include "common/base/log.h"
@@ -25,7 +25,7 @@ struct opening {
     size_t why_bytes;
 };
 
-/* "recv.transport: ibverbs on eth0: what: reason; cure" */
+/* Writes "recv.transport: ibverbs on eth0: what: reason; cure" to opening->why.  Returns negative errno. */
 static int fail(const struct opening *opening, int err, const char *what)
 {
     err = verbs_fail(&opening->source->port, err, what, opening->why, opening->why_bytes);
@@ -47,7 +47,7 @@ static int open_port(struct opening *opening)
     return why_about(err, "recv.interface", opening->why, opening->why_bytes);
 }
 
-/* Computes the sizes of the planned ring, or of a smaller one if the NIC takes fewer frames. */
+/* Computes the sizes of the ring, which is smaller than requested if the NIC's queue is too short. */
 static void count_frames(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;
@@ -62,7 +62,7 @@ static void count_frames(struct opening *opening)
     source->rest_bytes = ring.rest_bytes;
     source->max_posted = ring.n_posted;
     if (source->max_posted > n_max) {
-        log_info("recv.buffer: the NIC's queue takes %zu of the %zu frames that fit in %zu MiB", n_max,
+        log_info("recv.buffer: the NIC's queue has room for only %zu of the %zu frames that fit in %zu MiB", n_max,
                  source->max_posted, opening->config->buffer_bytes >> 20);
         source->max_posted = n_max;
     }
@@ -194,7 +194,7 @@ static void make_requests(struct recv_source_verbs *source)
     }
 }
 
-/* Posts as many frames as the NIC takes, and starts the queue. */
+/* Posts frames as far as the NIC's queue has room, and starts the queue. */
 static int start_queue(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;
@@ -211,7 +211,7 @@ static int start_queue(struct opening *opening)
 
 /* ---- Groups and flow rules --------------------------------------------------------------------------------------- */
 
-/* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
+/* Writes "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" to opening->why.  Returns negative errno. */
 static int fail_at(const struct opening *opening, const struct endpoint *endpoint, int err, const char *what,
                    const char *cure)
 {
@@ -229,8 +229,8 @@ static int open_socket(const struct opening *opening, const struct endpoint *end
     return 0;
 }
 
-/* Joins the endpoint's group.  The kernel grants a socket a limited number of memberships: the last socket is used
- * first, then a new one.  The socket is bound to no port, so it receives no packets. */
+/* Joins the endpoint's group with the last socket.  The kernel limits the memberships of a socket, so a new socket is
+ * used when the last one is full.  The sockets are bound to no port, so they receive no packets. */
 static int join_group(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -244,13 +244,13 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
                 return failed;
         }
         err = recv_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
-        if (!err || err == EADDRINUSE) /* another port of a group that was already joined */
+        if (!err || err == EADDRINUSE) /* EADDRINUSE: the group was already joined, for another port */
             return 0;
     }
     return fail_at(opening, endpoint, err, "join the multicast group", "");
 }
 
-/* Binds the port of an address of this host, so that the kernel does not answer that the port is closed. */
+/* Binds the port of a unicast endpoint.  Otherwise the kernel would answer senders that the port is closed. */
 static int hold_port(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -273,8 +273,8 @@ static int hold_port(const struct opening *opening, const struct endpoint *endpo
     return fail_at(opening, endpoint, errno, "receive there", hint);
 }
 
-/* Makes a flow rule that steers packets for the endpoint to our queue.  Packets of other senders than 'sender' are
- * excluded unless 'sender' is NULL.  Returns 0 or a positive errno. */
+/* Installs a flow rule that steers packets for the endpoint to the source's queue.  If 'sender' is not NULL, the rule
+ * matches only packets of this sender.  Returns 0 or a positive errno. */
 static int add_rule(struct recv_source_verbs *source, const struct endpoint *endpoint, const uint32_t *sender)
 {
     struct {
@@ -297,7 +297,7 @@ static int add_rule(struct recv_source_verbs *source, const struct endpoint *end
                 .val.dst_port = htons(endpoint->port),
                 .mask.dst_port = UINT16_MAX},
     };
-    /* The specifications lie back to back. */
+    /* The driver expects the specifications directly behind the attributes, without padding. */
     static_assert(sizeof(rule) == sizeof(rule.attr) + sizeof(rule.ethernet) + sizeof(rule.ip) + sizeof(rule.udp),
                   "padding");
 
@@ -314,8 +314,8 @@ static int add_rule(struct recv_source_verbs *source, const struct endpoint *end
     return 0;
 }
 
-/* Makes rules for the endpoint's single senders.  Returns false if the endpoint has none, or if the NIC refuses a rule.
- * The receiver checks senders in any case. */
+/* Installs a rule for each allowed sender of the endpoint, if the senders are single addresses.  Returns false if they
+ * are not, or if the NIC refuses a rule.  The receiver checks senders in any case. */
 static bool steer_senders(struct recv_source_verbs *source, const struct endpoint *endpoint)
 {
     size_t n_flows = source->n_flows, n_senders = recv_source_n_senders(endpoint);
@@ -330,7 +330,7 @@ static bool steer_senders(struct recv_source_verbs *source, const struct endpoin
     return false;
 }
 
-/* Steers packets for the endpoint to our queue. */
+/* Installs the rules that steer packets for the endpoint to the source's queue. */
 static int steer(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -373,8 +373,7 @@ static int open_endpoints(struct opening *opening)
     return err;
 }
 
-/* Installs the flow rules and joins the groups.  Groups are joined only now, because the kernel would drop packets that
- * no rule steers here. */
+/* Joins each group after installing its flow rules.  The kernel would drop packets that arrive earlier. */
 int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);

@@ -1,4 +1,4 @@
-/* keys.h - the section send of configuration files.  Some programs have only the first keys. */
+/* keys.h - the keys of the section send.  Some programs have only the first keys. */
 #ifndef COMMON_SEND_KEYS_H
 #define COMMON_SEND_KEYS_H
 
@@ -20,24 +20,24 @@ struct config_send {
     double rate_factor;
     int64_t n_threads;
     struct config_int_list affinity;
-    bool crc; /* packets carry a CRC item; daemons only */
+    bool crc; /* packets carry a CRC item; fgpu and xbgpu only */
     /* fgpu only. */
     int64_t array_size; /* step of heap counts; factor of the descriptors' interval */
-    bool gpudirect;     /* the NIC reads heaps from device memory */
+    bool gpudirect;     /* the NIC reads heaps directly from device memory */
 };
 
-#define CONFIG_N_FSIM_SEND_KEYS 9 /* without the last keys, which are the daemons' and fgpu's own */
+#define CONFIG_N_FSIM_SEND_KEYS 9 /* without the last keys, which only the daemons or only fgpu have */
 #define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
 
 extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 
-/* The row for a table of sections.  'type' is the struct of the whole file, with a member 'send'.  'n' is one of the
- * numbers above. */
+/* Row for the section send in a table of sections.  'type' is the struct of the whole file, whose member 'send' is a
+ * struct config_send.  'n' is one of the numbers of keys above. */
 #define CONFIG_SEND_SECTION(type, what, n) CONFIG_SECTION_PART(type, send, config_send_keys, n, what, .optional = true)
 
-/* Checks the send section against the device and the capture that is read.  'device' is NULL if the program has no
- * device and lacks the key gpudirect.  'recv_pcap_file' is NULL if no capture is read. */
+/* Checks the send section, also against the device and the capture that is read.  'device' is NULL for a program
+ * without a device, which does not have the key gpudirect.  'recv_pcap_file' is NULL if no capture is read. */
 void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
                      struct config *errors);
 
@@ -45,7 +45,8 @@ void send_keys_check(const struct config_send *send, const struct config_device 
 void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
                                   struct config *errors);
 
-/* Returns true, and reports an error at 'destinations', if one of them is in 'inputs': the output would come back. */
+/* Returns true and reports an error at 'destinations' if a destination is in 'inputs'.  The program would receive its
+ * own output. */
 bool send_keys_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
                           struct config *errors);
 

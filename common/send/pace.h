@@ -1,7 +1,7 @@
-/* pace.h - computes the departures of a stream's packets: the arithmetic of sender.h, without a clock.
+/* pace.h - computes the departure times of a stream's packets: the arithmetic of sender.h, without a clock.
  *
- * Departures lie on a straight line: start + bytes since then * time per byte.  So rounding errors never add up.  A
- * double is exact to the nanosecond for 100 days of a stream that is never idle. */
+ * A departure time is start_ns + n_bytes * ns_per_byte, so rounding errors do not add up.  A double keeps the time
+ * exact to the nanosecond for 100 days, even if the stream is never idle. */
 #ifndef COMMON_SEND_PACE_H
 #define COMMON_SEND_PACE_H
 
@@ -15,27 +15,28 @@
 struct pace {
     double ns_per_byte; /* 0: unpaced */
     int64_t start_ns;
-    double n_bytes;           /* bytes departed since start_ns; descriptors may count by a fraction */
-    double quick_ns_per_byte; /* time per byte of an undisturbed hand-over; 0: not known yet */
-    size_t piece_bytes;       /* size of the last piece; 0: first piece, which may have been delayed */
-    int64_t clear_ns;         /* time when the last piece is out of the way */
+    double n_bytes;           /* bytes departed since start_ns; each descriptor byte may count as less than 1 */
+    double quick_ns_per_byte; /* time per byte of an undisturbed hand-over to the sink; 0: not known */
+    size_t piece_bytes;       /* size of the last piece; 0: no piece yet with known hand-over time */
+    int64_t clear_ns;         /* earliest departure of the next piece's first packet */
 };
 
-/* Returns the pace of a new stream.  'rate_bytes_per_s' 0: unpaced. */
+/* Returns the pace of a new stream.  A rate of 0 means unpaced. */
 static inline struct pace pace_make(double rate_bytes_per_s)
 {
     assert(rate_bytes_per_s >= 0);
     return (struct pace){.ns_per_byte = rate_bytes_per_s > 0 ? (double)NS_PER_S / rate_bytes_per_s : 0};
 }
 
-/* Returns the time when the next packet departs. */
+/* Returns the departure time of the next packet. */
 static inline int64_t pace_departure_ns(const struct pace *pace)
 {
     return pace->start_ns + (int64_t)(pace->ns_per_byte * pace->n_bytes);
 }
 
-/* Limits the lateness that a stream makes up for.  Call when a stream has something to send.  Departures then continue
- * from now: idle time is not made up for, nor more than 'late_max_ns' of other lateness. */
+/* Limits a stream's backlog: the stream catches up at most 'late_max_ns' of its delay.  Call when the stream has
+ * something to send.  With 'late_max_ns' 0 the departures continue from now, so that the stream does not catch up idle
+ * time. */
 static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t late_max_ns)
 {
     if (pace_departure_ns(pace) < now_ns - late_max_ns) {
@@ -44,8 +45,8 @@ static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t
     }
 }
 
-/* Ensures that the last 'n_bytes' depart within 'max_ns' from now.  If they would not at the present rate, moves all
- * remaining departures together evenly, including the next one, and returns true. */
+/* Ensures that the remaining 'n_bytes' depart within 'max_ns' from now.  If the rate is too low, scales all remaining
+ * waits by one factor, including the wait for the next departure, and returns true. */
 static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_t n_bytes, int64_t max_ns)
 {
     double wait_ns = (double)(pace_departure_ns(pace) - now_ns);
@@ -59,9 +60,10 @@ static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_
     return true;
 }
 
-/* Notes that a piece of 'n_bytes', counted as 'paced_bytes', was handed over from 'begun_ns' to 'ended_ns'.  If the
- * thread was delayed before, all of the piece may still have left only at the end.  With the gap a port of 2.5 times
- * the rate passes the piece on before the next piece leaves.  A late stream still sends faster than its rate. */
+/* Records that a piece was handed to the sink from 'begun_ns' to 'ended_ns'.  The piece has 'n_bytes' bytes, which
+ * count as 'paced_bytes'.  The whole piece may have left only at 'ended_ns', so the gap of PACE_APART of a piece's
+ * duration begins there.  In this gap a switch port of 2.5 times the rate forwards the whole piece before the next
+ * piece arrives.  The gap is shorter than a piece's duration, so a late stream can catch up. */
 #define PACE_APART        0.4
 #define PACE_QUICK_GROWTH 1.0005
 static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes,
@@ -75,17 +77,18 @@ static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t e
     pace->clear_ns = ended_ns + (int64_t)(PACE_APART * pace->ns_per_byte * paced_bytes);
 }
 
-/* Returns the time when the thread may begin to hand over the next piece.  No packet of a piece leaves a socket before
- * the first message, of 'first_bytes', has been handed over.  So the thread may begin before clear_ns by the time of
- * this hand-over.  A NIC may send earlier, but its hand-over is negligible.  The time is the shortest of recent
- * hand-overs: a thousand slower pieces make it 1.6 times as long. */
+/* Returns the earliest time to begin the hand-over of the next piece.  No packet of a piece leaves a socket before its
+ * first message, of 'first_bytes' bytes, is handed over.  So the hand-over may begin before clear_ns by the duration of
+ * the first message's hand-over.  A NIC may send earlier, but its hand-over takes negligible time.  The duration is
+ * computed from the fastest recent hand-over.  The estimate grows by PACE_QUICK_GROWTH per piece: 1.6 times in a
+ * thousand slower pieces. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {
     size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;
     return pace->clear_ns - (int64_t)(pace->quick_ns_per_byte * (double)n_bytes);
 }
 
-/* Notes that a packet of 'n_bytes' has departed. */
+/* Records the departure of a packet of 'n_bytes'. */
 static inline void pace_depart(struct pace *pace, double n_bytes)
 {
     pace->n_bytes += n_bytes;

@@ -1,7 +1,8 @@
-/* sender.c - the send thread, between the worker's full output buffers and a send_sink.  See sender.h.
+/* sender.c - the send thread, which sends output buffers from the worker.  See sender.h.
  *
- * The loop: take the new jobs, find the stream that is due first, send a batch of its packets or sleep until it is due.
- * send/stream*.c decides which packets a stream sends, and at which time. */
+ * Each turn of the loop takes the new jobs and finds the stream that is due first.  It then sends a batch of the
+ * stream's packets, or sleeps until the stream is due.  The files send/stream*.c decide which packets a stream sends,
+ * and when. */
 #include "common/send/sender.h"
 
 #include "common/base/clock.h"
@@ -19,7 +20,7 @@
 struct sender {
     char *thread_name;
     int cpu;
-    struct inbox *inbox; /* items: value = index of the stream, object = job; once: value = deadline, object = NULL */
+    struct inbox *inbox; /* items: value = stream's index, object = job; or value = deadline, object = NULL */
     size_t max_streams;
     size_t n_streams;
     struct send_stream **streams;
@@ -27,7 +28,7 @@ struct sender {
     size_t n_jobs_promised; /* sum of the streams' max_jobs */
     int64_t give_up_ns;     /* [thread] deadline, monotonic */
     struct thread thread;
-    bool running; /* [caller of start and stop] */
+    bool running; /* [caller of start and stop] the thread must be joined */
 };
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
@@ -60,7 +61,7 @@ static void accept_item(struct sender *sender, const struct inbox_item *item)
     }
 }
 
-/* Takes all new jobs.  Returns false once no more will come. */
+/* Pops all new items.  Returns false if the inbox is stopped, so that no more jobs will follow. */
 static bool take_jobs(struct sender *sender)
 {
     struct inbox_item item;
@@ -70,7 +71,7 @@ static bool take_jobs(struct sender *sender)
     return err != -EPIPE;
 }
 
-/* Polls all sinks for sent packets.  Returns true if packets are still in flight. */
+/* Polls all sinks for packets that have left.  Returns true if packets are still in flight. */
 static bool reap_streams(struct sender *sender)
 {
     size_t n_in_flight = 0;
@@ -79,7 +80,7 @@ static bool reap_streams(struct sender *sender)
     return n_in_flight > 0;
 }
 
-/* Waits for a job or until the time when a stream is due. */
+/* Waits for an item until 'deadline_ns', and accepts it. */
 static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_come)
 {
     struct inbox_item item;
@@ -90,15 +91,15 @@ static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_
         accept_item(sender, &item);
 }
 
-/* Returns the time of the next wake-up: a stream is due, a poll of completions is due, or the deadline comes. */
+/* Returns the time of the next wake-up: the earliest of 'wake_ns', 'reap_ns' and a future deadline. */
 static int64_t next_look_ns(const struct sender *sender, int64_t wake_ns, int64_t reap_ns, int64_t now_ns)
 {
     int64_t first_ns = reap_ns < wake_ns ? reap_ns : wake_ns;
     return sender->give_up_ns > now_ns && sender->give_up_ns < first_ns ? sender->give_up_ns : first_ns;
 }
 
-/* Returns the stream to serve now: of the streams that may be served, the one that is due first.  Otherwise returns the
- * first stream that may be served later.  '*wake_ns' is its time. */
+/* Returns the stream to serve next, and the time to serve it in '*wake_ns'.  Among the streams that may be served now,
+ * this is the stream that is due first.  If there is none, it is the stream with the earliest time. */
 static struct send_stream *find_next(const struct sender *sender, int64_t now_ns, int64_t *wake_ns)
 {
     struct send_stream *next = sender->streams[0];
@@ -125,7 +126,7 @@ static bool any_work(const struct sender *sender)
     return false;
 }
 
-/* Sends the stop heaps and waits until all packets have left.  No stream waits for another stream. */
+/* Sends the stop heaps of all streams in parallel, and waits until all packets have left. */
 static void stop_streams(struct sender *sender)
 {
     for (bool done = false; !done; clock_sleep_until(clock_monotonic_ns() + PACKET_SINK_ROOM_NS)) {
@@ -143,7 +144,7 @@ static void *run(void *arg)
     bool more_to_come = true;
     thread_wake_promptly();
     int64_t reap_ns = clock_monotonic_ns(); /* time of the next poll for sent packets */
-    bool in_flight = false;                 /* result of the last poll */
+    bool in_flight = false;                 /* packets were in flight at the last poll */
     for (size_t i = 0; i < sender->n_streams; i++)
         send_stream_start(sender->streams[i]);
     for (;;) {
@@ -167,7 +168,7 @@ static void *run(void *arg)
         else
             wait_until(sender, next_look_ns(sender, wake_ns, in_flight ? reap_ns : NEVER_NS, now_ns), more_to_come);
     }
-    if (clock_monotonic_ns() >= sender->give_up_ns) /* a network that is only slow has room again by then */
+    if (clock_monotonic_ns() >= sender->give_up_ns) /* lets stop heaps pass a network that is only slow */
         give_sinks_until(sender, clock_monotonic_ns() + STOP_HEAPS_MAX_NS);
     stop_streams(sender);
     return NULL;
@@ -242,7 +243,7 @@ void sender_push(struct send_stream *stream, struct send_job *job)
 void sender_set_deadline(struct sender *sender, int64_t give_up_ns)
 {
     assert(sender->running);
-    give_sinks_until(sender, give_up_ns); /* set here, because the thread may be waiting for room in a sink */
+    give_sinks_until(sender, give_up_ns); /* set at once, because the thread may be waiting for room in a sink */
     inbox_push(sender->inbox, &(struct inbox_item){.value = give_up_ns});
 }
 
@@ -279,7 +280,7 @@ void sender_destroy(struct sender *sender)
     if (!sender)
         return;
     sender_stop(sender);
-    /* Puts jobs that came to a sender which never started, or came after the sender's end. */
+    /* Returns jobs that were pushed after the thread's end, or without a thread. */
     struct inbox_item item;
     while (sender->inbox && inbox_try_pop(sender->inbox, &item) == 0)
         if (item.object)

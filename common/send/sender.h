@@ -1,42 +1,43 @@
-/* sender.h - a paced thread that sends SPEAD streams.
+/* sender.h - a sender: a thread that sends SPEAD streams, each at its own rate.
  *
  * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> send_sink
  * Ownership: a job belongs to the sender until its last packet has left or the job is dropped.  The sender then puts
- * the job's reference.
- * Threads:   one per sender; 'send.threads' distributes streams among senders.
- * Blocking:  sleeps until the next departure, and at most a millisecond while a NIC holds packets of ours.  The worker
- *            never waits for the sender.
+ *            the job's reference.
+ * Threads:   one thread per sender; the key send.threads is the number of senders, which share the streams.
+ * Blocking:  the thread sleeps until the next departure, or at most a millisecond while packets are in flight in a NIC.
+ *            The worker never waits for the sender.
  *
- * Pace: a stream has a rate in bytes/s (payload and headers).  Each packet moves the stream's next departure by the
- * packet's time at this rate.  Packets due within SENDER_QUANTUM_NS leave together, at most SENDER_PIECE_BYTES of them.
- * They are a piece, the largest burst of a stream.  The gap between a stream's pieces is at least two fifths of a
- * piece's time (pace.h).  Neither late pieces nor a faster hand-over shorten the gap.  A piece leaves at most
- * SENDER_AHEAD_NS early.  A wait of less than SENDER_SPIN_NS is a busy wait, because a sleep costs as much.  During
- * such a wait the thread sends early any packet that may leave early.  If a piece lasts less than a sleep and its
- * wake-up, one sleep is for several pieces, which still leave apart.  docs/decisions/pacing-pieces.md has the costs.
+ * Pace: a stream has a rate in bytes/s (payload and headers).  Each packet delays the stream's next departure by the
+ * packet's duration at this rate.  Packets that are due within SENDER_QUANTUM_NS leave together as a piece, the largest
+ * burst of a stream.  A piece has at most SENDER_PIECE_BYTES bytes.  The gap between a stream's pieces is at least two
+ * fifths of a piece's duration (pace.h), even if the stream is late.  A piece leaves at most SENDER_AHEAD_NS early.  A
+ * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  Instead of such a wait the thread
+ * sends a piece that may leave early.  If pieces are shorter than a sleep and its wake-up, the thread sleeps once for
+ * several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md has the costs.
  *
- * A stream that had nothing to send continues at its rate (which is above real time) and does not catch up faster.  The
- * stream makes up only for a late wake-up of its thread, by at most SENDER_LATE_MAX_NS.  Rate 0: unpaced.
+ * After an idle time a stream continues at its rate, which is above real time, and does not send faster to catch up.
+ * It catches up only a late wake-up of its thread, of at most SENDER_LATE_MAX_NS.  A stream with rate 0 is not paced.
  *
- * After sender_set_deadline() or sender_stop(), a stream may need longer than SENDER_DRAIN_MAX_NS for the heaps left.
- * Its rate is then raised evenly, so that it ends in just this time: a long dump neither delays the service manager nor
- * leaves in a burst.  Heaps that have not left at the deadline are counted and not sent.  So a network that takes
- * nothing, or a device that is late with the last jobs, does not delay the service manager.
+ * End: after sender_set_deadline() or sender_stop(), a stream might need longer than SENDER_DRAIN_MAX_NS for its
+ * remaining heaps.  The sender then raises the stream's rate so that the heaps take just this time.  So a long dump
+ * neither delays the shutdown nor leaves in a burst.  Heaps that have not left at the deadline are counted, and not
+ * sent.  So a blocked network, or a device that is late with the last jobs, does not delay the shutdown.
  *
- * Streams of a sender that are due at the same time alternate, a batch of packets each.  If a stream's sink has no room
- * (a NIC that stands still), the stream is put off, and the others do not wait for it.
+ * Streams of a sender that are due at the same time alternate, with a batch of packets each.  If a stream's sink has no
+ * room, because its NIC has stopped, only this stream is delayed.
  *
  * Each packet of a heap carries all items ("repeat pointers").  The heaps of a group leave interleaved: a run of
- * packets of one heap, then a run of the next heap.  A run is as many packets as the sink can join (64 KiB).  So the
- * cost of a packet hardly depends on the number of destinations.
- * Heap counts: start + n * step (48 bits).  Data, descriptor and stop heaps share the counts, in order of departure.  A
- * group takes the counts of its heaps when the group starts.  In a capture n begins at 0.  On the network n begins at
- * the milliseconds of the clock.  A receiver may still have parts of heaps that a killed process sent: the next process
- * does not soon use the counts of these heaps again.
+ * packets of one heap, then a run of the next heap.  A run is as many packets as the sink can join to one message of
+ * at most 64 KiB.  So the cost of a packet hardly depends on the number of destinations.
  *
- * Descriptors wait for the end of a group, so a receiver with room for one heap of a stream keeps its heap.
- * Descriptors leave at the stream's pace, or faster if they would otherwise take longer than SENDER_LATE_MAX_NS.  So
- * the descriptors of a slow stream do not take the time of its data. */
+ * Heap counts are start + n * step (48 bits).  Data, descriptor and stop heaps share the counts, in order of departure.
+ * A group takes the counts of its heaps when the group starts.  In a capture n begins at 0.  On the network n begins at
+ * the milliseconds of the clock, so that a restarted process does not soon use the same counts again.  A receiver may
+ * still have parts of heaps from the earlier process.
+ *
+ * Descriptors leave between groups, so that a receiver with room for one heap of a stream does not lose the heap.
+ * Descriptors leave at the stream's rate, or faster if they would otherwise take longer than SENDER_LATE_MAX_NS.  So
+ * the descriptors of a slow stream do not delay its data. */
 #ifndef COMMON_SEND_SENDER_H
 #define COMMON_SEND_SENDER_H
 
@@ -67,16 +68,16 @@ struct send_heap {
     size_t n_items;
 };
 
-/* Heaps that leave interleaved (a batch of an F-engine: all substreams), or are skipped together. */
+/* Heaps that are sent interleaved, or not sent at all: for example all substreams of an F-engine's batch. */
 struct send_group {
     struct send_heap *heaps;
     size_t n_heaps;
-    bool send;                  /* false: skipped without a packet or a heap count */
-    int64_t ready_ns;           /* arrival of the group's last packet, monotonic; 0: unknown (latency gauge) */
-    uint64_t n_clipped[N_POLS]; /* saturated samples, counted when the group is sent */
+    bool send;                  /* false: skipped, and no heap counts are used */
+    int64_t ready_ns;           /* monotonic arrival of the last input packet, for the latency; 0: unknown */
+    uint64_t n_clipped[N_POLS]; /* saturated samples per polarisation, counted when the group is sent */
 };
 
-/* The groups of one buffer, in order. */
+/* The groups of one output buffer, in order. */
 struct send_job {
     struct buffer_ref *ref;
     struct send_group *groups;
@@ -88,30 +89,30 @@ struct sender;
 struct send_stream;
 
 struct send_stream_stats {
-    struct counter heaps;   /* data heaps; the next two count data, too */
-    struct counter bytes;   /* payload bytes */
-    struct counter packets; /* packets that left */
-    struct counter failed;  /* packets of all kinds that the sink refused */
+    struct counter heaps;   /* data heaps sent (heaps, bytes and packets count data only) */
+    struct counter bytes;   /* payload bytes sent */
+    struct counter packets; /* packets sent */
+    struct counter failed;  /* packets of all kinds that were not sent */
     struct counter clipped[N_POLS];
-    struct gauge latency_ns; /* ready_ns -> first packet of a group, of the last group */
+    struct gauge latency_ns; /* time from ready_ns to the group's first packet, for the last group */
 };
 
 struct send_stream_config {
     const char *name;             /* copied */
-    struct send_sink_config sink; /* includes the destinations; the stream sets packet sizes and the rate */
+    struct send_sink_config sink; /* with the destinations; the stream sets packet sizes and rate */
     size_t packet_payload_bytes;  /* a multiple of 8 */
     bool crc;                     /* the last item of data and descriptor packets is a CRC (spead.h) */
-    size_t heap_bytes, n_items;   /* size and items of each heap; 0: unknown, packets are assumed full */
-    size_t run_packets;           /* most packets of one heap in a row; 0: as many as the sink can join */
+    size_t heap_bytes, n_items;   /* payload and items of each heap; 0: unknown, as if all packets were full */
+    size_t run_packets;           /* largest number of one heap's packets in a row; 0: as many as the sink can join */
     double rate_bytes_per_s;      /* 0: unpaced */
     uint64_t heap_cnt_start;
     uint64_t heap_cnt_step;
-    const struct spead_descriptor *descriptors; /* copied when encoded */
+    const struct spead_descriptor *descriptors; /* not needed after sender_add_stream() */
     size_t n_descriptors;
-    int64_t descriptor_first_ns;    /* after the first descriptors, at the start */
-    int64_t descriptor_interval_ns; /* 0: only the first descriptors */
-    size_t max_jobs;                /* most jobs ever queued: the stream's output buffers */
-    const struct device *device;    /* device with the heaps; sends none after its failure; NULL: host memory */
+    int64_t descriptor_first_ns;    /* time from the first descriptors, at the start, to the second */
+    int64_t descriptor_interval_ns; /* time between later descriptors; 0: only the first descriptors */
+    size_t max_jobs;                /* largest number of queued jobs: the stream's output buffers */
+    const struct device *device;    /* device with the heaps, which are not sent after its failure; NULL: host memory */
     struct send_stream_stats *stats;
 };
 
@@ -124,32 +125,35 @@ int sender_add_stream(struct sender *sender, const struct send_stream_config *co
 
 int sender_start(struct sender *sender);
 
-/* Adds memory with the payloads of a stream's jobs; see send_sink_add_memory().  Before the start. */
+/* Adds the memory of a stream's payloads; see send_sink_add_memory().  Call before the start. */
 int sender_add_memory(struct send_stream *stream, const void *base, size_t n_bytes, char *why, size_t why_bytes);
 int sender_add_exported(struct send_stream *stream, const struct device_exported *memory, char *why, size_t why_bytes);
 
-/* Queues a job.  Never blocks, because the sender has room for all jobs of its streams.  Any thread. */
+/* Queues a job.  Never blocks, because the sender has room for the jobs of all its streams.  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);
 
-/* Sets a deadline before the end.  Queued jobs leave at their pace, or faster to be gone within SENDER_DRAIN_MAX_NS.
- * So a thread that needs a buffer for the last jobs waits no longer than this time.  From 'give_up_ns' on (monotonic)
- * all jobs, including new ones, are put unsent.  At most once, between start and stop.  Any thread. */
+/* Sets a deadline before the end.  Queued jobs are sent at their rate, or faster so that all have left within
+ * SENDER_DRAIN_MAX_NS.  So the worker waits no longer than this time for a free output buffer.  From 'give_up_ns'
+ * (monotonic) on, all jobs, including new ones, are returned unsent.  Call at most once, between start and stop.  Any
+ * thread. */
 void sender_set_deadline(struct sender *sender, int64_t give_up_ns);
 
-/* Stops the sender; no more jobs will come.  Queued jobs leave at their pace, or faster to be gone within
- * SENDER_DRAIN_MAX_NS.  Then a stop heap leaves on every substream.  Returns when the thread has ended.  Idempotent. */
+/* Stops the sender.  No more jobs may be pushed.  Queued jobs are sent at their rate, or faster so that all have left
+ * within SENDER_DRAIN_MAX_NS.  Then a stop heap is sent to every destination.  Returns when the thread has ended.
+ * Idempotent. */
 void sender_stop(struct sender *sender);
 
-/* Returns the first heap count of a stream that counts from 'start' in steps of 'step': see above. */
+/* Returns the first heap count of a stream (Heap counts above).  The result is 'start' plus a multiple of 'step'. */
 uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture);
 
-/* Returns the packets of all kinds and streams that could not be sent, since the streams were added.  Any thread. */
+/* Returns the number of packets of all kinds and streams that could not be sent, since the streams were added.  Any
+ * thread. */
 uint64_t sender_n_failed(const struct sender *sender);
 
-/* Returns the heaps that were not sent before the deadline.  After stop. */
+/* Returns the number of heaps that were not sent before the deadline.  Call after sender_stop(). */
 uint64_t sender_n_given_up(const struct sender *sender);
 
-/* NULL is accepted. */
+/* Stops the sender, then frees it.  NULL is accepted. */
 void sender_destroy(struct sender *sender);
 
 #endif

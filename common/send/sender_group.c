@@ -1,4 +1,4 @@
-/* sender_group.c - the send threads of a daemon: distributes streams among senders. */
+/* sender_group.c - creates the senders of a daemon, and distributes streams among them. */
 #include "common/send/sender_group.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 
 struct sender_group {
     bool to_capture;
-    size_t n_senders; /* senders created so far */
-    size_t n_streams; /* streams added so far */
+    size_t n_senders; /* number of senders created so far */
+    size_t n_streams; /* number of streams added so far */
     struct sender *senders[];
 };
 

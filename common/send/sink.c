@@ -1,4 +1,4 @@
-/* sink.c - selects the implementation of a sink, and has the code that all implementations share. */
+/* sink.c - selects the implementation of a sink, and has code that all implementations share. */
 #include "common/send/sink.h"
 
 #include "common/base/clock.h"
@@ -33,7 +33,7 @@ int send_sink_add_memory(struct send_sink *sink, const void *base, size_t n_byte
 
 int send_sink_add_exported(struct send_sink *sink, const struct device_exported *memory, char *why, size_t why_bytes)
 {
-    assert(sink->ops->add_memory); /* other sinks would read the memory with the CPU */
+    assert(sink->ops->add_memory); /* other sinks would read device memory with the CPU */
     return sink->ops->add_memory(sink, memory->nic, memory->bytes, memory->fd, why, why_bytes);
 }
 

@@ -1,17 +1,19 @@
-/* sink.h - sends packets: a header each, and a payload that is gathered from its own place.
+/* sink.h - a sink: sends packets to sockets, a NIC or a capture.  Each packet has a header, and a payload elsewhere in
+ * memory.
  *
- * Flow:      sender: alloc -> fill headers, point at payloads -> send -> (last packet of a buffer gone) buffer_ref_put
- * Ownership: header memory belongs to the sink (a verbs sink registers it).  Payload memory belongs to its buffer.  The
- *            last packet that refers to a buffer carries the buffer's reference.  The sink puts the reference once the
- *            packet has left.
+ * Flow:      sender: alloc -> fill headers, point to payloads -> send -> (last packet of a buffer has left)
+ *            buffer_ref_put
+ * Ownership: header memory belongs to the sink (a verbs sink registers it).  Payload memory belongs to an output
+ *            buffer.  The last packet that refers to a buffer carries the buffer's reference.  The sink puts the
+ *            reference once the packet has left.
  * In flight: packets of a socket or a capture have left when send returns.  The NIC of a verbs sink still reads packets
- *            after send.  They have left when send_sink_reap() finds their completions.  Until then payload memory
- *            without a reference (a descriptor's, a simulator's) must stay unchanged.
+ *            after send; they have left when send_sink_reap() finds their completions.  Until then the caller must not
+ *            change payloads without a reference, such as descriptors.
  * Threads:   one thread per sink.
- * Blocking:  alloc and send may wait for room in the socket buffer or, if send_sink_has_room() is false, in the NIC's
- *            queue.  The latter wait lasts at most a second without progress.  reap never waits.
- * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost.  A
- *            verbs sink may learn of the failure only after send. */
+ * Blocking:  alloc and send may wait for room in the socket buffer.  If send_sink_has_room() is false, they may also
+ *            wait for room in the NIC's queue, at most a second without progress.  reap never waits.
+ * Errors:    a packet that could not be sent is counted in 'n_failed', and its reference is put.  Other packets are not
+ *            affected.  A verbs sink may detect the failure only after send. */
 #ifndef COMMON_SEND_SINK_H
 #define COMMON_SEND_SINK_H
 
@@ -31,7 +33,7 @@ struct packet_out {
     size_t header_bytes;
     const uint8_t *payload;
     size_t payload_bytes;
-    unsigned destination;   /* index in the list that the sink was opened with */
+    unsigned destination;   /* index in send_sink_config.destinations */
     struct buffer_ref *ref; /* reference to put when this packet has left; NULL: none */
 };
 
@@ -40,16 +42,16 @@ struct send_sink;
 
 struct send_sink_config {
     const struct endpoint_list *destinations;
-    enum transport transport; /* ibverbs: needs an interface, and destinations that are multicast */
+    enum transport transport; /* ibverbs needs an interface and multicast destinations */
     const char *interface;    /* name or address, for multicast; NULL: the kernel's choice */
     int ttl;                  /* time to live of multicast packets */
-    size_t buffer_bytes;      /* requested socket buffer; 0: the kernel's default.  Not used with ibverbs */
-    const char *pcap_file;    /* write packets to this capture (Ethernet/IPv4/UDP) instead of the network; else NULL */
+    size_t buffer_bytes;      /* requested socket buffer; 0: the kernel's default; unused with ibverbs */
+    const char *pcap_file;    /* capture to write (Ethernet/IPv4/UDP) instead of the network; NULL: the network */
     /* ibverbs only. */
-    size_t packet_bytes;      /* largest packet, header and payload */
-    double rate_bytes_per_s;  /* rate of the caller, with headers; the NIC paces by this rate; 0: unpaced */
-    double mean_packet_bytes; /* mean packet at this rate, for the overhead on the wire; 0: packet_bytes */
-    /* Called once, on the sink's thread, when the NIC is lost for good; NULL: no call. */
+    size_t packet_bytes;      /* size of the largest packet, with header */
+    double rate_bytes_per_s;  /* the caller's rate, with headers, for the NIC's pacing; 0: unpaced */
+    double mean_packet_bytes; /* mean packet size, for the overhead on the wire; 0: packet_bytes */
+    /* Called once, on the sink's thread, when the NIC's queue cannot be restarted; NULL: no call. */
     void (*on_lost)(void *arg);
     void *on_lost_arg;
 };
@@ -57,65 +59,67 @@ struct send_sink_config {
 /* Opens a sink.  Returns 0 or negative errno with one sentence in 'why'. */
 int send_sink_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes);
 
-/* Waits for packets in flight, at most a second without progress, puts all references and closes the sink. */
+/* Waits until no packet is in flight, at most a second without progress.  Then puts all references and closes the
+ * sink. */
 void send_sink_close(struct send_sink *sink);
 
-/* Adds memory that payloads will come from, so that a NIC may read them there.  Other payloads are copied.  The memory
- * must stay allocated until the sink is closed or the memory is removed, with nothing in flight.  Returns 0 or negative
+/* Adds memory from which a NIC may read payloads directly.  Payloads elsewhere are copied.  The memory must stay
+ * allocated until the sink is closed, or until the memory is removed while nothing is in flight.  Returns 0 or negative
  * errno with one sentence in 'why'. */
 int send_sink_add_memory(struct send_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes);
-/* Adds device memory, which only a verbs sink accepts.  Payloads there have the NIC's addresses. */
+/* Adds device memory, which only a verbs sink accepts.  Addresses of payloads there are 'nic' addresses (struct
+ * device_exported). */
 int send_sink_add_exported(struct send_sink *sink, const struct device_exported *memory, char *why, size_t why_bytes);
-void send_sink_remove_memory(struct send_sink *sink); /* removes all memory */
+void send_sink_remove_memory(struct send_sink *sink); /* removes all added memory */
 
-/* Lets the caller send faster, from now on, than the rate with which the sink was opened. */
+/* Removes the NIC's rate limit, so that the caller may send faster than 'rate_bytes_per_s'. */
 void send_sink_disable_pacing(struct send_sink *sink);
 
-/* Sets a deadline, monotonic.  After the deadline packets fail if the kernel has no room for them.  Any thread, at any
- * time: a thread that waits for room reads the deadline. */
+/* Sets a deadline (monotonic), after which packets fail if the kernel has no room for them.  Any thread, at any time.
+ * The deadline also applies to a wait in progress. */
 void send_sink_set_deadline(struct send_sink *sink, int64_t give_up_ns);
 bool send_sink_deadline_passed(const struct send_sink *sink);
 
-/* Returns 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room and no reference, valid until the next call of
- * send. */
+/* Returns 'n' (<= PACKET_SINK_BATCH_MAX) packets to fill in, with room for headers and without references.  They are
+ * valid until the next call of send. */
 struct packet_out *send_sink_alloc(struct send_sink *sink, size_t n);
 
-/* Returns true if the next alloc and send of any batch find room in the NIC's queue.  A thread with other sinks need
- * then not wait for this one.  Puts references as a reap does. */
+/* Returns true if the next alloc and send of any batch will not wait for room in the NIC's queue.  If not, the thread
+ * can serve other sinks first.  Puts references as send_sink_reap() does. */
 bool send_sink_has_room(struct send_sink *sink);
 
-/* Longest sleep of a thread before it asks again for room. */
+/* Interval at which a thread asks again for room. */
 #define PACKET_SINK_ROOM_NS (50 * NS_PER_US)
 
-/* Sends the first 'n' packets of the last alloc, in order.  Returns the number of packets that left; the others failed.
- * A full socket buffer alone makes no packet fail before send_sink_set_deadline(). */
+/* Sends the first 'n' packets of the last alloc, in order.  Returns the number of packets sent; the others failed.  A
+ * full socket buffer makes packets fail only after the deadline of send_sink_set_deadline(). */
 size_t send_sink_send(struct send_sink *sink, struct packet_out *packets, size_t n);
 
 /* Puts the references of packets that have left.  Returns the number of packets in flight. */
 size_t send_sink_reap(struct send_sink *sink);
 
-/* Longest sleep of a thread without a reap while packets are in flight. */
+/* Longest interval between two reaps while packets are in flight. */
 #define PACKET_SINK_REAP_NS (1 * NS_PER_MS)
 
 /* Reaps until nothing is in flight, at most a second without progress. */
 void send_sink_flush(struct send_sink *sink);
 
-/* Returns the packets since open that the kernel refused, the NIC did not send or a capture did not take.
- * '*last_errno' is the errno of the last one.  Any thread. */
+/* Returns the number of packets since open that the kernel, the NIC or the capture file did not accept.  '*last_errno'
+ * becomes the errno of the last failure.  Any thread. */
 uint64_t send_sink_n_failed(const struct send_sink *sink, int *last_errno);
 
-/* Returns the packets that failed since the last call of this function. */
+/* Returns the number of packets that failed since the last call of this function. */
 uint64_t send_sink_take_failed(struct send_sink *sink, int *last_errno);
 
 /* Functions of an implementation, for sink_*.c only. */
 struct send_sink_ops {
     size_t (*send)(struct send_sink *sink, struct packet_out *packets, size_t n);
     void (*close)(struct send_sink *sink); /* called with nothing in flight */
-    /* NULL for sockets and captures. */
+    /* The following are NULL for sockets and captures. */
     void (*place_headers)(struct send_sink *sink, size_t n); /* sets the headers of sink->packets; may wait for room */
     size_t (*reap)(struct send_sink *sink);
     bool (*has_room)(struct send_sink *sink);
-    /* 'fd': dma-buf of device memory; otherwise negative. */
+    /* 'fd' is a dma-buf for device memory, and negative for host memory. */
     int (*add_memory)(struct send_sink *sink, const void *base, size_t n_bytes, int fd, char *why, size_t why_bytes);
     void (*forget_memory)(struct send_sink *sink);
     void (*disable_pacing)(struct send_sink *sink);
@@ -124,7 +128,7 @@ struct send_sink_ops {
 struct send_sink {
     const struct send_sink_ops *ops;
     struct packet_out packets[PACKET_SINK_BATCH_MAX];
-    uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX]; /* headers for sinks without place_headers */
+    uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX]; /* for sinks without place_headers */
     _Atomic int64_t give_up_ns;                                     /* 0: no deadline */
     uint64_t n_failed_taken;
     _Atomic uint64_t n_failed;
@@ -134,7 +138,7 @@ struct send_sink {
 /* Counts a packet that could not be sent because of 'err' (positive). */
 void send_sink_note_failed(struct send_sink *sink, int err);
 
-/* Puts the reference that a packet carries, if any, because the packet is gone. */
+/* Puts the reference of a packet that has left or failed, if it has one. */
 void send_sink_put_ref(const struct packet_out *packet);
 
 int send_sink_udp_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes);

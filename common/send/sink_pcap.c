@@ -1,9 +1,7 @@
-/* sink_pcap.c - writes packets to a capture file, framed as on the wire, with their departure times.
- *
- * Opening a sink proves that the file can be written, but keeps the old contents until the first packet comes.  A new
- * file is removed if no packet comes.  So a start that fails elsewhere does not cost an old capture.
- *
- * All sinks of a process that name the same file share the file, as streams share a wire. */
+/* sink_pcap.c - writes packets with their departure times to a capture file, framed as on the wire.  Opening a sink
+ * checks that the file can be written, but keeps the old contents until the first packet.  So an old capture is not
+ * lost if the start fails elsewhere.  A new file is removed if no packet is written.  All sinks of a process that name
+ * the same file write to one capture, as if they shared a network link. */
 #include "common/base/clock.h"
 #include "common/net/frame.h"
 #include "common/send/sink.h"
@@ -24,19 +22,19 @@
 #define FRAME_BYTES_MAX (FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX)
 #define UNICAST_TTL     64
 
-/* An open capture file of one or more sinks. */
+/* An open capture file, which several sinks may share. */
 struct capture {
     struct capture *next;
     size_t n_sinks;
     char *path;
     pcap_t *format;
-    int fd;              /* descriptor until the first packet; then -1 */
-    bool created;        /* true if the file is new */
+    int fd;              /* descriptor until the first packet, when 'file' takes over; then -1 */
+    bool created;        /* the file is new */
     pcap_dumper_t *file; /* NULL before the first packet */
-    int err; /* first error of writing, positive.  The file may end inside a packet, so nothing more is written */
+    int err;             /* positive errno of the first failed write, after which nothing is written; else 0 */
 };
 
-/* Guards the list and every file in it. */
+/* Guards the list of captures and all files in it. */
 static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct capture *captures;
 
@@ -50,7 +48,7 @@ struct pcap_sink {
     uint8_t frame[FRAME_BYTES_MAX];
 };
 
-/* Writes the frame's header.  A locally administered address stands for the receiving host's. */
+/* Writes the frame's header.  A locally administered MAC address replaces the unknown address of the receiving host. */
 static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t n_bytes)
 {
     static const uint8_t host_mac[6] = {0x02, 0, 0, 0, 0, 2};
@@ -65,10 +63,10 @@ static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t
     frame_put(sink->frame, &from, to, is_group ? NULL : host_mac, n_bytes);
 }
 
-/* Empties the file and begins the capture, for the first packet. */
+/* Empties the file and writes the capture's header, before the first packet. */
 static void begin_file(struct capture *capture)
 {
-    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* a pipe cannot be emptied, and need not be */
+    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* EINVAL: a FIFO, which needs no emptying */
         capture->err = errno;
         return;
     }
@@ -83,7 +81,7 @@ static void begin_file(struct capture *capture)
         capture->err = errno ? errno : EIO;
 }
 
-/* Returns 0 or a positive errno. */
+/* Writes a packet to the capture.  Returns 0 or a positive errno. */
 static int write_packet(struct pcap_sink *sink, const struct packet_out *packet, int64_t now_ns)
 {
     struct capture *capture = sink->capture;
@@ -102,7 +100,7 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
         memcpy(at + packet->header_bytes, packet->payload, packet->payload_bytes);
 
     const struct pcap_pkthdr header = {
-        /* The capture has nanosecond precision, so libpcap takes nanoseconds in tv_usec. */
+        /* In a capture with nanosecond precision, libpcap expects nanoseconds in tv_usec. */
         .ts = {.tv_sec = now_ns / NS_PER_S, .tv_usec = now_ns % NS_PER_S},
         .caplen = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
         .len = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
@@ -114,7 +112,7 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
     return capture->err;
 }
 
-/* Flushes the file, so that a full disk is noticed and a killed program leaves its packets.  Returns 0 or a positive
+/* Flushes the file, to detect a full disk, and to keep the packets if the program is killed.  Returns 0 or a positive
  * errno. */
 static int flush(struct capture *capture)
 {
@@ -137,7 +135,7 @@ static size_t pcap_sink_send(struct send_sink *base, struct packet_out *packets,
         }
         send_sink_put_ref(&packets[i]);
     }
-    /* After a failed flush all packets count as failed, because it is unknown which packets are in the file. */
+    /* After a failed flush all packets of the batch count as failed, because any of them may be missing in the file. */
     int err = flush(sink->capture);
     for (; err && n_failed < n; n_failed++)
         send_sink_note_failed(base, err);
@@ -145,7 +143,7 @@ static size_t pcap_sink_send(struct send_sink *base, struct packet_out *packets,
     return n - n_failed;
 }
 
-/* Caller holds the lock.  NULL is accepted. */
+/* Frees a capture.  The caller holds captures_lock.  NULL is accepted. */
 static void destroy_capture(struct capture *capture)
 {
     if (!capture)
@@ -188,7 +186,7 @@ static void pcap_sink_close(struct send_sink *base)
 
 static const struct send_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
 
-/* Opens the file for writing without a change, or creates it.  Does not wait for the reader of a FIFO. */
+/* Opens the file for writing without changing its contents, or creates it.  Does not wait for the reader of a FIFO. */
 static int open_file(struct capture *capture)
 {
     capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -201,7 +199,8 @@ static int open_file(struct capture *capture)
     return 0;
 }
 
-/* Caller holds the lock. */
+/* Opens the capture file 'path'.  The caller holds captures_lock.  Returns 0, or negative errno with a sentence in
+ * 'why'. */
 static int create_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
 {
     struct capture *capture = calloc(1, sizeof(*capture));
@@ -259,10 +258,11 @@ int send_sink_pcap_open(const struct send_sink_config *config, struct send_sink 
     sink->n_destinations = endpoints->n;
     sink->destinations = destinations;
     sink->multicast_ttl = config->ttl;
-    /* A file needs no interface.  If the named interface exists, packets have its address as their source. */
+    /* A capture needs no interface.  If the configured interface exists, its address becomes the packets' source
+     * address. */
     sink->from.s_addr = htonl(INADDR_LOOPBACK);
     struct interface interface;
-    char ignored[400]; /* 'why' is only for a failed start */
+    char ignored[400]; /* the reason is not reported, because an interface is optional here */
     if (config->interface && endpoint_find_interface(config->interface, &interface, ignored, sizeof(ignored)) == 0)
         sink->from = interface.address;
     int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);

@@ -1,11 +1,11 @@
-/* sink_udp.c - sends packets to the network, by sendmmsg from one socket.
+/* sink_udp.c - sends packets from one socket, with sendmmsg.
  *
- * Packets of a batch for the same destination are joined for the kernel (UDP_SEGMENT).  In the kernel all of them
- * together cost as much as one.  On the wire they are the same as single packets.  Each destination's packets leave in
- * order, all packets of a batch at once.  If the kernel or the NIC refuses joined packets, each packet is sent alone.
+ * Packets of a batch for the same destination are joined to messages (UDP_SEGMENT).  A message costs the kernel as much
+ * as one packet.  On the wire the packets are separate.  The packets for each destination leave in order.  If the
+ * kernel or the NIC refuses joined packets, each packet is sent alone.
  *
- * The kernel gathers headers and payloads from their places.  For small packets one more copy is cheaper than many
- * parts, so small packets are gathered here. */
+ * The kernel gathers headers and payloads from their places in memory.  Small packets are copied to one buffer first,
+ * because a copy is cheaper than many parts. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/send/sink.h"
@@ -23,21 +23,22 @@
 #include <unistd.h>
 
 #define PARTS_PER_PACKET 2
-#define DATAGRAM_MAX     65507 /* the limit of a joined message, too */
+#define DATAGRAM_MAX     65507 /* limit of a packet and of a message */
 #define NO_MESSAGE       UINT_MAX
-#define GATHERED_MAX     1280 /* largest packet gathered here, with header (docs/decisions/send-gather-small.md) */
-/* Pause after a full queue below the socket, where poll() cannot wait: about a packet's time. */
+#define GATHERED_MAX     1280 /* largest packet, with header, to copy first (docs/decisions/send-gather-small.md) */
+/* Pause if a queue below the socket is full, for which poll() cannot wait.  About the duration of a packet. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
 #define POLL_TIMEOUT_MS     100
 
-/* Packets for one destination.  All have the same size, except a shorter last one. */
+/* A message: packets for one destination.  All packets have the same size, except that the last packet may be
+ * shorter. */
 struct udp_message {
     unsigned destination;
     size_t segment_bytes; /* size of the first packet */
     size_t n_bytes;
     size_t n_packets;
-    bool closed;   /* the last packet is shorter: no more packets */
-    bool gathered; /* one part for all packets, not two for each packet */
+    bool closed;   /* the last packet is shorter, so the message is full */
+    bool gathered; /* one part with all packets, instead of two parts per packet */
 };
 
 struct udp_sink {
@@ -45,7 +46,7 @@ struct udp_sink {
     int fd;
     bool joins;
     struct sockaddr_in *destinations;
-    unsigned *open_message; /* [n_destinations] index of the message that takes its next packet, or NO_MESSAGE */
+    unsigned *open_message; /* [n_destinations] index of the message for the next packet, or NO_MESSAGE */
     struct udp_message plan[PACKET_SINK_BATCH_MAX];
     struct mmsghdr messages[PACKET_SINK_BATCH_MAX];
     struct iovec iovecs[PACKET_SINK_BATCH_MAX][PARTS_PER_PACKET]; /* parts of all messages, in order */
@@ -53,20 +54,21 @@ struct udp_sink {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(uint16_t))];
     } controls[PACKET_SINK_BATCH_MAX];
-    uint8_t gathered[PACKET_SINK_BATCH_MAX * GATHERED_MAX]; /* parts of all messages, in order */
+    uint8_t gathered[PACKET_SINK_BATCH_MAX * GATHERED_MAX]; /* copied packets of all messages, in order */
 };
 
 /* ---- Joining packets to messages --------------------------------------------------------------------------------- */
 
-/* Returns true if the message has room for a packet.  An empty packet does not fit, because it would vanish in a
- * message. */
+/* Returns true if the message has room for a packet.  An empty packet does not fit, because the kernel would not send
+ * it. */
 static bool fits(const struct udp_message *message, size_t n_bytes)
 {
     return !message->closed && n_bytes > 0 && n_bytes <= message->segment_bytes &&
            message->n_bytes + n_bytes <= DATAGRAM_MAX;
 }
 
-/* Distributes the packets among messages: packet i goes to message_of[i].  Returns the number of messages. */
+/* Distributes the packets among messages: packet i belongs to message message_of[i].  Returns the number of
+ * messages. */
 static size_t plan_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n, unsigned *message_of)
 {
     unsigned n_messages = 0;
@@ -150,7 +152,7 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the message may be tried again at once.  Waits for room if there was none. */
+/* Decides after the error 'err' whether to send a message again at once.  Waits for room first, if there was none. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     if ((err == EAGAIN || err == ENOBUFS) && send_sink_deadline_passed(&sink->base))
@@ -159,12 +161,12 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
     case EINTR: return true;
     case EAGAIN: {
         struct pollfd writable = {.fd = sink->fd, .events = POLLOUT};
-        thread_beat(); /* the thread is alive: a network that takes nothing is no fault of the thread */
+        thread_beat(); /* tells the watchdog that the thread is alive, even if the network is blocked */
         poll(&writable, 1, POLL_TIMEOUT_MS);
         return true;
     }
     case ENOBUFS: clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS); return true;
-    case ECONNREFUSED: { /* an ICMP answer to an earlier packet, not this one's fault */
+    case ECONNREFUSED: { /* an ICMP error for an earlier packet, so try once more */
         bool first_time = !*refused;
         *refused = true;
         return first_time;
@@ -173,12 +175,12 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
     }
 }
 
-/* Sends messages until one fails that is not worth another try.  Returns the number of messages that left.  '*err' is
- * the error of the failed one. */
+/* Sends messages until one fails finally.  Returns the number of messages sent.  '*err' becomes the error of the failed
+ * message. */
 static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, size_t n, int *err)
 {
     size_t n_gone = 0;
-    bool refused = false; /* true if the message at n_gone was refused once */
+    bool refused = false; /* message n_gone was refused once */
 
     while (n_gone < n) {
         int n_sent = sendmmsg(sink->fd, messages + n_gone, (unsigned)(n - n_gone), MSG_DONTWAIT);
@@ -193,7 +195,7 @@ static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, siz
     return n_gone;
 }
 
-/* Errors of the kernel if a coalesced message exceeds the route's MTU or the NIC's limits. */
+/* Returns true for the kernel's errors if joined packets exceed the route's MTU or the NIC's limits. */
 static bool refuses_joined(int err)
 {
     return err == EINVAL || err == EMSGSIZE || err == EIO || err == EOPNOTSUPP;
@@ -256,8 +258,8 @@ static size_t udp_send(struct send_sink *base, struct packet_out *packets, size_
     struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
     size_t n_failed = send_all(sink, make_messages(sink, packets, n));
 
-    /* References are put only now.  Packets leave in another order than the list's, and the last packet of a buffer
-     * carries the buffer's reference. */
+    /* References are put after all packets have left.  Messages change the order of packets, so a buffer's last packet,
+     * which has its reference, may leave before others. */
     for (size_t i = 0; i < n; i++)
         send_sink_put_ref(&packets[i]);
     return n - n_failed;
@@ -282,14 +284,14 @@ static void set_buffer(int fd, size_t buffer_bytes)
     if (buffer_bytes == 0)
         return;
     int asked = buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)buffer_bytes;
-    /* SO_SNDBUFFORCE needs CAP_NET_ADMIN and is not limited by wmem_max. */
+    /* SO_SNDBUFFORCE is not limited by wmem_max, but needs CAP_NET_ADMIN. */
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &asked, sizeof(asked)))
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &asked, sizeof(asked));
     int granted = 0;
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &granted, &length))
         return;
-    granted /= 2;       /* the kernel doubles the size, for its own book-keeping */
+    granted /= 2;       /* the kernel reports twice the size, for its own bookkeeping */
     static bool warned; /* once for all sockets; main thread */
     if (granted < asked && !warned) {
         log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
@@ -307,14 +309,14 @@ static int set_multicast(int fd, const struct send_sink_config *config, const st
     const int ttl = config->ttl;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &ttl, sizeof(ttl)))
         return -errno;
-    /* Receivers on this host get a copy, too. */
+    /* Receivers on this host receive a copy, too. */
     const int on = 1;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof(on)))
         return -errno;
     return 0;
 }
 
-/* Checks that the kernel has a route to each destination, by connecting a socket that sends nothing. */
+/* Checks that the kernel has a route to each destination, by connecting a socket without sending. */
 static int check_routes(const struct send_sink_config *config, const struct interface *interface, char *why,
                         size_t why_bytes)
 {

@@ -1,19 +1,21 @@
-/* sink_verbs.c - sends packets to the network by a raw packet queue (verbs.h).  The NIC reads each packet from its own
- * place.
+/* sink_verbs.c - sends packets from a raw packet queue of a NIC (verbs.h).  The NIC reads headers and payloads from
+ * their places in memory.
  *
- * Queue:     a batch is one list of work requests, each {frame and SPEAD header from a slot of ours | payload}.  One
- *            doorbell hands the batch to the NIC.  Only the last packet has a completion, which stands for the whole
- *            batch.  Packets are counted from 0; packet k has header slot k % n_slots, and 'wr_id' k.
- * Payloads:  the NIC reads payloads directly from memory that was added.  Other payloads (descriptors) are copied to
- *            'copies', with space for one batch; the next batch that needs this space waits.  Device memory must have
- *            been added, as the processor cannot copy it.  The driver copies the first bytes of a frame, from a slot.
- * Failures:  a queue that fails, or makes no progress for a second, is reset and made ready again.  A reset ends the
- *            NIC's reads.  Packets in the queue count as failed, as on a socket that refuses.  A reset is allowed in
- *            any state, needs no permission and discards the queue's completions.  A later completion would have the
- *            number of a packet that is gone, and is ignored.  If even the reset fails, the NIC is lost: on_lost() of
- *            the configuration is called, once.
- * Checksums: the IPv4 checksum is computed here, with two additions.  A NIC that can compute the IPv4 checksum also
- *            computes UDP's, so it is asked to compute both.  Other NICs send packets without a UDP checksum. */
+ * Queue:     a batch is a list of work requests, each with two parts: {frame header and SPEAD header in a slot |
+ *            payload}.  One doorbell hands the batch to the NIC.  Only the last packet of a batch has a completion,
+ *            which stands for the whole batch.  Packets are numbered from 0; packet k has slot k % n_slots and 'wr_id'
+ *            k.
+ * Payloads:  the NIC reads payloads directly from added memory.  Other payloads, such as descriptors, are copied to
+ *            'copies', which has space for one batch.  The next batch with copies waits for this space.  Payloads in
+ *            device memory must be in added memory, because the CPU cannot copy them.  The driver copies the first
+ *            bytes of each frame, which are in a slot.
+ * Failures:  a queue that fails, or makes no progress for a second, is reset and started again.  The reset ends the
+ *            NIC's reads.  Packets in the queue count as failed, like packets that a socket refuses.  A reset is
+ *            possible in any state and discards the queue's completions.  A completion from before the reset is
+ *            ignored, because its packet number is too low.  If the queue cannot be restarted, the sink is lost, and
+ *            on_lost() is called once.
+ * Checksums: this file computes the IPv4 checksum, which costs two additions.  If the NIC can compute checksums, it
+ *            computes both the IPv4 and the UDP checksum.  Otherwise packets have no UDP checksum. */
 #include "common/base/clock.h"
 #include "common/base/why.h"
 #include "common/net/frame.h"
@@ -31,58 +33,58 @@
 
 #define N_SLOTS_MAX   1024
 #define N_PARTS       2
-#define N_COMPLETIONS 16 /* completions polled at once */
+#define N_COMPLETIONS 16 /* number of completions per poll */
 #define IP_UDP_BYTES  (FRAME_HEADER_BYTES - 14)
-/* Layout of a slot.  The frame's header ends at a cache line, and the SPEAD header begins there. */
+/* Layout of a slot.  The frame header ends where a cache line begins, and the SPEAD header follows there. */
 #define SLOT_FRAME  (64 - FRAME_HEADER_BYTES)
 #define SLOT_HEADER 64
 #define SLOT_BYTES  (SLOT_HEADER + PACKET_SINK_HEADER_MAX)
 
 #define STALL_NS NS_PER_S
-/* The NIC's rate is above ours by this factor, so that our pace decides.  Below the least rate the NIC would be slower
- * than STALL_NS allows. */
+/* RATE_MARGIN: factor of the NIC's rate limit over the sender's rate, so that the sender's pace decides.
+ * RATE_MIN_BYTES_S: smallest rate to limit.  At lower rates a paced batch could take longer than STALL_NS. */
 #define RATE_MARGIN      1.05
 #define RATE_MIN_BYTES_S 10e6
-#define WIRE_BYTES       (FRAME_HEADER_BYTES + 24) /* overhead of a packet: headers, preamble, check sequence, gap */
+#define WIRE_BYTES       (FRAME_HEADER_BYTES + 24) /* wire overhead: headers, preamble, check sequence, gap */
 
 struct verbs_sink {
     struct send_sink base;
     struct verbs_port port;
     struct ibv_cq *cq;
     struct ibv_qp *qp;
-    bool is_ready;           /* false: lost, and nothing is in flight */
+    bool is_ready;           /* false: the queue is lost, and nothing is in flight */
     double rate_bytes_per_s; /* rate limit of the NIC; 0: no limit */
-    double wire_per_byte;    /* bytes on the wire for each byte of ours */
+    double wire_per_byte;    /* bytes on the wire for each byte of the caller's packets */
     size_t packet_bytes;     /* largest packet */
     void (*on_lost)(void *arg);
     void *on_lost_arg;
-    int port_fd; /* a socket that is never read; the source port is ours */
+    int port_fd; /* a socket that reserves the source port, and is never read */
     char first_destination[32];
 
     size_t n_destinations;
     struct destination {
-        uint8_t frame[FRAME_HEADER_BYTES]; /* header of a datagram to this destination, for n_bytes */
-        size_t n_bytes;                    /* size of the last datagram */
+        uint8_t frame[FRAME_HEADER_BYTES]; /* frame header for a datagram of 'n_bytes' to this destination */
+        size_t n_bytes;                    /* size of the last datagram to this destination */
     } * destinations;                      /* [n_destinations] */
 
-    size_t n_slots;    /* packets that may be in flight; a power of two */
+    size_t n_slots;    /* largest number of packets in flight; a power of two */
     uint8_t *slots;    /* [n_slots][SLOT_BYTES], then [PACKET_SINK_BATCH_MAX][packet_bytes] for copies */
     uint8_t *copies;   /* second part of 'slots' */
-    uint64_t n_copied; /* number after the last packet with a copied payload */
+    uint64_t n_copied; /* end of the packets with copied payloads, as a packet number */
     struct verbs_memory slot_memory;
 
     struct verbs_memory *memories; /* [n_memories] added memories */
     size_t n_memories, last_memory;
 
-    uint64_t n_posted, n_gone; /* packets handed to the NIC; packets that left or failed */
+    uint64_t n_posted, n_gone; /* number of packets handed to the NIC, and of packets that left or failed */
     int64_t moved_ns;          /* time of the last progress, or of the first packet in flight */
     struct pending {
-        uint64_t packet; /* number of the buffer's last packet */
+        uint64_t packet; /* packet number of the buffer's last packet */
         struct buffer_ref *ref;
-    } * pending; /* ring of [n_slots] buffers in flight */
+    } * pending; /* [n_slots] ring of buffers in flight */
     uint64_t n_pending, n_put;
 
-    struct ibv_send_wr requests[PACKET_SINK_BATCH_MAX]; /* each linked to the next */
+    struct ibv_send_wr requests[PACKET_SINK_BATCH_MAX]; /* each request is linked to the next */
     struct ibv_sge parts[PACKET_SINK_BATCH_MAX][N_PARTS];
     struct log_limit failed_limit;
 };
@@ -101,7 +103,7 @@ static int modify(struct verbs_sink *sink, enum ibv_qp_state state)
     return ibv_modify_qp(sink->qp, &attr, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
 }
 
-/* Rate limit for the NIC, in kbit/s on the wire; 0: no limit. */
+/* Returns the rate limit for the NIC, in kbit/s on the wire; 0: no limit. */
 static uint32_t card_rate(const struct verbs_sink *sink)
 {
     double bits_s = 8 * sink->rate_bytes_per_s * sink->wire_per_byte * RATE_MARGIN;
@@ -111,7 +113,7 @@ static uint32_t card_rate(const struct verbs_sink *sink)
     return (uint32_t)(bits_s / 1000);
 }
 
-/* Sets the NIC's rate limit.  If the NIC cannot pace, only we pace. */
+/* Sets the NIC's rate limit.  If the NIC cannot pace packets, only the sender paces. */
 static void set_rate(struct verbs_sink *sink)
 {
     struct ibv_qp_rate_limit_attr attr = {.rate_limit = card_rate(sink)};
@@ -142,7 +144,7 @@ static int start_queue(struct verbs_sink *sink)
 
 /* ---- Completions ------------------------------------------------------------------------------------------------- */
 
-/* Puts the references of the packets before 'end', which are gone. */
+/* Records that the packets before number 'end' have left or failed, and puts their references. */
 static void release_completed(struct verbs_sink *sink, uint64_t end)
 {
     sink->n_gone = end;
@@ -150,16 +152,16 @@ static void release_completed(struct verbs_sink *sink, uint64_t end)
         buffer_ref_put(sink->pending[sink->n_put++ % sink->n_slots].ref);
 }
 
-/* Counts all packets in flight as lost, because of 'err' (positive) or 'reason'.  Makes the queue ready again if
- * possible. */
+/* Resets a failed queue, and starts it again if possible.  All packets in flight count as lost.  'err' (positive) and
+ * 'reason' describe the failure. */
 static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
 {
     struct ibv_wc ignored[N_COMPLETIONS];
     uint64_t n_lost = sink->n_posted - sink->n_gone;
 
-    int err_again = modify(sink, IBV_QPS_RESET); /* from here on the NIC reads none of our memory... */
+    int err_again = modify(sink, IBV_QPS_RESET); /* ends the NIC's reads of the packets... */
     if (err_again) {
-        ibv_destroy_qp(sink->qp); /* ...or from here on */
+        ibv_destroy_qp(sink->qp); /* ...or else this does */
         sink->qp = NULL;
     }
     while (ibv_poll_cq(sink->cq, N_COMPLETIONS, ignored) > 0)
@@ -182,11 +184,11 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
         sink->on_lost(sink->on_lost_arg);
 }
 
-/* Handles a completion.  Packets before a failed one have left. */
+/* Handles a completion.  If it reports a failed packet, all packets before this packet have left. */
 static void take_completion(struct verbs_sink *sink, const struct ibv_wc *completion)
 {
     assert(completion->wr_id < sink->n_posted);
-    if (completion->wr_id < sink->n_gone) /* ignored: from before a reset */
+    if (completion->wr_id < sink->n_gone) /* a completion from before a reset */
         return;
     if (completion->status == IBV_WC_SUCCESS) {
         release_completed(sink, completion->wr_id + 1);
@@ -221,7 +223,7 @@ static size_t verbs_reap(struct send_sink *base)
     return sink->n_posted - sink->n_gone;
 }
 
-/* Returns true if no batch would have to wait, whatever its payloads. */
+/* Returns true if no batch would have to wait, even with payloads to copy. */
 static bool has_queue_space(const struct verbs_sink *sink)
 {
     return sink->n_posted + PACKET_SINK_BATCH_MAX - sink->n_gone <= sink->n_slots && sink->n_copied <= sink->n_gone;
@@ -236,7 +238,7 @@ static bool verbs_has_room(struct send_sink *base)
     return has_queue_space(sink);
 }
 
-/* Waits until all packets before 'end' are gone. */
+/* Waits until all packets before number 'end' have left or failed. */
 static void await(struct verbs_sink *sink, uint64_t end)
 {
     while (sink->n_gone < end && verbs_reap(&sink->base) > 0 && sink->n_gone < end)
@@ -260,11 +262,11 @@ static void verbs_place_headers(struct send_sink *base, size_t n)
         base->packets[i].header = slot(sink, sink->n_posted + i) + SLOT_HEADER;
 }
 
-/* Returns the added memory with the packet's payload, or NULL. */
+/* Returns the added memory that contains the packet's payload, or NULL. */
 static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
 {
     for (size_t i = 0; i < sink->n_memories; i++) {
-        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually the previous one */
+        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually the right one */
         if (packet->payload >= memory->base &&
             packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)
             return memory;
@@ -294,7 +296,7 @@ static void make_payload(struct verbs_sink *sink, size_t i, const struct packet_
     sink->parts[i][1] = make_part(copy, packet->payload_bytes, &sink->slot_memory);
 }
 
-/* Writes the frame's header.  The size is usually the previous packet's. */
+/* Writes the frame header.  Its size field is usually right already, from the previous packet to this destination. */
 static void put_frame(uint8_t *frame, struct destination *to, size_t n_bytes)
 {
     if (to->n_bytes != n_bytes) {
@@ -304,7 +306,7 @@ static void put_frame(uint8_t *frame, struct destination *to, size_t n_bytes)
     memcpy(frame, to->frame, FRAME_HEADER_BYTES);
 }
 
-/* Makes the work requests of a batch. */
+/* Fills in the work requests of a batch. */
 static void make_requests(struct verbs_sink *sink, const struct packet_out *packets, size_t n)
 {
     bool copied = false;
@@ -325,7 +327,7 @@ static void make_requests(struct verbs_sink *sink, const struct packet_out *pack
         sink->n_copied = sink->n_posted + n;
 }
 
-/* Posts the first 'n' work requests, the last with a completion.  Returns 0 or a positive errno. */
+/* Posts the first 'n' work requests.  Only the last request has a completion.  Returns 0 or a positive errno. */
 static int post(struct verbs_sink *sink, size_t n)
 {
     struct ibv_send_wr *last = &sink->requests[n - 1], *next = last->next, *bad;
@@ -352,7 +354,7 @@ static size_t verbs_send(struct send_sink *base, struct packet_out *packets, siz
     struct verbs_sink *sink = sink_of(base);
 
     if (sink->is_ready)
-        make_requests(sink, packets, n); /* the NIC may be lost during a wait in there */
+        make_requests(sink, packets, n); /* may wait, and find that the queue is lost */
     if (!sink->is_ready)
         return refuse(sink, packets, n);
     if (sink->n_gone == sink->n_posted)
@@ -364,7 +366,7 @@ static size_t verbs_send(struct send_sink *base, struct packet_out *packets, siz
     sink->n_posted += n;
     if (!err)
         return n;
-    fail_queue(sink, err, "ibv_post_send"); /* some packets may be in the queue, without a completion to come */
+    fail_queue(sink, err, "ibv_post_send"); /* some packets may be in the queue, but will get no completion */
     return 0;
 }
 
@@ -466,7 +468,7 @@ static int check_mtu(const struct verbs_port *port, size_t packet_bytes, char *w
                     packet_bytes + IP_UDP_BYTES);
 }
 
-/* Takes a source port that no socket of this host has, so that each sink is a separate flow. */
+/* Reserves a source port that no other socket of this host uses, so that each sink is a separate flow. */
 static int take_port(struct verbs_sink *sink, uint16_t *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = sink->port.address};
@@ -495,7 +497,7 @@ static int make_frames(struct verbs_sink *sink, const struct send_sink_config *c
     return err;
 }
 
-/* Allocates the list of packets in flight and their headers, and prepares the work requests. */
+/* Allocates the slots and the ring of buffers in flight, and prepares the work requests. */
 static int make_ring(struct verbs_sink *sink, char *why, size_t why_bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -527,7 +529,8 @@ static int make_ring(struct verbs_sink *sink, char *why, size_t why_bytes)
 
 static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
 {
-    /* Has room for a completion of each packet: if the queue fails, each packet may have one. */
+    /* The completion queue has room for all packets in flight, because each packet of a failed queue may have a
+     * completion. */
     sink->cq = ibv_create_cq(sink->port.context, (int)sink->n_slots, verbs_sends, NULL, 0);
     if (!sink->cq)
         return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,

@@ -45,7 +45,7 @@ void send_stream_drop_jobs(struct send_stream *stream)
 
 /* ---- Remaining data at the end ----------------------------------------------------------------------------------- */
 
-/* Returns the remaining bytes on the wire of a heap, of which 'n_gone' payload bytes have left. */
+/* Returns the remaining size of a heap, with headers, after its first 'n_gone' payload bytes have left. */
 static uint64_t heap_bytes_left(const struct send_stream *stream, const struct send_heap *heap, size_t n_gone)
 {
     if (n_gone >= heap->payload_bytes)
@@ -54,7 +54,7 @@ static uint64_t heap_bytes_left(const struct send_stream *stream, const struct s
     return n_bytes + send_stream_count_packets(stream, n_bytes) * send_stream_header_bytes(stream, heap->n_items);
 }
 
-/* Returns the bytes on the wire of the groups from 'group' on, of which no packet has left. */
+/* Returns the size, with headers, of the job's groups from 'group' on. */
 static uint64_t groups_bytes(const struct send_stream *stream, const struct send_job *job, size_t group)
 {
     uint64_t n_bytes = 0;
@@ -66,8 +66,8 @@ static uint64_t groups_bytes(const struct send_stream *stream, const struct send
     return n_bytes;
 }
 
-/* Returns the bytes on the wire of everything that the stream still has to send, except descriptors, which take at most
- * 10 ms. */
+/* Returns the size, with headers, of all data that the stream must still send.  Descriptors are ignored, because they
+ * take at most 10 ms. */
 static uint64_t stream_bytes_left(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;
@@ -93,12 +93,12 @@ void send_stream_bound_drain(struct send_stream *stream)
     pace_limit_backlog(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_finish_within(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         send_sink_disable_pacing(stream->sink);
-        stream->pace.clear_ns = stream->apart_ns = now_ns; /* both were times at the slower rate */
+        stream->pace.clear_ns = stream->apart_ns = now_ns; /* both were computed for the slower rate */
     }
 }
 
-/* Returns the heaps of all groups that have not left.  The group in progress counts too: a partly sent heap is a lost
- * heap. */
+/* Returns the number of heaps in all groups that have not left.  The group in progress is included, because a partly
+ * sent heap is lost. */
 static uint64_t heaps_left(const struct send_stream *stream)
 {
     uint64_t n_heaps = 0;
@@ -116,7 +116,7 @@ void send_stream_give_up(struct send_stream *stream)
 {
     if (!send_stream_has_job(stream))
         return;
-    send_sink_flush(stream->sink); /* a NIC reads packets in flight from their own places */
+    send_sink_flush(stream->sink); /* a NIC may still read the payloads of packets in flight */
     send_stream_note_failures(stream);
     stream->n_given_up += heaps_left(stream);
     send_stream_drop_jobs(stream);
@@ -124,8 +124,8 @@ void send_stream_give_up(struct send_stream *stream)
 
 /* ---- Creation and end -------------------------------------------------------------------------------------------- */
 
-/* Returns the factor by which descriptor bytes count at the stream's pace.  The factor is 1, unless the descriptors
- * would take longer than the lateness that data may make up for. */
+/* Returns the factor with which the stream's pace counts descriptor bytes.  The factor is 1, or less if the descriptors
+ * would take longer than SENDER_LATE_MAX_NS, the delay that data can catch up. */
 static double choose_haste(const struct send_stream *stream)
 {
     double all_ns = 0;
@@ -135,8 +135,8 @@ static double choose_haste(const struct send_stream *stream)
     return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
 }
 
-/* Returns the rate of descriptors at the stream's pace, bytes/s.  The stream's rate is raised by this rate, so that
- * data keep their own rate. */
+/* Returns the mean rate of descriptors, as counted by the stream's pace, in bytes/s.  The stream's rate is raised by
+ * this rate, so that data keep the configured rate. */
 static double descriptors_rate(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;
@@ -154,7 +154,7 @@ static const struct spead_descriptor crc_descriptor = {
     .format_bits = 48,
 };
 
-/* Encodes the descriptors, once for all times. */
+/* Encodes the descriptors once, for all repetitions. */
 static int encode_descriptors(struct send_stream *stream, const struct send_stream_config *config)
 {
     struct spead_descriptor descriptors[SEND_ITEMS_MAX] = {crc_descriptor};
@@ -184,9 +184,10 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     return 0;
 }
 
-/* Each process begins its counts at the clock, so that no two processes use the same count within a short time.  A
- * receiver with part of a heap of a killed sender would otherwise join the part with a heap of the next sender.  The
- * counts can then grow by half of their 48 bits.  A replay counts from the start, and is the same every time. */
+/* On the network the counts of each process begin at the clock, so that a restarted process does not soon use the same
+ * counts.  Otherwise a receiver with a part of an old heap would join this part with a new heap.  The start leaves half
+ * of the 48 bits for the growth of the counts.  In a capture the counts begin at 'start', so that a replay gives the
+ * same capture every time. */
 uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture)
 {
     if (is_capture)
@@ -195,7 +196,7 @@ uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_captu
     return start + step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
 }
 
-/* Returns the number of packets that the sink sends as one message.  A capture has single packets. */
+/* Returns the largest number of packets that the sink sends as one message.  In a capture this is 1. */
 static size_t count_joined(const struct send_stream_config *config)
 {
     if (config->sink.pcap_file)
@@ -223,7 +224,7 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
     return encode_descriptors(stream, config);
 }
 
-/* Returns the size of a heap's largest packet. */
+/* Returns the size of a heap's largest packet, with header. */
 static size_t packet_bytes_max(const struct send_stream *stream, size_t heap_bytes, size_t n_items)
 {
     return send_stream_header_bytes(stream, n_items) +
@@ -248,7 +249,7 @@ static int open_sink(struct send_stream *stream, const struct send_stream_config
     }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
     int err = send_sink_open(&sink, &stream->sink, why, why_bytes);
-    if (!err && stream->descriptors.n_heaps > 0) /* otherwise they would be copied, and would wait for each other */
+    if (!err && stream->descriptors.n_heaps > 0) /* otherwise they are copied, and batches wait */
         err = send_sink_add_memory(stream->sink, stream->descriptor_payload, stream->descriptors.heaps[0].payload_bytes,
                                    why, why_bytes);
     return err;

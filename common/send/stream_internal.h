@@ -7,7 +7,7 @@
 
 #include "common/send/stream.h"
 
-/* The largest UDP payload over IPv4. */
+/* Largest UDP payload over IPv4. */
 #define DATAGRAM_BYTES_MAX 65507
 
 static inline size_t send_stream_count_packets(const struct send_stream *stream, size_t n_bytes)
@@ -15,7 +15,7 @@ static inline size_t send_stream_count_packets(const struct send_stream *stream,
     return (n_bytes - 1) / stream->packet_payload_bytes + 1;
 }
 
-/* Returns the header bytes of a packet with 'n_items' of the application, plus the CRC if there is one. */
+/* Returns the size of a packet's header with 'n_items' items of the caller, and the CRC item if the stream has one. */
 static inline size_t send_stream_header_bytes(const struct send_stream *stream, size_t n_items)
 {
     return spead_built_header_bytes(n_items + stream->crc);
@@ -31,7 +31,7 @@ static inline bool send_stream_has_job(const struct send_stream *stream)
     return stream->n_jobs_done < stream->n_jobs_taken;
 }
 
-/* Returns true if the stream is in the midst of a group or has a job to begin. */
+/* Returns true if a group is in progress, or if a job is queued. */
 static inline bool send_stream_is_busy(const struct send_stream *stream)
 {
     return send_stream_has_job(stream) || stream->n_packets_left > 0;
@@ -49,29 +49,29 @@ static inline bool send_stream_is_descriptors(const struct send_stream *stream)
 
 /* ---- stream.c ---- */
 
-/* Puts all jobs unsent, because a failed device's memory may hold anything.  The NIC may safely continue to read:
- * nothing that was enqueued on the device changes the memory any more. */
+/* Returns all jobs unsent, at the deadline or after a device failure, which leaves payloads undefined.  After a failure
+ * a NIC may still read packets in flight, because no operation changes the device's memory any more. */
 void send_stream_drop_jobs(struct send_stream *stream);
 
 /* ---- stream_packets.c ---- */
 
-/* Returns the first group from 'from' on that is to be sent, or n_groups. */
+/* Returns the index of the first group from 'from' on that must be sent, or n_groups if there is none. */
 size_t send_job_find_group(const struct send_job *job, size_t from);
 
-/* Returns true if descriptors are due.  They come between two groups of jobs, and never twice in a row while there are
- * jobs. */
+/* Returns true if descriptors are due.  They are sent between two groups, and never twice in a row while jobs are
+ * queued. */
 bool send_stream_descriptors_due(const struct send_stream *stream, int64_t now_ns);
 
-/* Begins the next group of the jobs, or the descriptors. */
+/* Begins the descriptors if they are due, or else the next group of the jobs. */
 void send_stream_begin_group(struct send_stream *stream, int64_t now_ns);
 
-/* Returns the number of bytes as which 'n_bytes' of the group in progress count at the stream's pace. */
+/* Returns the number of bytes that the stream's pace counts for 'n_bytes' of the group in progress. */
 double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes);
 
-/* Fills 'packet' with the next packet of the group in progress, and advances to the packet after it. */
+/* Fills 'packet' with the next packet of the group in progress, and advances the position. */
 void send_stream_next_packet(struct send_stream *stream, struct packet_out *packet);
 
-/* Passes the first 'n' packets to the sink.  Returns the number that left. */
+/* Passes the first 'n' packets to the sink.  Returns the number of packets sent. */
 size_t send_stream_send_packets(struct send_stream *stream, struct packet_out *packets, size_t n);
 
 /* Counts and logs packets that the sink could not send. */

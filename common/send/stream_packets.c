@@ -1,8 +1,6 @@
 /* stream_packets.c - builds the packets of a stream: data heaps of its jobs, descriptors, stop heaps.  See
- * send/stream.h.
- *
- * The position in the jobs is (job, group, round, heap, offset).  In each round every heap of the group sends its next
- * run of packets. */
+ * send/stream.h.  The position in the jobs is (job, group, round, heap, offset).  In each round a run of packets of
+ * every heap in the group is sent. */
 #include "common/send/stream_internal.h"
 
 #include <assert.h>
@@ -44,7 +42,7 @@ size_t send_stream_reap(struct send_stream *stream)
 static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
 {
     uint64_t first = stream->heap_cnt;
-    stream->heap_cnt = first + n * stream->heap_cnt_step; /* the wire carries the low 48 bits */
+    stream->heap_cnt = first + n * stream->heap_cnt_step; /* packets have the low 48 bits */
     return first;
 }
 
@@ -122,14 +120,14 @@ void send_stream_begin_group(struct send_stream *stream, int64_t now_ns)
         stream->n_packets_left += n_packets;
         n_packets_max = n_packets > n_packets_max ? n_packets : n_packets_max;
     }
-    /* The number of runs is the smallest possible.  All runs have about the same length. */
+    /* Uses as few runs as possible, all of about the same length. */
     size_t n_runs = send_stream_is_descriptors(stream) ? 1 : (n_packets_max - 1) / stream->run_packets + 1;
     stream->run_bytes = ((n_packets_max - 1) / n_runs + 1) * stream->packet_payload_bytes;
     if (group->ready_ns)
         stream->started_ready_ns = group->ready_ns;
 }
 
-/* Counts a group whose last packet is about to leave, and advances to the next group or job. */
+/* Ends a group whose last packet has been built: counts the group, and advances to the next group or job. */
 static void end_group(struct send_stream *stream, struct packet_out *last_packet)
 {
     const struct send_group *group = stream->current;
@@ -147,14 +145,15 @@ static void end_group(struct send_stream *stream, struct packet_out *last_packet
 
     stream->group++;
     if (send_job_find_group(job, stream->group) == job->n_groups) {
-        /* The job belongs to the worker again once this packet is gone, so the stream must not read it after that. */
+        /* The job belongs to the worker again when this packet has left.  The stream must not read the job
+         * afterwards. */
         last_packet->ref = job->ref;
         stream->group = 0;
         stream->n_jobs_done++;
     }
 }
 
-/* Advances to the next run: of the next heap that has a run in this round, or otherwise in the next round. */
+/* Advances to the next run: that of the next heap in this round, or else the first run of the next round. */
 static void next_run(struct send_stream *stream, const struct send_group *group)
 {
     do {
@@ -171,7 +170,7 @@ double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes)
     return send_stream_is_descriptors(stream) ? stream->descriptor_haste * (double)n_bytes : (double)n_bytes;
 }
 
-/* Fills 'packet' with a heap's data from 'offset' on.  Returns the packet's size. */
+/* Fills 'packet' with a heap's payload from 'offset' on.  Returns the packet's payload bytes. */
 static size_t fill_packet(const struct send_stream *stream, const struct send_heap *heap, uint64_t heap_cnt,
                           size_t offset, struct packet_out *packet)
 {

@@ -21,9 +21,9 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
         return due_ns > stream->full_ns ? due_ns : stream->full_ns;
     if (!send_stream_is_paced(stream))
         return due_ns;
-    if (!send_stream_is_busy(stream)) /* descriptors are never early */
+    if (!send_stream_is_busy(stream)) /* descriptors never leave early */
         return due_ns > apart_ns ? due_ns : apart_ns;
-    /* If the stream is so late, short sleeps may be the cause, because they end late. */
+    /* The stream is late, perhaps because short sleeps end late, so no sleep is allowed. */
     if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
         return due_ns;
     int64_t may_ns = due_ns - SENDER_AHEAD_NS > apart_ns ? due_ns - SENDER_AHEAD_NS : apart_ns;
@@ -34,7 +34,7 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
 
 /* ---- A piece ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the remaining bytes of the run in progress, or of the first run of the next group. */
+/* Returns the remaining bytes, with headers, of the run in progress, or of the first run of the next group. */
 static size_t run_bytes_left(const struct send_stream *stream)
 {
     bool begun = stream->n_packets_left > 0;
@@ -53,8 +53,8 @@ static size_t run_bytes_left(const struct send_stream *stream)
     return n_bytes + send_stream_count_packets(stream, n_bytes) * send_stream_header_bytes(stream, heap->n_items);
 }
 
-/* Returns the largest number of packets of a batch.  A batch consists of whole runs or, with a single destination,
- * whole messages of the sink, so that none is broken at a batch's end. */
+/* Returns the largest number of packets in a batch.  A batch consists of whole runs, or of whole messages of the sink
+ * if there is a single destination. */
 static size_t batch_packets(const struct send_stream *stream)
 {
     bool alone = stream->n_destinations == 1;
@@ -63,13 +63,13 @@ static size_t batch_packets(const struct send_stream *stream)
     return run < PACKET_SINK_BATCH_MAX ? PACKET_SINK_BATCH_MAX / run * run : PACKET_SINK_BATCH_MAX;
 }
 
-/* Fills in the packets of a piece, of descriptors or of jobs.  Returns the number of packets, and in '*n_bytes' their
- * bytes. */
+/* Fills packets[] with a piece, which has either descriptors or data.  Returns the number of packets, and in '*n_bytes'
+ * their size with headers. */
 static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct packet_out *packets, size_t *n_bytes)
 {
     if (stream->n_packets_left == 0)
         send_stream_begin_group(stream, now_ns);
-    int64_t first_ns = pace_departure_ns(&stream->pace); /* past if the stream is late; this makes a piece no longer */
+    int64_t first_ns = pace_departure_ns(&stream->pace); /* in the past if the stream is late */
     int64_t horizon_ns =
         send_stream_is_paced(stream) ? (first_ns < now_ns ? first_ns : now_ns) + SENDER_QUANTUM_NS : NEVER_NS;
     size_t n_max = batch_packets(stream), n = 0;
@@ -91,8 +91,8 @@ static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct pack
     return n;
 }
 
-/* Returns the bytes of the first message, which the sink hands over at once, before all others.  (If the sink no longer
- * joins packets, the first message is one packet, and two pieces may be closer.) */
+/* Returns the size of the first message, which the sink hands over before all others.  (If the sink no longer joins
+ * packets, the first message is one packet.  The gap between two pieces may then be shorter.) */
 static size_t first_message_bytes(const struct packet_out *packets, size_t n)
 {
     size_t n_bytes = 0;

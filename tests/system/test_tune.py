@@ -101,8 +101,8 @@ def test_fgpu_keeps_and_takes(cache, daemon, work, rng):
     text = files[0].read_text()
     files[0].write_text(text.replace("kernels: ", "kernels: 0"))
     n, log, _ = run("stale")
-    assert 5 <= n < 7 and re.search(rf"{re.escape(str(files[0]))} is ignored, as it is damaged or was measured with other "
-                                    "kernels than this program has; fgpu --tune makes a new one", log)
+    assert 5 <= n < 7 and re.search(rf"{re.escape(str(files[0]))} is ignored, because it is damaged or was measured "
+                                    "with other kernels than this program has; fgpu --tune makes a new file", log)
     for path in files:
         path.unlink()
     n, log, default = run("default")
@@ -126,7 +126,7 @@ def test_xbgpu_keeps_and_takes(cache, daemon, work, rng):
         test_xbgpu.run(daemon, work, config, 0, voltages, name=name)
         log = (work / f"{name}.log").read_text()
         assert log.count(": tuned shape of correlate") == (3 if name == "tuned" else 0)
-        assert log.count("kernels than this program has; xbgpu --tune makes a new one") == (0 if name == "tuned" else 3)
+        assert log.count("kernels than this program has; xbgpu --tune makes a new file") == (0 if name == "tuned" else 3)
         for path in files:
             path.write_text(path.read_text() + "x")
 

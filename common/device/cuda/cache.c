@@ -1,4 +1,4 @@
-/* cache.c - an entry is a file "<key>.bin": a header, then the data. */
+/* cache.c - reads and writes entries.  An entry is a file "<key>.bin" with a header and the data. */
 #include "common/device/cuda/cache.h"
 
 #include "common/base/file.h"
@@ -14,7 +14,7 @@
 #define MAGIC      "cbfcubin"
 #define NAME_BYTES 40
 
-/* In the host's byte order: a cache is not moved to a machine with another byte order. */
+/* Header of a file, in the host's byte order.  A cache cannot be moved to a host with another byte order. */
 struct header {
     char magic[8];
     struct hash key;
@@ -41,7 +41,7 @@ static int read_all(int fd, void *out, size_t bytes)
         ssize_t n = read(fd, (char *)out + done, bytes - done);
 
         if (n == 0)
-            return -ENOENT; /* the file is cut off */
+            return -ENOENT; /* the file is too short */
         if (n < 0 && errno != EINTR)
             return -errno;
         done += n > 0 ? (size_t)n : 0;
@@ -49,7 +49,7 @@ static int read_all(int fd, void *out, size_t bytes)
     return 0;
 }
 
-/* The file's size bounds the allocation, even if the header is damaged. */
+/* Allocates at most the file's size, even if the header is damaged. */
 int cache_read_entry(int fd, struct hash key, void **data, size_t *bytes)
 {
     struct header header, expected;
@@ -102,5 +102,5 @@ int cache_write(const char *directory, struct hash key, const void *data, size_t
     if (err)
         return err;
     name_of(key, name);
-    return file_replace(directory, name, parts, 2); /* other users may read a compiled kernel */
+    return file_replace(directory, name, parts, 2); /* readable for other users */
 }

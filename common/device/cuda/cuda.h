@@ -1,14 +1,15 @@
-/* cuda.h - declarations that the files of the cuda device share.  Only the shared object includes this file.
+/* cuda.h - declarations that the files of the cuda device share.  Only files of the shared object cbf-cuda.so include
+ * this file.
  *
- * Flow:      device.c opens and closes the device; gpu.c chooses the GPU; memory.c, direct.c (vulkan.h) and exported.c
- *            allocate memory; stream.c has streams, events, copies and callbacks; fft.c has FFT plans; kernel.c:
- *            image.h (cache, NVRTC) -> library -> launches; tensor.c makes arguments of kernels; failure.c handles
- *            failed calls.
+ * Files:     device.c opens and closes the device, and gpu.c chooses the GPU.  memory.c, direct.c (with vulkan.h) and
+ *            exported.c allocate memory.  stream.c has streams, events, copies and callbacks, and fft.c has FFT plans.
+ *            kernel.c gets code from image.h (cache or NVRTC), and launches kernels.  tensor.c makes tensor maps.
+ *            failure.c handles failed calls.
  * Threads:   every entry point makes the GPU current on its thread (cuda_enter), so any thread may call.  The device
- *            has one thread, "cuda-watch", which detects errors that no call reports (failure.c).
+ *            has one thread of its own, "cuda-watch", which detects errors that no call reports (failure.c).
  * Linking:   the CUDA runtime is linked statically.  The runtime is small, depends only on libc, and finds the driver
- *            at its first call.  So the object needs only the driver to load, and no file is searched at start.  NVRTC
- *            is loaded when the device opens, and cuFFT when it is needed (library.h). */
+ *            at its first call.  So the shared object needs no files of the CUDA toolkit when it is loaded.  NVRTC is
+ *            loaded when the device opens, and cuFFT when it is first needed (library.h). */
 #ifndef COMMON_DEVICE_CUDA_CUDA_H
 #define COMMON_DEVICE_CUDA_CUDA_H
 
@@ -32,18 +33,18 @@ struct cuda_device {
     int index;                                       /* [const] the GPU's index in the CUDA runtime */
     int major, minor;                                /* [const] compute capability */
     size_t max_pitch_bytes;                          /* [const] largest pitch of a 2D copy */
-    int numa_node;                                   /* [const] host node of the GPU; < 0: none */
-    char *kernel_cache;                              /* [const] directory; NULL: none */
+    int numa_node;                                   /* [const] NUMA node of the host next to the GPU; < 0: none */
+    char *kernel_cache;                              /* [const] directory of compiled kernels; NULL: none */
     uint8_t uuid[16];                                /* [const] */
-    bool orders_writes;                              /* [const] the GPU orders NICs' writes before later work */
+    bool orders_writes;                              /* [const] the GPU orders NICs' writes before later operations */
     bool flushes_writes;                             /* [const] the GPU can flush NICs' writes on request */
     PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver has no such function */
-    struct vulkan *vulkan;                           /* [creating thread] opened when it is first needed */
+    struct vulkan *vulkan;                           /* [creating thread] opened when first needed; NULL: not yet */
     struct lock lock;
-    struct cuda_stream *streams GUARDED;  /* [lock] linked by 'next' */
+    struct cuda_stream *streams GUARDED;  /* [lock] all streams, linked by 'next' */
     struct pinned_memory *pinned GUARDED; /* [lock] */
     struct thread watch;
-    int watch_stop; /* [const] eventfd that ends the watch */
+    int watch_stop; /* [const] eventfd that ends the thread 'watch' */
 };
 
 struct pending_then {
@@ -56,14 +57,14 @@ struct cuda_stream {
     struct cuda_stream *next;   /* [device lock] */
     cudaStream_t handle;        /* [const] */
     char name[32];              /* [const] */
-    const char *_Atomic newest; /* name of the operation enqueued last, for messages about failures */
+    const char *_Atomic newest; /* name of the last operation enqueued, for messages about failures */
     struct lock lock;
     pthread_cond_t room;                            /* 'n_run' changed */
     struct pending_then thens[DEVICE_STREAM_DEPTH]; /* [lock] callback k is thens[k % DEVICE_STREAM_DEPTH] */
-    uint64_t n_given GUARDED;                       /* [lock] callbacks since creation */
-    uint64_t n_run GUARDED;                         /* [lock] callbacks that were taken to be run */
+    uint64_t n_given GUARDED;                       /* [lock] number of callbacks enqueued since creation */
+    uint64_t n_run GUARDED;                         /* [lock] number of callbacks that have run or are running */
     uint64_t n_run_seen;                            /* [watch] n_run at the last check */
-    unsigned n_looks;                               /* [watch] successive checks with waiting callbacks, but none run */
+    unsigned n_looks;                               /* [watch] successive checks while callbacks wait and none runs */
 };
 
 struct cuda_event {
@@ -78,32 +79,34 @@ static inline struct cuda_device *cuda_device_of(struct device *device)
 
 /* ---- tensor.c ---- */
 
-/* Finds a function of the driver, because only the runtime is linked.  'function' is a pointer to a function pointer.
- * Returns false, and leaves *'function' unchanged, if the driver has no such function. */
+/* Finds a function of the CUDA driver, with which the program is not linked.  'function' points to the function pointer
+ * to set.  If the driver has no such function, returns false and leaves the function pointer unchanged. */
 bool cuda_find_in_driver(const char *name, void *function);
 void cuda_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
 
 /* ---- device.c ---- */
 
-/* Makes the device's GPU current on this thread.  Every entry point begins with this call; a callback must not. */
+/* Makes the device's GPU current on this thread.  Every entry point begins with this call.  A callback must not call
+ * it. */
 void cuda_enter(struct cuda_device *device);
 /* True while this thread runs a callback. */
 extern _Thread_local bool cuda_in_callback;
 
 /* ---- gpu.c ---- */
 
-/* Chooses the GPU that 'wanted' (NULL, "auto", index, UUID, PCI address) names, and describes it in 'text'.  Returns 0,
- * or negative errno with a sentence in 'why'. */
+/* Chooses the GPU with the name 'wanted' (index, UUID or PCI address), or a suitable GPU for NULL or "auto".  Sets
+ * '*index', and describes the GPU in 'text'.  Returns 0, or negative errno with a sentence in 'why'. */
 int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_bytes, char *why, size_t why_bytes);
 
 /* ---- failure.c ---- */
 
-/* Writes "call failed: text (NAME)" about an error to 'why'.  Returns the errno that fits the error. */
+/* Describes an error in 'why': "call failed: text (NAME)".  Returns the corresponding negative errno. */
 int cuda_explain(cudaError_t error, const char *call, char *why, size_t why_bytes);
-/* Reports a failed creation.  The device has failed, unless memory is short; the caller reports short memory with the
- * sizes.  Returns the errno. */
+/* Handles a failed creation of an object.  The device fails, unless the error is a lack of memory, which the caller
+ * reports with the sizes.  Returns negative errno. */
 int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char *call);
-/* Checks each call that enqueues.  If 'error' is an error, the device has failed.  Returns true if all is well. */
+/* Checks the result of a call that enqueues an operation.  Returns true if 'error' is cudaSuccess.  Otherwise the
+ * device fails. */
 bool cuda_check(struct cuda_stream *stream, cudaError_t error, const char *call);
 int cuda_watch_start(struct cuda_device *device);
 void cuda_watch_stop(struct cuda_device *device);
@@ -143,10 +146,10 @@ void cuda_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, con
                   size_t row_bytes, size_t n_rows);
 void cuda_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
 void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
-/* Begins the operation 'what', a name that outlives the stream.  Returns false if the device has failed; the operation
- * must then do nothing. */
+/* Begins an operation, whose name 'what' must outlive the stream.  Returns false if the device has failed; the
+ * operation must then do nothing. */
 bool cuda_begin(struct cuda_stream *stream, const char *what);
-/* Runs all callbacks that have not run yet, after a failure. */
+/* Runs all pending callbacks of the stream, after a failure of the device. */
 void cuda_stream_run_pending(struct cuda_stream *stream);
 
 /* ---- fft.c, kernel.c ---- */

@@ -1,4 +1,4 @@
-/* device.c - opens the cuda device on one GPU, and closes it.  The daemon's common/device/device.c calls the open
+/* device.c - opens and closes the cuda device on one GPU. common/device/device.c in the daemon calls the open
  * function. */
 #include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
@@ -17,14 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_BYTES 2048 /* the length at which log.c cuts messages */
+#define MESSAGE_BYTES 2048 /* longest message of log.c */
 
 _Thread_local bool cuda_in_callback;
 
-/* The daemon's functions.  Every open sets the same pointer. */
+/* The daemon's functions.  Each call of the open function sets the same pointer. */
 static const struct device_host *the_host;
 
-/* The files of common/ in this shared object call log_message().  The message goes to the daemon's log. */
+/* Files of common/ that are linked into this shared object call this log_message(), which passes messages to the
+ * daemon's log. */
 void log_message(enum log_level level, const char *format, ...)
 {
     char message[MESSAGE_BYTES];
@@ -99,7 +100,8 @@ static int attribute(const struct cuda_device *device, enum cudaDeviceAttr which
     return cudaDeviceGetAttribute(&value, which, device->index) == cudaSuccess ? value : otherwise;
 }
 
-/* Makes the context, which takes most of the time.  Threads that wait for the GPU sleep. */
+/* Creates the CUDA context, which takes most of the time of a start.  Threads will sleep while they wait for the
+ * GPU. */
 static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
 {
     struct cudaDeviceProp properties;
@@ -146,7 +148,7 @@ static void log_opened(const struct cuda_device *device, const char *gpu)
 }
 
 /* Returns the directory of compiled kernels and of tuned shapes.  Returns NULL if there is none, or if users other than
- * this one and root may write there. */
+ * root and the process's own user may write there. */
 static char *usable_cache(const char *configured)
 {
     char *directory = image_cache_directory(configured);
@@ -167,8 +169,8 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     char gpu[256];
 
     if (strcmp(host->build_id, cbf_build_id) != 0)
-        return why_fail(-ENODEV, why, why_bytes, "%s is of the build %s, this program of %s", DEVICE_PLUGIN_FILE,
-                        cbf_build_id, host->build_id);
+        return why_fail(-ENODEV, why, why_bytes, "%s is from build %s, but this program is from build %s",
+                        DEVICE_PLUGIN_FILE, cbf_build_id, host->build_id);
     the_host = host;
     struct cuda_device *new = calloc(1, sizeof(*new));
     if (!new)
@@ -182,7 +184,7 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     if (!err) {
         err = cuda_watch_start(new);
         if (err)
-            snprintf(why, why_bytes, "the thread that watches the GPU does not start: %s", strerror(-err));
+            snprintf(why, why_bytes, "the thread that watches the GPU cannot be started: %s", strerror(-err));
     }
     if (err) {
         lock_fini(&new->lock);

@@ -1,4 +1,4 @@
-/* direct.c - direct memory: allocated by Vulkan, imported into CUDA. */
+/* direct.c - direct memory, which Vulkan allocates and CUDA imports. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/vulkan.h"
 #include "common/base/memory.h"
@@ -24,7 +24,8 @@ int cuda_direct_memory(struct device *device, struct memory *memory, char *why, 
     return 0;
 }
 
-/* Imports the memory.  CUDA then owns the file descriptor.  After a failure, direct_free() frees the imported part. */
+/* Imports the memory into CUDA, which then owns the file descriptor.  After a failure, the caller frees the imported
+ * part with direct_free(). */
 static int import(struct direct_memory *memory, void **address, char *why, size_t why_bytes)
 {
     const struct cudaExternalMemoryHandleDesc handle = {

@@ -1,4 +1,5 @@
-/* exported.c - device memory that NICs can access: allocated by cudaMalloc(), exported by the driver as a dma-buf. */
+/* exported.c - exported memory: device memory that NICs can access.  cudaMalloc() allocates it, and the driver exports
+ * it as a dma-buf. */
 #include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
@@ -53,7 +54,7 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
     int fd = -1;
 
     if (!whole_bytes)
-        return why_fail(-ENOMEM, why, why_bytes, "there is no GPU memory of %zu bytes", bytes);
+        return why_fail(-ENOMEM, why, why_bytes, "%zu bytes of GPU memory cannot be allocated", bytes);
     cuda_enter(self);
     get_handle_fn *get_handle;
     if (!cuda_find_in_driver("cuMemGetHandleForAddressRange", &get_handle))
@@ -87,7 +88,7 @@ void cuda_free_exported(struct device *device, const struct device_exported *exp
     cudaFree(exported->owned);
 }
 
-/* Does nothing on most GPUs, which order a NIC's writes before the work that they are given afterwards. */
+/* Does nothing on most GPUs, which order a NIC's writes before operations that are enqueued afterwards. */
 void cuda_flush_exported(struct device *device)
 {
     struct cuda_device *self = cuda_device_of(device);

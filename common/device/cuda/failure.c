@@ -1,11 +1,12 @@
-/* failure.c - turns a CUDA error into a sentence, and ends the device.
+/* failure.c - handles CUDA errors: logs a sentence, and ends the device.
  *
- * The next CUDA call after a failed kernel returns the error.  There may be no next call, because all threads wait for
- * a callback that CUDA will never run; so the watch thread polls every WATCH_INTERVAL_MS.  The first thread that gets
- * the error logs the sentence, and runs the callbacks that CUDA has not run.  Later operations do nothing (device.h).
+ * The error of a failed kernel is returned by the next CUDA call.  There may be no next call, because all threads may
+ * be waiting for callbacks that CUDA will never run.  So the watch thread polls every WATCH_INTERVAL_MS.  The first
+ * thread that gets the error logs the sentence, and runs the callbacks that CUDA has not run.  Later operations do
+ * nothing (device.h).
  *
- * A hung GPU gives no error, and every call may block.  The watch thread beats (thread.h) while callbacks run on every
- * stream that has pending ones.  Without beats the process's watchdog ends the process. */
+ * A hung GPU returns no error, and every call may block.  The watch thread beats (thread.h) as long as every stream
+ * with pending callbacks runs callbacks.  Without beats the watchdog ends the process. */
 #include "common/device/cuda/cuda.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 #define WATCH_INTERVAL_MS 100
-#define HANGS_LOOKS       30 /* 3 s: longer than any chunk takes in real time */
+#define HANGS_LOOKS       30 /* 3 s, longer than any chunk of a real-time stream takes */
 
 static int errno_of(cudaError_t error)
 {
@@ -46,7 +47,7 @@ int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char
     char why[256], sentence[300];
     int err = cuda_explain(error, call, why, sizeof(why));
 
-    cudaGetLastError(); /* otherwise the next launch would report this error */
+    cudaGetLastError(); /* clears the error, which the next launch would report otherwise */
     snprintf(sentence, sizeof(sentence), "cuda: %s", why);
     if (err != -ENOMEM)
         device->host->fail(&device->base, sentence);
@@ -74,8 +75,8 @@ static void fail(struct cuda_device *device, const char *stream, const char *wha
     snprintf(sentence, sizeof(sentence), "cuda: %s: %s; newest operation of each stream: %s", what, why, streams);
     device->host->fail(&device->base, sentence);
     lock_take(&device->lock);
-    /* If CUDA only refused a call, the GPU still works, and a buffer that the GPU still uses must not be returned.  If
-     * the GPU failed, these calls return at once. */
+    /* Waits for all streams before the callbacks return buffers.  If CUDA only refused a call, the GPU still works and
+     * may use the buffers.  If the GPU has failed, these calls return at once. */
     for (struct cuda_stream *s = device->streams; s; s = s->next)
         cudaStreamSynchronize(s->handle);
     for (struct cuda_stream *s = device->streams; s; s = s->next)
@@ -91,7 +92,7 @@ bool cuda_check(struct cuda_stream *stream, cudaError_t error, const char *call)
     return false;
 }
 
-/* Asks one stream for an error, because an error of the GPU shows on all streams of its context. */
+/* Polls for an error.  One stream is enough, because all streams of a context report an error of the GPU. */
 static cudaError_t ask(struct cuda_device *device, char *stream, size_t bytes)
 {
     cudaError_t error = cudaSuccess;
@@ -105,7 +106,8 @@ static cudaError_t ask(struct cuda_device *device, char *stream, size_t bytes)
     return error == cudaErrorNotReady ? cudaSuccess : error;
 }
 
-/* Returns whether callbacks wait and none has run for too long.  Logs a hang once. */
+/* Returns true if the stream hangs: callbacks are waiting, and none has run for HANGS_LOOKS checks.  Logs a hang
+ * once. */
 static bool stream_hangs(struct cuda_device *device, struct cuda_stream *stream)
 {
     lock_take(&stream->lock);

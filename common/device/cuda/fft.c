@@ -1,6 +1,5 @@
-/* fft.c - plans of cuFFT, which is loaded with the first plan.
- *
- * Each plan has its own work area.  cuFFT needs none for most sizes, and the kernels that replace cuFFT need none. */
+/* fft.c - FFT plans of cuFFT, which is loaded with the first plan.  Each plan has its own work area, if it needs one.
+ * Most sizes need no work area, and neither do the kernels that replace cuFFT. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/library.h"
 #include "common/base/log.h"
@@ -13,9 +12,9 @@
 struct cuda_fft {
     struct device_fft base;
     size_t n, batch;  /* [const] */
-    cufftHandle plan; /* none for n == 1 */
+    cufftHandle plan; /* not used for n == 1 */
     void *work;
-    const struct cuda_stream *bound; /* stream that was last set on the plan */
+    const struct cuda_stream *bound; /* the last stream that was set for the plan */
 };
 
 static struct {

@@ -1,4 +1,4 @@
-/* gpu.c - chooses the GPU, or explains in plain words why there is none. */
+/* gpu.c - chooses the GPU, or explains why no GPU can be used. */
 #include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define MIN_MAJOR 8 /* compute capability: asynchronous copies to shared memory, 160 KiB of shared memory */
+#define MIN_MAJOR 8 /* lowest compute capability: asynchronous copies, 160 KiB of shared memory */
 
 #define UUID_TEXT_BYTES 41 /* GPU-8-4-4-4-12 */
 
@@ -24,7 +24,7 @@ static int version_of(int version, char *text, size_t bytes)
     return snprintf(text, bytes, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/* Explains why the runtime counts no GPUs.  Returns negative errno. */
+/* Explains in 'why' why the CUDA runtime finds no GPUs.  Returns negative errno. */
 static int explain_none(cudaError_t error, char *why, size_t why_bytes)
 {
     char need[16], have[16];
@@ -94,7 +94,7 @@ static void list_gpu(const struct gpu *gpu, char *text, size_t bytes)
     snprintf(text + n, bytes - n, "%s%d = %s (%s, %s)", n ? ", " : "", gpu->index, gpu->prop.name, gpu->pci, gpu->uuid);
 }
 
-/* Examines the GPUs one by one until one is 'found', and lists the examined ones in 'seen'. */
+/* Examines the GPUs one by one until a GPU fits 'wanted', and sets '*found'.  Lists the examined GPUs in 'seen'. */
 static int find(const char *wanted, int n_gpus, struct gpu *gpu, bool *found, char *seen, size_t seen_bytes, char *why,
                 size_t why_bytes)
 {

@@ -1,4 +1,4 @@
-/* image.c - takes a kernel's code from the cache, or compiles the code and caches it. */
+/* image.c - reads a kernel's code from the cache, or compiles the code and caches it. */
 #include "common/device/cuda/image.h"
 
 #include "common/device/cuda/cache.h"
@@ -28,7 +28,7 @@ char *image_cache_directory(const char *configured)
     if (configured && configured[0])
         return strdup(configured);
     if (service && service[0])
-        return strndup(service, strcspn(service, ":")); /* systemd lists all directories of the unit */
+        return strndup(service, strcspn(service, ":")); /* the first of systemd's list of directories */
     if (user && user[0] == '/')
         return join(user, "/cbf");
     if (return_to && return_to[0] == '/')
@@ -59,7 +59,7 @@ static struct hash make_key(const struct image_request *request, const struct nv
     return hash;
 }
 
-/* Makes missing parents of the user's cache.  A failure shows when the cache is written. */
+/* Creates missing parents of the cache directory.  A failure is detected later, when the cache is written. */
 static void make_parents(const char *directory)
 {
     char *path = strdup(directory);
@@ -83,7 +83,7 @@ static void keep(const char *cache, struct hash key, const struct image *image)
                     cache, strerror(-err));
 }
 
-/* Warns once that an entry belongs to another user, can be written by others, or is a link. */
+/* Warns once that an entry is not used because it is not trusted (trust.h). */
 static void warn_of_entry(const char *cache)
 {
     static _Atomic bool warned;

@@ -1,4 +1,4 @@
-/* kernel.c - makes kernels ready, and launches them. */
+/* kernel.c - prepares kernels for launches, and launches them. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/image.h"
 #include "common/base/log.h"
@@ -22,7 +22,8 @@ static int make_failed(const struct cuda_kernel *kernel, cudaError_t error, cons
     return cuda_create_failed(cuda_device_of(kernel->base.device), error, of);
 }
 
-/* Loads a kernel into the GPU now, not at the first launch, and lets launches use all of a block's shared memory. */
+/* Loads a kernel into the GPU, so that the first launch is not delayed.  Lets launches use all shared memory of a
+ * block. */
 static int make_ready(const struct cuda_device *device, const struct cuda_kernel *kernel)
 {
     struct cudaFuncAttributes has;

@@ -1,4 +1,4 @@
-/* library.c - dlopen() with several names. */
+/* library.c - loads a library with dlopen(), which may have several names. */
 #include "common/device/cuda/library.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Loads a library.  'why' keeps the first reason for a failure, but any other reason replaces a missing file. */
+/* Loads a library.  'why' keeps the first error, but any other error replaces the error of a missing file. */
 static void *try(const char *name, char *why, size_t why_bytes)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

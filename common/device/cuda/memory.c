@@ -1,4 +1,4 @@
-/* memory.c - device memory, and host memory that the GPU copies to and from at full speed. */
+/* memory.c - device memory, and pinned host memory. */
 #include "common/base/memory.h"
 #include "common/device/cuda/cuda.h"
 
@@ -7,7 +7,7 @@
 struct pinned_memory {
     struct pinned_memory *next;
     void *memory;
-    size_t mapped_bytes; /* size of our own mapping, registered with CUDA; 0: CUDA allocated it */
+    size_t mapped_bytes; /* size of a memory_map() that is registered with CUDA; 0: CUDA allocated the memory */
 };
 
 void cuda_memory(struct device *device, struct memory *memory)
@@ -23,7 +23,7 @@ void *cuda_alloc(struct device *device, size_t bytes)
 {
     void *memory;
 
-    if (bytes > PTRDIFF_MAX) /* some drivers report this as an error, not as a lack of memory */
+    if (bytes > PTRDIFF_MAX) /* some drivers do not report this as a lack of memory */
         return NULL;
     cuda_enter(cuda_device_of(device));
     cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
@@ -39,7 +39,7 @@ void cuda_free(struct device *device, void *memory)
     cudaFree(memory);
 }
 
-/* Returns pinned memory, or NULL. */
+/* Maps memory and registers it with CUDA.  Returns NULL after a failure. */
 static void *map_pinned(struct cuda_device *device, size_t bytes)
 {
     void *memory = memory_map(bytes, device->numa_node);
@@ -67,7 +67,7 @@ void *cuda_alloc_pinned(struct device *device, size_t bytes)
         pinned->mapped_bytes = memory_mapped_bytes(bytes);
         pinned->memory = map_pinned(self, pinned->mapped_bytes);
     }
-    /* The memory is small, or the kernel or the driver refuses our mapping. */
+    /* The memory is too small for a mapping, or the kernel or the driver refused the mapping. */
     if (!pinned->memory) {
         pinned->mapped_bytes = 0;
         cudaError_t error = cudaHostAlloc(&pinned->memory, bytes ? bytes : 1, cudaHostAllocDefault);

@@ -1,4 +1,4 @@
-/* nvrtc.c - the calls of NVRTC, and the small headers that kernels see in place of the host's. */
+/* nvrtc.c - calls NVRTC, and has small headers that replace the host's headers in kernels. */
 #include "common/device/cuda/nvrtc.h"
 
 #include "common/device/cuda/library.h"
@@ -14,7 +14,7 @@
 #define MAX_ARCHITECTURES 64
 #define OPTION_BYTES      128
 
-/* As in the toolkit's nvrtc.h since version 11, so that this file compiles without the toolkit. */
+/* The declarations are as in the toolkit's nvrtc.h since version 11, so that this file compiles without the toolkit. */
 typedef struct _nvrtcProgram *program_handle;
 
 static struct {
@@ -33,7 +33,7 @@ static struct {
     int (*ptx_size)(program_handle program, size_t *bytes);
     int (*ptx)(program_handle program, char *code);
 } nvrtc;
-static const char *nvrtc_path; /* NULL: not loaded yet */
+static const char *nvrtc_path; /* file of the loaded NVRTC; NULL: not loaded yet */
 
 static const char integers[] = "#pragma once\n"
                                "typedef signed char int8_t;\n"
@@ -96,14 +96,15 @@ void nvrtc_identity(char *text, size_t text_bytes)
     int major = 0, minor = 0;
 
     nvrtc.version(&major, &minor);
-    /* The version has no patch level, but two builds hardly ever have the same size. */
+    /* The version has no patch level.  The file's size distinguishes builds, because two builds hardly ever have the
+     * same size. */
     if (stat(nvrtc_path, &st) != 0)
         st.st_size = 0;
     snprintf(text, text_bytes, "%d.%d, %lld bytes", major, minor, (long long)st.st_size);
 }
 
-/* Returns the newest architecture of NVRTC that is not newer than 'wanted', or 0.  Code of one major version runs on
- * all later minor versions. */
+/* Returns the newest architecture that NVRTC supports up to 'wanted', or 0.  Code for an architecture runs on GPUs of
+ * the same major and a later minor version. */
 static int best_architecture(int wanted)
 {
     int list[MAX_ARCHITECTURES], n = 0, best = 0;
@@ -130,7 +131,7 @@ int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target, char 
         return -ENODEV;
     }
     target->ptx = best / 10 != major;
-    /* Compute capability 9.0 has instructions that no other has, among them its matrix products: sm_90a. */
+    /* The target sm_90a allows instructions that only compute capability 9.0 has, such as wgmma. */
     snprintf(target->option, sizeof(target->option), "--gpu-architecture=%s_%d%s", target->ptx ? "compute" : "sm", best,
              wanted == 90 && best == 90 ? "a" : "");
     return 0;
@@ -199,7 +200,8 @@ static void log_words(program_handle program)
     free(words);
 }
 
-/* Compiles a program.  'more' is one more option, or NULL.  Returns NVRTC's result, or -1 if there is no memory. */
+/* Compiles a program.  'more' is an additional option, or NULL.  Returns NVRTC's result, or -1 if there is no
+ * memory. */
 static int compile(program_handle program, const struct kernel_constant *constants, size_t n_constants,
                    const struct nvrtc_target *target, const char *more)
 {
@@ -243,7 +245,7 @@ static int take_code(program_handle program, bool ptx, void **code, size_t *byte
     return 0;
 }
 
-/* Creates and compiles a program, which the caller destroys.  Logs the reason for a failure. */
+/* Creates and compiles a program, which the caller must destroy.  Logs the reason for a failure. */
 static int make_program(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                         const struct nvrtc_target *target, const char *more, program_handle *program)
 {

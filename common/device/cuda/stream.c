@@ -1,8 +1,7 @@
-/* stream.c - streams, events, copies and callbacks.
- *
- * Callbacks: CUDA does not call back once the GPU has failed, so each stream keeps its pending callbacks, in order.
- *            CUDA's call runs the oldest one.  After a failure, the thread that noticed the failure runs the rest.
- *            Each callback runs exactly once. */
+/* stream.c - streams, events, copies and callbacks of the cuda device.  Callbacks: CUDA runs no callbacks after a
+ * failure of the GPU, so each stream keeps a ring of its pending callbacks.  Each call from CUDA runs the oldest
+ * callback.  After a failure, the thread that detected the failure runs the others.  Each callback runs exactly
+ * once. */
 #include "common/device/cuda/cuda.h"
 
 #include <errno.h>
@@ -72,7 +71,8 @@ void cuda_stream_destroy(struct device_stream *stream)
         ;
     *place = self->next;
     lock_give(&device->lock);
-    /* After a failure CUDA may still work, and call back.  The lock waits for a call that is about to return. */
+    /* After a failure CUDA may still work and run callbacks.  Taking the lock waits for a callback that is about to
+     * return. */
     cudaStreamSynchronize(self->handle);
     cudaStreamDestroy(self->handle);
     lock_take(&self->lock);
@@ -172,7 +172,7 @@ static void run(const struct pending_then *then)
     cuda_in_callback = before;
 }
 
-/* Runs the oldest callback.  Returns false if there is none. */
+/* Runs the oldest pending callback.  Returns false if there is none. */
 static bool run_oldest(struct cuda_stream *stream)
 {
     struct pending_then then;
@@ -203,13 +203,14 @@ static void CUDART_CB called_back(void *stream)
     run_oldest(stream);
 }
 
-/* Returns false if the device has failed; then the caller must run the callback. */
+/* Adds a callback to the ring.  Returns false if the device has failed; the caller must then run the callback. */
 static bool push_then(struct cuda_stream *stream, const struct pending_then *then)
 {
     lock_take(&stream->lock);
     while (stream->n_given - stream->n_run == DEVICE_STREAM_DEPTH && device_ok(stream->base.device))
         pthread_cond_wait(&stream->room, &stream->lock.mutex);
-    /* Checked under the lock: either cuda_stream_run_pending() sees the callback, or this check sees the failure. */
+    /* Checked under the lock, so that either cuda_stream_run_pending() finds the callback, or this check detects the
+     * failure. */
     bool ok = device_ok(stream->base.device);
     if (ok)
         stream->thens[stream->n_given++ % DEVICE_STREAM_DEPTH] = *then;
@@ -226,7 +227,7 @@ void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
     if (push_then(self, &then)) {
         cuda_check(self, cudaLaunchHostFunc(self->handle, called_back, self), "cudaLaunchHostFunc");
     } else {
-        cudaStreamSynchronize(self->handle); /* as in failure.c: earlier operations may still be running */
+        cudaStreamSynchronize(self->handle); /* earlier operations may still be running, as in failure.c */
         run(&then);
     }
 }

@@ -1,11 +1,12 @@
-/* tensor.c - functions of the driver that the runtime does not have, and tensor maps, which one of them makes. */
+/* tensor.c - finds functions of the CUDA driver that the runtime does not have, and makes tensor maps with one of
+ * them. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/tensor_map.h"
 
 #include <cuda.h>
 #include <string.h>
 
-#define DRIVER_VERSION 12000 /* version of the driver's functions */
+#define DRIVER_VERSION 12000 /* version of the driver's interface */
 
 bool cuda_find_in_driver(const char *name, void *function)
 {
@@ -17,7 +18,7 @@ bool cuda_find_in_driver(const char *name, void *function)
         cudaGetLastError();
         return false;
     }
-    memcpy(function, &found, sizeof(found)); /* ISO C has no cast from an object's address to a function's */
+    memcpy(function, &found, sizeof(found)); /* ISO C cannot cast an object pointer to a function pointer */
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* vulkan.c - finds the GPU by its UUID, and allocates memory that the host writes to and CUDA reads. */
+/* vulkan.c - opens the GPU with Vulkan, and allocates memory that the host writes to and CUDA reads. */
 #include "common/device/cuda/vulkan.h"
 
 #include "common/base/why.h"
@@ -20,7 +20,7 @@
 #define UUID_TEXT_BYTES 37
 #define N_GPUS_MAX      64
 
-/* Vulkan's functions that are called here, grouped by the object with which each function is looked up. */
+/* The functions of Vulkan that this file calls, grouped by the object that is needed to look them up. */
 #define GLOBAL_CALLS(call) call(CreateInstance) call(EnumerateInstanceVersion)
 #define INSTANCE_CALLS(call)                                                                                           \
     call(DestroyInstance) call(EnumeratePhysicalDevices) call(GetPhysicalDeviceProperties)                             \
@@ -125,7 +125,7 @@ static int open_instance(struct vulkan *v, char *why, size_t why_bytes)
     return find_failed(missing, why, why_bytes);
 }
 
-/* Returns whether the GPU has this UUID, and appends the GPU's name to 'seen'. */
+/* Returns true if the GPU has this UUID, and appends the GPU's name to 'seen'. */
 static bool is_gpu(const struct vulkan *v, VkPhysicalDevice gpu, const uint8_t *uuid, char *seen, size_t seen_bytes)
 {
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
@@ -165,7 +165,7 @@ static int open_device(struct vulkan *v, char *why, size_t why_bytes)
 {
     static const char *const extensions[] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME};
     const float priority = 1;
-    /* No queue is used, but Vulkan demands one. */
+    /* Vulkan requires a queue, although none is used. */
     const VkDeviceQueueCreateInfo queue = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
     const VkDeviceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
@@ -187,8 +187,8 @@ static int open_device(struct vulkan *v, char *why, size_t why_bytes)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Chooses the suitable type with the largest heap, without asking a buffer for suitable types.  NVIDIA's driver has no
- * host-visible type for exported buffers, but exports host-visible memory without a buffer. */
+/* Chooses the suitable memory type with the largest heap.  Does not query the types for a buffer, because NVIDIA's
+ * driver has no host-visible type for exported buffers.  The driver exports host-visible memory without a buffer. */
 static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
 {
     const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
@@ -209,7 +209,7 @@ static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
     return why_fail(-ENODEV, why, why_bytes, "this GPU has no memory that the host can write to");
 }
 
-/* Allocates 'bytes' bytes, a multiple of the page size.  'export' may be NULL. */
+/* Allocates 'bytes' bytes, a multiple of the page size.  'export' is NULL for memory that is not exported. */
 static VkResult allocate(const struct vulkan *v, size_t bytes, const VkExportMemoryAllocateInfo *export,
                          VkDeviceMemory *memory)
 {
@@ -233,8 +233,8 @@ static VkResult get_file(const struct vulkan *v, VkDeviceMemory memory, int *fd)
     return v->GetMemoryFdKHR(v->device, &info, fd);
 }
 
-/* Tests with a page whether memory can be exported, because drivers describe only the export of buffers.  A driver that
- * cannot export may return any error, even a lack of memory.  So a page without export is tested first. */
+/* Tests with one page whether memory can be exported, because drivers describe only the export of buffers.  A driver
+ * that cannot export may return any error, even a lack of memory.  So a page without export is allocated first. */
 static int check_export(const struct vulkan *v, char *why, size_t why_bytes)
 {
     const char *call = "vkAllocateMemory";
@@ -278,7 +278,7 @@ int vulkan_alloc(struct vulkan *v, size_t bytes, struct vulkan_memory *out, char
     if (result)
         return explain(result, call, why, why_bytes);
     call = "vkMapMemory";
-    result = v->MapMemory(v->device, memory, 0, VK_WHOLE_SIZE, 0, &host); /* mapped until the memory is freed */
+    result = v->MapMemory(v->device, memory, 0, VK_WHOLE_SIZE, 0, &host); /* stays mapped until the memory is freed */
     if (result)
         goto undo;
     call = "vkGetMemoryFdKHR";

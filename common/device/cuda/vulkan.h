@@ -1,9 +1,9 @@
-/* vulkan.h - GPU memory that the host can write to.  CUDA cannot map such memory, but Vulkan can: host-visible memory
- * of the device, mapped through the PCI window (BAR) and exported to CUDA as a file descriptor.
+/* vulkan.h - GPU memory that the host can write to.  CUDA cannot map GPU memory for the host, but Vulkan can.  The
+ * host-visible memory of the GPU is mapped through the PCI window (BAR), and exported to CUDA as a file descriptor.
+ * libvulkan.so.1 is opened when it is first needed.  In a build without Vulkan's headers, vulkan_open() fails with a
+ * sentence that says so.
  *
- * libvulkan.so.1 is opened when it is first needed.  A build without Vulkan's headers only has a sentence that says so.
- *
- * Threads: one at a time.   Blocking: opening takes as long as a driver's start. */
+ * Threads: one at a time.   Blocking: vulkan_open() takes as long as the start of a driver. */
 #ifndef COMMON_DEVICE_CUDA_VULKAN_H
 #define COMMON_DEVICE_CUDA_VULKAN_H
 
@@ -12,23 +12,24 @@
 
 #define VULKAN_UUID_BYTES 16
 
-/* A GPU, opened with Vulkan. */
+/* A GPU that was opened with Vulkan. */
 struct vulkan;
 
 struct vulkan_memory {
-    uint8_t *host;  /* address for the host's writes; coherent, but not cached */
-    size_t bytes;   /* at least the requested bytes */
-    int fd;         /* of all bytes, for CUDA (cudaExternalMemoryHandleTypeOpaqueFd); the caller closes or gives it */
+    uint8_t *host;  /* address for writes by the host; coherent, but not cached */
+    size_t bytes;   /* at least as many as requested */
+    int fd;         /* for CUDA (cudaExternalMemoryHandleTypeOpaqueFd); the caller closes it or passes it on */
     uint64_t owned; /* Vulkan's handle */
 };
 
-/* Finds the GPU with this UUID.  Returns 0, or negative errno with one sentence in 'why'; -ENODEV if a restart does not
+/* Opens the GPU with this UUID.  Returns 0, or negative errno with one sentence in 'why'; -ENODEV if a restart cannot
  * help. */
 int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, char *why, size_t why_bytes);
-/* Closes Vulkan after all memory has been freed.  NULL is accepted. */
+/* Closes the GPU.  All memory must have been freed.  NULL is accepted. */
 void vulkan_close(struct vulkan *vulkan);
 
-/* Returns the size of the host-visible memory, memory in use included: the PCI window's size, or the GPU memory's. */
+/* Returns the size of the host-visible memory, including memory in use.  This is the size of the PCI window or of the
+ * GPU's memory. */
 uint64_t vulkan_heap_bytes(const struct vulkan *vulkan);
 
 /* Allocates memory.  Errors as for vulkan_open(). */

@@ -121,14 +121,15 @@ TEST(antenna_names)
 TEST(labels_that_are_wrong)
 {
     static const char *const cases[][2] = {
-        {", input_labels: 'a, b, c'", "input_labels must be 4, one for each polarisation of 2 antennas, not 3"},
-        {", input_labels: 'a, b, c, d, e'", "input_labels must be 4, one for each polarisation of 2 antennas, not 5"},
+        {", input_labels: 'a, b, c'", "input_labels must have 4 items, one for each polarisation of 2 antennas, not 3"},
+        {", input_labels: 'a, b, c, d, e'",
+         "input_labels must have 4 items, one for each polarisation of 2 antennas, not 5"},
         {", input_labels: 'a, b, c, a'", "two inputs have the label a"},
         {", input_labels: 'a, b, c, 7'",
          "an input label must consist of letters, digits, '.', '-' and '_', and not of digits only, but '7' is given"},
         {", input_labels: \"a, b, c', d\"",
          "an input label must consist of letters, digits, '.', '-' and '_', and not of digits only, but 'c'' is given"},
-        {", antenna_names: 'a, b, c'", "antenna_names must be 2, one for each of 2 antennas, not 3"},
+        {", antenna_names: 'a, b, c'", "antenna_names must have 2 items, one for each of 2 antennas, not 3"},
         {", antenna_names: 'a, a'", "two antennas have the name a"},
         {", antenna_names: 'a, 1'", "an antenna's name must consist of letters, digits, '.', '-' and '_', and not of "
                                     "digits only, but '1' is given"},
