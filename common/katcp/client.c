@@ -202,8 +202,8 @@ static size_t line_limit(const struct katcp_client *client)
     return client->read_only ? KATCP_SHORT_LINE_BYTES : KATCP_MAX_LINE_BYTES;
 }
 
-/* Returns true if a client without a request so far sends something other than requests: a browser, TLS or the like.  A
- * later line from a web page, opened on this host, could look like a request. */
+/* Returns true if a client without a known request so far sends something other than requests: a browser, TLS or the
+ * like.  A later line from a web page, opened on this host, could look like a request. */
 static bool is_strange(const struct katcp_client *client, const char *why)
 {
     size_t at = client->in_at;

@@ -15,7 +15,8 @@
  *            The remaining work continues in the next turn.
  * Access:    katcp.listen and katcp.read_only_listen.  The latter serves only requests that change nothing.  Both
  *            accept only clients of katcp.allow's networks, and each has separate places (katcp.max_clients).
- * Strangers: a connection whose first line is not a KATCP request is closed, before any part of it is executed. */
+ * Strangers: before a client's first known request, a line that is not a well-formed request closes the connection.
+ *            Neither this line nor a later line is executed.  An empty line and an unknown request close nothing. */
 #ifndef COMMON_KATCP_SERVER_H
 #define COMMON_KATCP_SERVER_H
 
