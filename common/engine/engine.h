@@ -48,8 +48,11 @@ struct engine_ops {
     /* Makes the next set of chunks the lane's current device input.  When 'ended', the rest of the last set counts as a
      * set.  Returns false if there is no set, or no free device input. */
     bool (*begin)(struct lane *lane, bool ended);
-    /* Queues the kernels of the current input as far as possible.  If no output buffer is free and 'may_wait', returns
-     * false, and the worker calls again.  Without 'may_wait', drops the data that the buffer would hold. */
+    /* Queues the kernels of the current input as far as possible.  Returns true if all streams have finished the input.
+     * If no output buffer is free and 'may_wait', returns false, and the worker calls again with the same input.  Some
+     * streams may have finished this input, and then do nothing.  A stream that cannot stop in the middle of an input
+     * takes its buffer before it begins.  In a replay, false may also mean that a stream waits for its own results.
+     * Without 'may_wait', drops the data that the buffer would hold. */
     bool (*process)(struct lane *lane, bool may_wait);
     void (*release)(struct lane *lane);                               /* the current input has been processed */
     void (*flush)(struct lane *lane);                                 /* no input is left; may be called again */

@@ -60,7 +60,10 @@ void outbuf_metrics(const char *prefix, const char *labels, const struct send_st
 /* Fills 'stream' from the configuration's section 'send', and the rest with zeros.  The loss of a NIC stops the
  * engine's service with exit code 1.  The descriptor period is 5 s, which fgpu multiplies by send.array_size.  A
  * capture has descriptors at its start only: a replay makes the same capture every time, however long the replay
- * takes. */
+ * takes.
+ *
+ * The stream's owner sets the remaining fields.  The shortest example is open_stream() of fgpu/gnss_stream.c, a stream
+ * with one heap per buffer. */
 void outbuf_stream_config(const struct config_send *send, struct engine *engine, struct send_stream_config *stream);
 
 /* The struct spead_descriptor of timestamps. */
