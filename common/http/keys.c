@@ -8,7 +8,7 @@
 const struct config_key config_http_keys[] = {
     KEY_ENDPOINTS(
         "listen", listen, "", 0, 1,
-        "Address and port of /metrics, /healthz and the status page (fgpu, xbgpu and visrec); none: not served."),
+        "Address and port of /metrics, /healthz and the status page (fgpu, xbgpu and visrec); []: not served."),
     KEY_STRING("allow", allow, "", 0, 4096,
                "Networks whose clients are served, comma separated, as in 10.0.0.0/8, 192.168.1.7; empty: all."),
     KEY_STRING("names", names, "", 0, 4096,

@@ -7,10 +7,10 @@
 const struct config_key config_katcp_keys[] = {
     KEY_ENDPOINTS(
         "listen", listen, "", 0, 1,
-        "Address and port of KATCP; 127.0.0.1:7147 serves this host only. The default port is 7147. none: not served.",
+        "Address and port of KATCP; 127.0.0.1:7147 serves this host only. The default port is 7147. []: not served.",
         .port = KATCP_DEFAULT_PORT),
     KEY_ENDPOINTS("read_only_listen", read_only_listen, "", 0, 1,
-                  "Address and port of a read-only KATCP server. The default port is 7147. none: not served.",
+                  "Address and port of a read-only KATCP server. The default port is 7147. []: not served.",
                   .port = KATCP_DEFAULT_PORT),
     KEY_STRING("allow", allow, "", 0, 4096,
                "Networks whose clients are served, comma separated, as in 10.0.0.0/8, 192.168.1.7; any: all. Required "

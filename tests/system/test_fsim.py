@@ -438,7 +438,7 @@ def test_damaged_recording(frame_spectra, daemon, work, rng):
     n_absent = np.count_nonzero(~there[:, threads])
     n = {what: np.count_nonzero((fate == what) & np.isin(thread, threads)) for what in ("invalid", "double")}
     assert f"{n_frames} frames of 2 threads, of which {n_absent} are missing or invalid ({n['invalid']} marked so); " \
-           f"{n['double']} double" in log, log
+           f"{n['double']} duplicate" in log, log
     assert f"makes {n_batches} heaps of 1 antennas, of which {np.count_nonzero(~present)} are not sent" in log, log
     assert f"{np.count_nonzero(present)} heaps sent" in log
 

@@ -172,7 +172,7 @@ static int count_frames(const struct fsim_recording *recording, const struct sur
         n_absent += recording->n_frames - n;
     }
     log_info("%s: %" PRId64 " frames of %zu threads, of which %" PRId64 " are missing or invalid (%" PRId64
-             " marked so); %" PRId64 " double",
+             " marked so); %" PRId64 " duplicate",
              path, recording->n_frames, recording->n_slots, n_absent, survey->n_invalid, survey->n_double);
     return 0;
 }
