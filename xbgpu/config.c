@@ -57,7 +57,7 @@ static const struct config_key recv_keys[] = {
             "With gpudirect: smallest payload of F-engines' packets, except a heap's last packet."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
                  "Delay of each input in spectra, applied before all other processing, at most the spectra of a heap; "
-                 "in the order polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. none: no delays."),
+                 "in the order polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. []: no delays."),
     KEY_INT("max_shift", max_shift, "0", UNIT_SPECTRA, 0, 65520,
             "Largest magnitude, in spectra, of a shift that ?input-shift can set; at most the spectra of a heap. "
             "0: only the range of the configured shifts."),

@@ -52,8 +52,11 @@ struct engine_ops {
      * that the last set left for the next one form a set of their own.  Returns false if no set is ready, or if no
      * device input is free. */
     bool (*begin)(struct lane *lane, bool ended);
-    /* Queues the kernels for the current input.  If no output buffer is free and 'may_wait' is true, returns false, and
-     * the worker calls 'process' again later.  If 'may_wait' is false, drops the data for the missing buffer. */
+    /* Queues the kernels for the current input.  Returns true if all streams have finished the input.  If no output
+     * buffer is free and 'may_wait' is true, returns false, and the worker calls 'process' again with the same input.
+     * Streams that have finished this input then do nothing.  A stream that cannot stop in the middle of an input takes
+     * its buffer before it begins.  In a replay, false may also mean that a stream waits for its own results.  If
+     * 'may_wait' is false, drops the data for the missing buffer. */
     bool (*process)(struct lane *lane, bool may_wait);
     void (*release)(struct lane *lane);                               /* ends the current input */
     void (*flush)(struct lane *lane);                                 /* ends outputs after the last input */

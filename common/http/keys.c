@@ -9,7 +9,7 @@ const struct config_key config_http_keys[] = {
     KEY_ENDPOINTS(
         "listen", listen, "", 0, 1,
         "Address and port of the HTTP server: /metrics, /healthz and, in fgpu, xbgpu and visrec, the status page. "
-        "Empty: no server."),
+        "[]: no server."),
     KEY_STRING("allow", allow, "", 0, 4096,
                "Networks of the clients that are served, separated by commas: 10.0.0.0/8, 192.168.1.7. Empty: all."),
     KEY_STRING(

@@ -8,10 +8,10 @@ const struct config_key config_katcp_keys[] = {
     KEY_ENDPOINTS(
         "listen", listen, "", 0, 1,
         "Address and port of the KATCP server; 127.0.0.1:7147 serves only clients on this host. The default port is "
-        "7147. Empty: no server.",
+        "7147. []: no server.",
         .port = KATCP_DEFAULT_PORT),
     KEY_ENDPOINTS("read_only_listen", read_only_listen, "", 0, 1,
-                  "Address and port of the read-only KATCP server. The default port is 7147. Empty: no server.",
+                  "Address and port of the read-only KATCP server. The default port is 7147. []: no server.",
                   .port = KATCP_DEFAULT_PORT),
     KEY_STRING(
         "allow", allow, "", 0, 4096,

@@ -17,8 +17,8 @@
  * Access:    katcp.listen and katcp.read_only_listen.  read_only_listen accepts only requests that change nothing.
  *            Both listeners accept only clients in the networks of katcp.allow, and each listener accepts at most
  *            katcp.max_clients clients.
- * Strangers: the server closes a connection whose first line is not a KATCP request, without executing any of its
- *            lines. */
+ * Strangers: before a client's first known request, a line that is not a well-formed request closes the connection.
+ *            Neither this line nor a later line is executed.  An empty line and an unknown request close nothing. */
 #ifndef COMMON_KATCP_SERVER_H
 #define COMMON_KATCP_SERVER_H
 

@@ -64,7 +64,7 @@ struct config_recv {
             "the thread's ring of frames.")
 #define CONFIG_AFFINITY_ROW                                                                                            \
     KEY_INT_LIST("affinity", base.affinity, "", UNIT_NONE, -1, 4095,                                                   \
-                 "CPU of each receive thread; a short list repeats; none: not pinned.")
+                 "CPU of each receive thread; a short list repeats; []: not pinned.")
 #define CONFIG_BUSY_POLL_ROW                                                                                           \
     KEY_INT("busy_poll", base.busy_poll_us, "0", UNIT_NONE, 0, 10000,                                                  \
             "Microseconds for which a receive thread polls for packets before it sleeps. Polling takes a core. 0: no " \

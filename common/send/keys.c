@@ -24,7 +24,7 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
             "Send threads, among which streams are divided. With more threads than streams, fgpu divides the streams' "
             "destinations."),
     KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
-                 "CPU of each send thread; a short list repeats; none: not pinned."),
+                 "CPU of each send thread; a short list repeats; []: not pinned."),
     KEY_BOOL("crc", crc, false,
              "Add a CRC32C of all bytes to each packet, as an item that katgpucbf does not have; xbgpu and visrec "
              "check this CRC."),

@@ -4,6 +4,8 @@
  * Operands: rows, operand A:     second antennas a2 of baselines, plain (re, im)
  *           columns, operand B:  first antennas a1, plain (re, im) and turned (im, -re)
  *           (in correlate_wgmma.cu and correlate_whole.cu, rows are first antennas)
+ *           Rows are second antennas because the sums of one second antenna with consecutive first antennas are
+ *           consecutive in memory (correlate_baseline()).  So the four lanes of a row add to consecutive memory.
  *           row x plain column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
  *           row x turned column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *

@@ -124,7 +124,7 @@ static const struct config_key send_keys[] = {
     KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256,
             "Send threads, among which polarisations are divided; recordings, track and captures use one thread."),
     KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
-                 "CPU of each send thread; a short list repeats; none: not pinned."),
+                 "CPU of each send thread; a short list repeats; []: not pinned."),
 };
 #undef KEYS_OF
 
