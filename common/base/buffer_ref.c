@@ -13,7 +13,8 @@ void buffer_ref_init(struct buffer_ref *ref, struct inbox *return_to, struct inb
 void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 {
     assert(n_readers > 0);
-    /* Relaxed suffices: the hand-over through an inbox or a stream orders this store before any reader's put. */
+    /* Relaxed order suffices: the hand-over through an inbox or a stream orders this store before any
+     * buffer_ref_put(). */
     int n_before = atomic_exchange_explicit(&ref->n_readers, n_readers, memory_order_relaxed);
     assert(n_before == 0);
 }
@@ -21,8 +22,8 @@ void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 void buffer_ref_put(void *ref)
 {
     struct buffer_ref *self = ref;
-    /* Release: this reader's reads precede its put.  Acquire: all readers' reads precede the push of the buffer by the
-     *          last put. */
+    /* Release: Release: this reader has read the buffer before it lowers the count.  Acquire: all readers have read the
+     *          buffer before the last reader pushes the buffer to the inbox. */
     int n_before = atomic_fetch_sub_explicit(&self->n_readers, 1, memory_order_acq_rel);
 
     assert(n_before > 0);

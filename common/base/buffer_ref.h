@@ -1,4 +1,5 @@
-/* buffer_ref.h - the reference count of a buffer, and the inbox that receives the buffer after the last put.
+/* buffer_ref.h - the reference count of a buffer, and the inbox that receives the buffer after the last reader has
+ * released it.
  *
  * Flow:      owner --buffer_ref_set(n)--> n readers --buffer_ref_put() each--> the last put pushes 'item' to
  *            'return_to'

@@ -14,7 +14,8 @@ int64_t clock_monotonic_ns(void);
  * read. */
 int64_t clock_unix_ns(void);
 
-/* Return the CPU time that the calling thread, or all threads of the process, have used, for benchmarks. */
+/* Return the CPU time used so far by the calling thread, and by all threads of the process.  Only benchmarks and
+ * metrics need these times. */
 int64_t clock_thread_cpu_ns(void);
 int64_t clock_process_cpu_ns(void);
 

@@ -1,4 +1,4 @@
-/* copy.c - copies data from a receive buffer to the chunk, past the cache. */
+/* copy.c - copies data from a receive buffer to the chunk, without using the cache. */
 #include "common/base/copy.h"
 
 #include <string.h>

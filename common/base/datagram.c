@@ -25,8 +25,8 @@ int datagram_open(struct datagram *datagram, const char *address)
     return 0;
 }
 
-/* Passes the address with each datagram.  So a receiver that was replaced ("systemctl daemon-reexec") gets the next
- * datagram. */
+/* Passes the address with each datagram.  If the receiver was replaced ("systemctl daemon-reexec"), the new receiver
+ * therefore gets the next datagram. */
 int datagram_send(const struct datagram *datagram, const char *bytes, size_t n_bytes)
 {
     ssize_t n = sendto(datagram->fd, bytes, n_bytes, MSG_DONTWAIT | MSG_NOSIGNAL,

@@ -1,6 +1,6 @@
 /* datagram.h - sends messages to systemd and the journal without blocking.
  *
- * Threads:  any; one message is one datagram.
+ * Threads: any.  Each message is one datagram.
  * Blocking: never.  If the receiver's queue is full, a send fails with -EAGAIN, and the caller sends again later. */
 #ifndef COMMON_BASE_DATAGRAM_H
 #define COMMON_BASE_DATAGRAM_H

@@ -13,8 +13,9 @@ bool files_are_same(const char *a, const char *b);
  * which no program here uses. */
 void files_raise_limit(void);
 
-/* Writes the name of a new or renamed file to the disk: fsync of its directory.  Does nothing if the process may not
- * read the directory, or if the file system does not support this fsync.  Returns 0 or negative errno. */
+/* Writes the name of a new or renamed file to the disk, by fsync() on the file's directory.  Does nothing if the
+ * process may not read the directory, or if the file system does not support this fsync.  Returns 0 or negative
+ * errno. */
 int file_sync_name(const char *path);
 /* Opens a file for reading.  Never waits, not even for the writer of a FIFO.  Opens a FIFO only if 'is_fifo' is not
  * NULL.  Returns 0, -EISDIR, -EINVAL if the file is a device or similar, or other negative errno. */

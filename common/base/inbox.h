@@ -3,14 +3,14 @@
  * Flow:      recv, send, main, device callbacks --push--> [n_slots] --pop--> the one thread that owns the inbox
  * Ownership: push passes the ownership of the object to the inbox; pop passes the ownership to the caller.
  * Threads:   many producers, one consumer; inbox_stop() from any thread.
- * Blocking:  pop and pop_until may sleep.  try_pop and push never sleep.  Only create allocates.
+ * Blocking:  pop and pop_until may sleep.  try_pop and push never sleep.  Only inbox_create() allocates memory.
  * Invariant: 0 <= n_pushed - n_popped <= n_slots.  The creator of an inbox sets n_slots to the number of objects that
- *            can be in the inbox at the same time (each buffer that returns to it, each command slot).  So a push
- *            always finds a free slot, which it asserts.
+ *            can be in the inbox at the same time (each buffer that returns to it, each command slot).  So there is
+ *            always a free slot for a push. inbox_push() asserts this.
  * Locking:   one mutex.  Each holder holds the mutex for a few instructions, once per chunk and never per packet.
  *
- * The worker's inbox, the pools of free buffers (the receiver calls try_pop) and the senders' queues (pop_until the
- * next time of sending) are all inboxes. */
+ * The worker's inbox, the pools of free buffers and the senders' queues are all inboxes.  A receiver calls try_pop on
+ * its pool.  A sender calls pop_until with the time at which it must send the next packet. */
 #ifndef COMMON_BASE_INBOX_H
 #define COMMON_BASE_INBOX_H
 

@@ -32,13 +32,13 @@
 /* Time until the next attempt if the journal or stderr has no room for a line. */
 #define RETRY_NS (10 * NS_PER_MS)
 
-/* FLUSH_NS: longest wait of log_flush() for the logging thread to write all lines.  ENDED_NS: longest wait of
- * log_stop() for the end of the logging thread.  After log_stop() it is also the longest wait of a caller for room for
- * its line. */
+/* FLUSH_NS: longest time that log_flush() waits until the logging thread has written all lines.  ENDED_NS: longest time
+ * that log_stop() waits until the logging thread has ended.  After log_stop(), a caller also waits at most ENDED_NS
+ * until there is room for its line. */
 #define FLUSH_NS NS_PER_S
 #define ENDED_NS (100 * NS_PER_MS)
 
-/* Syslog's numbers, which the journal uses too; see sd-daemon(3). */
+/* Names of the levels, and their syslog priorities.  The journal uses the same numbers; see sd-daemon(3). */
 static const struct {
     const char *name;
     int priority;
@@ -127,7 +127,7 @@ static bool is_listened_to(enum log_level level)
 
 /* ---- Writing a line ---------------------------------------------------------------------------------------------- */
 
-/* Writes the line in the journal's own protocol, one field per line.  Returns 0 or negative errno. */
+/* Writes the line in the journal's native protocol, one field per line.  Returns 0 or negative errno. */
 static int put_in_journal(const struct log_line *line)
 {
     char record[LOG_MESSAGE_BYTES + 128];
@@ -252,7 +252,7 @@ int log_start(void)
     return err;
 }
 
-/* Waits until '*value' is at least 'least', for 'wait_ns' at most.  Returns false if the wait timed out. */
+/* Waits until '*value' is at least 'least', but not longer than 'wait_ns'.  Returns false if the wait timed out. */
 static bool wait_for(const _Atomic size_t *value, size_t least, int64_t wait_ns)
 {
     int64_t deadline_ns = clock_monotonic_ns() + wait_ns;

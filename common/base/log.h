@@ -1,7 +1,7 @@
 /* log.h - messages to the operator: to the journal if systemd started this process, else to stderr.
  *
  * Flow:     any thread --> [ring] --> the logging thread --> the journal or stderr
- * Threads:  any; one message is one write.  Lines of one thread keep their order.
+ * Threads: any.  Each message is one write.  Lines of one thread keep their order.
  * Blocking: never between log_start() and log_stop().  If the ring has no room, the line is dropped and counted.  A
  *           later line reports the number of dropped lines.  No function allocates memory.  Before log_start() the
  *           caller waits until the journal or stderr has room for the line.  After log_stop() the caller waits for at
@@ -24,12 +24,12 @@ void log_init(const char *program, enum log_level max_level);
  * threads start.  It may be called again after log_stop().  Returns 0 or negative errno. */
 int log_start(void);
 
-/* Waits for the pending lines, for a second at most, and ends the logging thread.  Call this function on the main
- * thread after the other threads have ended. */
+/* Waits at most one second until the pending lines are written.  Then ends the logging thread.  Call this function on
+ * the main thread after the other threads have ended. */
 void log_stop(void);
 
-/* Waits until the logging thread has written all lines so far, for a second at most.  Safe in a signal handler.  The
- * program calls this function before READY and before an abnormal exit. */
+/* Waits at most one second until the logging thread has written all lines that were logged before this call.  Safe in a
+ * signal handler.  The program calls this function before READY and before an abnormal exit. */
 void log_flush(void);
 
 /* Returns the number of lines dropped since the process began. */
@@ -38,9 +38,9 @@ uint64_t log_n_dropped(void);
 /* Sets the most verbose level that is written from now on.  Any thread may call this function. */
 void log_set_level(enum log_level max_level);
 
-/* Also hands messages up to 'max_level' (LOG_NOTHING: none) to 'listener', on the thread that logs them.  The listener
- * must neither block nor log.  There is one listener at a time, which must remain callable until the process ends.  Any
- * thread may call this function. */
+/* Also passes each message up to 'max_level' to 'listener', which runs on the thread that logs the message.
+ * LOG_NOTHING passes no messages.  The listener must neither block nor log.  A call replaces the previous listener.
+ * Every listener must remain callable until the process ends.  Any thread may call this function. */
 #define LOG_NOTHING (-1)
 void log_listen(void (*listener)(enum log_level level, int64_t unix_ns, const char *message), int max_level);
 
@@ -51,7 +51,8 @@ void log_message(enum log_level level, const char *format, ...) __attribute__((f
 #define log_info(...)    log_message(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)   log_message(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* Writes text without time and level, for a line of progress on a terminal that the next line replaces. */
+/* Writes text without time and level.  It is for progress lines on a terminal, each of which overwrites the line before
+ * it. */
 void log_terminal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The state of one rate-limited message. */
@@ -60,8 +61,8 @@ struct log_limit {
     _Atomic uint64_t n_suppressed;
 };
 
-/* Logs like log_message(), but at most once every 10 s per 'limit'.  The next message also reports the number of
- * suppressed messages. */
+/* Logs a message as log_message() does, but at most once every 10 s per 'limit'.  The next message also reports the
+ * number of suppressed messages. */
 void log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

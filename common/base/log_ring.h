@@ -1,11 +1,11 @@
-/* log_ring.h - log lines between the threads that log them and the thread that writes them.
+/* log_ring.h - a queue of log lines, from the threads that log them to the thread that writes them.
  *
  * Flow:      any thread --push--> [LOG_RING_LINES] --pop--> the logging thread
  * Threads:   many producers, one consumer at a time.
  * Blocking:  neither push nor pop blocks, takes a lock or allocates.  A producer that the kernel suspends during a push
  *            delays the consumer, but not the other producers.
  * Order:     the consumer pops the lines of one thread in the order in which that thread pushed them.
- * Invariant: a ring of zeros is empty and ready. */
+ * Invariant: a zero-initialised ring is empty and ready for use. */
 #ifndef COMMON_BASE_LOG_RING_H
 #define COMMON_BASE_LOG_RING_H
 

@@ -15,11 +15,12 @@ struct memory {
 void memory_find(const char *root, struct memory *memory);
 
 /* Checks that 'needed_bytes' of host memory are available, before the program allocates them.  Returns 0, -ENOMEM if
- * too few are available now, or -E2BIG if they exceed the total.  The sentence in 'why' begins with 'key' and ends with
- * 'advice', which names the keys to lower. */
+ * too few bytes are available now, or -E2BIG if 'needed_bytes' exceeds the total.  The sentence in 'why' begins with
+ * 'key' and ends with 'advice', which names the keys to lower. */
 int memory_check(uint64_t needed_bytes, const char *key, const char *advice, char *why, size_t why_bytes);
 
-/* Checks another kind of memory like memory_check().  'what' is the name of this memory in the sentence in 'why'. */
+/* Checks another kind of memory in the same way as memory_check().  'what' is the name of this memory in the sentence
+ * in 'why'. */
 int memory_check_in(const struct memory *memory, const char *what, uint64_t needed_bytes, const char *key,
                     const char *advice, char *why, size_t why_bytes);
 
@@ -30,7 +31,7 @@ struct memory_use {
     uint64_t buffers_bytes; /* part of host_bytes: output buffers */
     uint64_t device_bytes;
     uint64_t direct_bytes; /* part of device_bytes: chunks that receive threads write to (recv.direct) */
-    uint64_t frames_bytes; /* part of device_bytes: frames of a NIC's rings without their heads, with gpudirect */
+    uint64_t frames_bytes; /* part of device_bytes, only with gpudirect: frames of a NIC's rings, without their heads */
     uint64_t locked_bytes; /* part of host_bytes: frames of a NIC's rings, or the heads of these frames */
 };
 
@@ -71,7 +72,7 @@ static inline uint64_t bytes_plus(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Adds 'n' times 'bytes' to a sum. */
+/* Adds the product of 'n' and 'bytes' to '*sum'. */
 static inline void bytes_add(uint64_t *sum, uint64_t n, uint64_t bytes)
 {
     *sum = bytes_plus(*sum, bytes_times(n, bytes));

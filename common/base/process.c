@@ -46,7 +46,7 @@ static bool read_stat(struct stat_fields *fields)
 static int count_open_files(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    int n = -3; /* minus ".", ".." and the descriptor of the directory itself */
+    int n = -3; /* the loop also counts ".", ".." and the descriptor of the directory itself */
 
     while (directory && readdir(directory))
         n++;
@@ -59,7 +59,7 @@ void process_write_metrics(FILE *out)
 {
     struct stat_fields fields;
     struct rlimit limit;
-    unsigned long long boot_s; /* UNIX time of the host's boot; the kernel counts a process's start from the boot */
+    unsigned long long boot_s; /* UNIX time when the host booted; /proc gives a process's start time relative to it */
     bool boot_known = file_find_number("/proc/stat", "btime %llu", &boot_s);
     int n_files = count_open_files();
 

@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define NAME_BYTES       16 /* the kernel's limit, with the final NUL */
+#define NAME_BYTES       16 /* Linux's limit on the length of a thread's name, with the final NUL */
 #define CACHE_LINE_BYTES 64
 
 /* State of a thread between its start and its end.  'n_beats' has a separate cache line, which only this thread
@@ -27,7 +27,7 @@ struct record {
     _Atomic int64_t tid;
     _Atomic bool excused;  /* true while the thread is not watched */
     uint64_t n_beats_seen; /* [watching thread] */
-    unsigned n_looks;      /* [watching thread] calls of threads_find_stalled() since n_beats changed */
+    unsigned n_looks;      /* [watching thread] number of calls of threads_find_stalled() since n_beats changed */
     struct record *next;   /* [records_lock] */
 };
 
@@ -38,12 +38,12 @@ static struct record *records;
 _Thread_local _Atomic uint64_t *thread_beats;
 static _Thread_local struct record *own_record;
 
-/* The gate at which new threads wait.  Only main opens and closes the gate. */
+/* The gate at which new threads wait.  Only the main thread opens and closes the gate. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static enum { GATE_OPEN, GATE_HELD, GATE_GIVEN_UP } gate;
 
-/* Waits while the gate is held.  Returns false if the thread must end. */
+/* Waits while the gate is closed (GATE_HELD).  Returns false if the thread must end. */
 static bool pass_gate(void)
 {
     pthread_mutex_lock(&gate_lock);

@@ -1,7 +1,8 @@
 /* thread.h - named and pinned threads, and a watchdog that finds stalled threads.
  *
- * Watch:     a thread calls thread_beat() on each pass through its loop, and at least every THREAD_BEAT_NS while it
- *            waits, with or without data.  The main thread checks the beats of all threads periodically (service.h).
+ * Watch:     a thread calls thread_beat() on each pass through its loop.  While the thread waits, it calls
+ *            thread_beat() at least every THREAD_BEAT_NS, even if no data arrive.  The main thread checks the beats of
+ *            all threads periodically (service.h).
  * Threads:   any thread may call thread_beat().  A beat is a load and a store in the thread's own cache line.  A beat
  *            takes no lock and reads no clock. */
 #ifndef COMMON_BASE_THREAD_H
@@ -48,7 +49,7 @@ void thread_wake_promptly(void);
 /* Waits until the thread has ended. */
 void thread_join(struct thread *thread);
 
-/* Number of beats of the calling thread.  NULL if thread_start() did not start the thread. */
+/* Points to the number of beats of the calling thread.  NULL if thread_start() did not start this thread. */
 extern _Thread_local _Atomic uint64_t *thread_beats;
 
 /* Records that the calling thread makes progress. */
@@ -71,7 +72,7 @@ struct thread_stalled {
 };
 
 /* Checks all running threads that thread_start() started.  Returns the thread that has not beaten for the largest
- * number of calls.  Call this function always on the same thread. */
+ * number of calls.  Always call this function on the same thread. */
 struct thread_stalled threads_find_stalled(void);
 
 #endif

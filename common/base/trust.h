@@ -4,7 +4,7 @@
  * may write to it.  The mode's group bits also cover the permissions of an access control list.  The functions check
  * the open file, so that no user can replace the file between the check and the use.
  *
- * Threads: any.   Blocking: like opening a file. */
+ * Threads: any.   Blocking: as long as opening a file takes. */
 #ifndef COMMON_BASE_TRUST_H
 #define COMMON_BASE_TRUST_H
 
@@ -15,7 +15,7 @@
 /* Checks an open file or directory.  Returns 0, -EPERM if it is not trusted, or other negative errno. */
 int trust_fd(int fd);
 
-/* Checks a directory like trust_fd().  The path may be a symbolic link. */
+/* Checks a directory in the same way as trust_fd().  The path may be a symbolic link. */
 int trust_directory(const char *path);
 
 /* Opens the regular file 'name' in a directory for reading, if the file and the directory are trusted.  Returns the

@@ -1,7 +1,7 @@
 /* units.h - constants for unit conversion, and rounding to multiples.
  *
- * A timestamp is the number of ADC samples since the sync time, an int64_t everywhere inside a daemon.  At 10 GS/s an
- * int64_t suffices for 29 years.  The receiver extends a packet's 48-bit timestamp to 64 bits (timebase.h). */
+ * A timestamp is the number of ADC samples since the sync time.  Inside a daemon, every timestamp is an int64_t.  At 10
+ * GS/s an int64_t suffices for 29 years.  The receiver extends a packet's 48-bit timestamp to 64 bits (timebase.h). */
 #ifndef COMMON_BASE_UNITS_H
 #define COMMON_BASE_UNITS_H
 

@@ -11,13 +11,13 @@
 
 struct config_fault {
     struct config_mark mark;
-    size_t order; /* number of earlier faults, which orders faults at the same place */
+    size_t order; /* number of faults added before this fault, to sort faults at the same place */
     bool is_warning;
     char *sentence;
 };
 
-/* The place in the file from which the value at an address comes.  A section's range of addresses contains those of its
- * keys, so a key has the smallest range that contains the address. */
+/* The place in the file of the value that is stored at a range of addresses.  The range of a section contains the
+ * ranges of its keys.  So among all ranges that contain an address, the range of a key is the smallest. */
 struct config_place {
     uintptr_t start;
     size_t n_bytes;
@@ -136,8 +136,8 @@ void config_add_place(struct config *config, const void *field, size_t n_bytes, 
     places[config->n_places++] = (struct config_place){(uintptr_t)field, n_bytes, mark, given};
 }
 
-/* Returns the place with the smallest range that contains 'field', or NULL.  If a section has only one key, both have
- * the same range, and the key's place is the later one. */
+/* Returns the place with the smallest range that contains 'field', or NULL.  If a section has only one key, section and
+ * key have the same range.  The function then returns the key's place, which was added after the section's. */
 static const struct config_place *find_place(const struct config *config, const void *field)
 {
     const struct config_place *best = NULL;

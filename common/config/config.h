@@ -1,4 +1,4 @@
-/* config.h - reads YAML files into structs, as tables of keys describe them.
+/* config.h - reads YAML files into structs that are described by tables of keys.
  *
  * The tables also determine --check-config, --print-schema, --print-config, the annotated examples in config/ and the
  * manual pages (scripts/manpages.py).  A file is a mapping of sections.  A section is a mapping of keys, or a list of
@@ -26,7 +26,7 @@ enum config_type {
     CFG_BOOL,      /* bool */
     CFG_STRING,    /* char *; NULL if empty; freed by config_free */
     CFG_ENUM,      /* int, index in 'choices' */
-    CFG_ENDPOINTS, /* struct endpoint_list; each endpoint's 'key' lives as long as the struct config */
+    CFG_ENDPOINTS, /* struct endpoint_list; each endpoint's 'key' exists as long as the struct config */
     CFG_INT_LIST,  /* struct config_int_list: [1, 2, 3], or a single integer */
     CFG_POSITION,  /* double[3]: a list of three numbers */
 };
@@ -112,11 +112,11 @@ struct config_section {
     const struct config_key *keys;
     size_t n_keys;
     size_t struct_bytes; /* bytes of one instance */
-    /* offset of the instance, or with 'repeats' of a struct config_array, in the struct of the whole file */
+    /* offset in the struct of the whole file: of the instance or, if 'repeats' is true, of a struct config_array */
     size_t offset;
     bool repeats;
     size_t min_n, max_n; /* smallest and largest number of instances, with 'repeats' */
-    bool optional;       /* true if the file need not have the section; all keys then have their defaults */
+    bool optional;       /* true if the section is optional; if the file lacks it, all keys have their defaults */
     const char *example; /* with 'repeats': YAML of list items for the example file, or NULL */
 };
 
@@ -140,7 +140,7 @@ struct config_section {
 
 struct config_array {
     size_t n;
-    void *items; /* [n] of the section's struct */
+    void *items; /* [n] instances of the section's struct */
 };
 
 struct config_table {
@@ -154,13 +154,13 @@ struct config_table {
 /* The errors of a configuration so far, and the place of each value in the file. */
 struct config;
 
-/* Reads the file 'path' into 'out', the struct that the table describes, which the caller has zeroed.  Returns 0,
- * -EINVAL after errors (see config_print_errors), or another negative errno if the file cannot be read.  The list of
- * errors also contains the failure to read the file. */
+/* Reads the file 'path' into 'out', the struct that the table describes.  The caller must zero 'out' before the call.
+ * Returns 0, -EINVAL after errors (see config_print_errors), or another negative errno if the file cannot be read.  The
+ * list of errors also contains the failure to read the file. */
 int config_load(const struct config_table *table, const char *path, void *out, struct config **config);
 
-/* Adds an error at the place of the value stored at 'field' (an address inside 'out'), for checks across keys.  If the
- * file lacks the value, the place is the section.  The sentence names the fault and the remedy. */
+/* Adds an error at the place of the value stored at 'field' (an address inside 'out'), for checks that involve several
+ * keys.  If the file lacks the value, the place is the section.  The sentence names the fault and the remedy. */
 void config_error(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -209,7 +209,8 @@ int config_value_set(const struct config_key *key, const char *text, void *field
 
 void config_value_free(const struct config_key *key, void *field);
 
-/* Writes the value in the form that config_value_set() reads: like the file, but lists without brackets and blanks. */
+/* Writes the value in the form that config_value_set() reads.  This is the form of the file, but lists have neither
+ * brackets nor blanks. */
 void config_value_write(const struct config_key *key, const void *field, FILE *out);
 
 /* Prints the effective values with their units, as YAML that can be loaded again. */

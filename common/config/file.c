@@ -77,7 +77,8 @@ static int report_yaml(struct source *source, const yaml_parser_t *parser)
     return -EINVAL;
 }
 
-/* The depth and the number of names, on which libyaml's run time depends. */
+/* The depth of nesting, and the number of anchors, aliases and directives. libyaml's run time depends on both
+ * numbers. */
 struct extent {
     size_t depth, n_names;
 };
@@ -92,7 +93,7 @@ static void add_token(struct extent *extent, const yaml_token_t *token)
     case YAML_BLOCK_END_TOKEN:
     case YAML_FLOW_SEQUENCE_END_TOKEN:
     case YAML_FLOW_MAPPING_END_TOKEN:
-        extent->depth -= extent->depth > 0; /* stays 0 at a surplus bracket, which the parser reports */
+        extent->depth -= extent->depth > 0; /* stays 0 at a surplus closing bracket; the parser reports the bracket */
         break;
     case YAML_ANCHOR_TOKEN:
     case YAML_ALIAS_TOKEN:

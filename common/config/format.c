@@ -158,7 +158,7 @@ void config_text_print(const char *text, FILE *out)
     fputc('"', out);
 }
 
-/* Writes a YAML string.  Omits the quotes only if no YAML parser can take the text for another type. */
+/* Writes a YAML string.  Omits the quotes only if every YAML parser reads the text as a string. */
 static void print_yaml_text(const char *text, FILE *out)
 {
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
@@ -174,7 +174,7 @@ static void print_yaml_text(const char *text, FILE *out)
         config_text_print(text, out);
 }
 
-/* Writes the shortest text that reads back as the same double. */
+/* Writes the shortest text that converts back to the same double. */
 static void print_double(double value, FILE *out)
 {
     char text[40];

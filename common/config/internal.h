@@ -48,7 +48,7 @@ int config_load_document(struct config *config, const struct config_table *table
 
 /* ---- config/values.c: one value from text ------------------------------------------------------------------------ */
 
-/* Number of numbers in a CFG_POSITION. */
+/* Length of the list of numbers in a CFG_POSITION. */
 #define CONFIG_POSITION_N 3
 
 /* Returns true for types whose values are lists.  A list of one item may be written without brackets. */
@@ -81,7 +81,7 @@ char *config_number_format(double number, char *text, size_t text_bytes);
 /* Writes 'value' in quotes for a message, and cuts a long value.  Returns 'text'. */
 char *config_quote(const char *value, char *text, size_t text_bytes);
 
-/* Writes the value as YAML, or with 'json' as JSON. */
+/* Writes the value as JSON if 'json' is true, otherwise as YAML. */
 void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out);
 
 /* Writes a text as a JSON string, which is also a YAML string. */

@@ -56,7 +56,7 @@ static void print_default(const struct config_key *key, bool json, FILE *out)
 
 /* ---- JSON Schema ------------------------------------------------------------------------------------------------- */
 
-/* Writes a bound: , "name": number. */
+/* Writes a comma and a bound, as , "name": number */
 static void schema_bound(const char *name, double bound, FILE *out)
 {
     char text[40];
@@ -116,7 +116,7 @@ static void schema_value(const struct config_key *key, FILE *out)
     case CFG_STRING: schema_type(key, "string", "minLength", "maxLength", out); break;
     case CFG_ENUM: schema_choices(key, out); break;
     case CFG_ENDPOINTS:
-        /* One string may contain several addresses, so the schema can only require that it is not empty. */
+        /* One string may contain several addresses, so the schema can only require that the string is not empty. */
         fprintf(out, "\"anyOf\": [{\"type\": \"string\", \"minLength\": %d}, ", key->min > 0);
         fprintf(out, "{\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"minItems\": %d}]", key->min > 0);
         break;

@@ -1,6 +1,6 @@
-/* table_file.h - small tables in text files: one row per line, fields between blanks, comments after a '#'.
+/* table_file.h - small tables in text files: one row per line, fields separated by blanks, comments after a '#'.
  *
- * The program reads tables before its start, on the main thread. */
+ * The main thread reads tables while the program starts. */
 #ifndef COMMON_CONFIG_TABLE_FILE_H
 #define COMMON_CONFIG_TABLE_FILE_H
 

@@ -43,7 +43,8 @@ static size_t count_of_host(const struct http_clients *clients, struct in_addr h
     return n;
 }
 
-/* Returns the connection to shut down for a new one.  At least one connection must be open. */
+/* Returns the connection that must be shut down to make room for a new connection.  At least one connection must be
+ * open. */
 static struct http_client *choose_victim(struct http_clients *clients)
 {
     struct http_client *victim = NULL;

@@ -5,9 +5,10 @@
  * Deadlines: the request's header must be complete HTTP_REQUEST_NS after the connection began.  The client must have
  *            read the answer HTTP_ANSWER_NS after the header was complete.  The arrival of single bytes does not extend
  *            these times.
- * Room:      if HTTP_CLIENTS_MAX connections are open, a new connection replaces an old one.  This is, of the host with
- *            the most connections, the connection with the earliest deadline.  So every new connection is served, and
- *            connections from a few hosts cannot exclude other hosts.  127.0.0.0/8 counts as one host.
+ * Room:      if HTTP_CLIENTS_MAX connections are open, a new connection replaces an old one.  The old connection
+ *            belongs to the host with the most connections, and has the earliest deadline of that host's connections.
+ *            So every new connection is served, and connections from a few hosts cannot exclude other hosts.
+ *            127.0.0.0/8 counts as one host.
  * Closing:   these functions only shut down the socket.  libmicrohttpd then reads the end of the stream and closes the
  *            socket, and the HTTP thread removes the connection.
  * Threads:   the HTTP thread.   Blocking and allocation: none. */

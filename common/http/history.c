@@ -16,7 +16,7 @@
 #define QUIET_NS      (2 * NS_PER_S)
 #define GAP_FACTOR    2
 #define N_LISTED      3 /* largest number of antennas in a group for which all names are listed */
-#define GAPS_TO_LEARN 3 /* number of gaps after which a longer gap is a trouble */
+#define GAPS_TO_LEARN 3 /* number of gaps that must be measured before a longer gap counts as a trouble */
 
 enum kind { LOSSES, FLOW, RANGE };
 
@@ -50,7 +50,8 @@ static const struct rule {
     const char *metric; /* registered name of the metric; ends with _total if it is a counter */
     enum kind kind;
     const char *level, *stage, *what, *advice;
-    /* range of a gauge, for RANGE; 0 is the value of a gauge that was never set, and counts as inside if low <= 0 */
+    /* RANGE: permitted range of the gauge.  If low <= 0, the value 0 is always permitted, because a gauge that was
+     * never set is 0. */
     double low, high;
 } rules[] = {
     {"fgpu_input_heaps_total", FLOW, "warn", "digitiser to F-engine", "no packets", AT_FEED},
@@ -110,10 +111,12 @@ struct row {
     uint64_t total;              /* number of losses, or seconds of trouble, since the start */
     /* losses or seconds of trouble in each second and minute; at most UINT32_MAX */
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
-    int64_t since_unix_ns, last_unix_ns; /* begin and last time of the trouble; 0: never */
+    /* UNIX time when the trouble began, and when it was last seen; 0: no trouble yet */
+    int64_t since_unix_ns, last_unix_ns;
     bool ongoing;                        /* true while the trouble lasts, for flows and ranges */
     /* For flows only. */
-    int64_t moved_ns, gap_ns; /* monotonic time of the last move; longest time between two moves, silences excluded */
+    /* monotonic time of the last increase; longest time between two increases, without silences */
+    int64_t moved_ns, gap_ns;
     int64_t moved_unix_ns;
     unsigned n_gaps;
 };
@@ -262,8 +265,8 @@ static void note(const struct history *h, struct row *row, uint64_t n, int64_t s
     add_to(&row->minutes[h->second / MINUTE_S % N_MINUTES], n);
 }
 
-/* Updates the longest gap of a flow that moved after 'gap_ns'.  Ignores the gap if it was a silence, or if the last
- * sample was late. */
+/* Updates the longest gap of a flow whose counter has increased after 'gap_ns'.  Ignores the gap if it was a silence,
+ * or if the last sample was late. */
 static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
 {
     row->n_gaps++;
@@ -271,7 +274,7 @@ static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
         row->gap_ns = gap_ns;
 }
 
-/* Samples a flow.  When a silence is detected, its seconds count from the last move on. */
+/* Samples a flow.  A silence is detected late, so its seconds are counted from the last increase of the counter. */
 static void look_at_flow(const struct history *h, struct row *row, bool moved, int64_t now_ns, int64_t unix_ns)
 {
     int64_t still_ns = now_ns - row->moved_ns;

@@ -8,7 +8,7 @@
  *            stays the same for more than two seconds and for more than twice the longest gap so far.
  *            A range row has a gauge.  The trouble lasts while the gauge is outside the range.
  *            Flow rows and range rows count the seconds of their troubles.
- * Threads:   history_sample() on the main thread; history_describe() on any.   Blocking: a lock, held for one
+ * Threads:   history_sample() on the main thread; history_describe() on any thread.   Blocking: a lock, held for one
  *            sample. */
 #ifndef COMMON_HTTP_HISTORY_H
 #define COMMON_HTTP_HISTORY_H

@@ -25,7 +25,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Time-out of a connection without traffic.  http/clients.h limits the other connections. */
+/* Time-out of a connection without traffic. http/clients.h limits the duration of connections that have traffic. */
 #define CONNECTION_TIMEOUT_S 10
 #define SWEEP_MS             500 /* longest time between two checks of the connections' deadlines */
 
@@ -279,7 +279,7 @@ int http_open(const struct config_http *config, const struct gauge *healthy, str
         err = h->own_names && h->names ? 0 : -ENOMEM;
     }
     if (!err) {
-        /* a listening socket of this program, because libmicrohttpd does not report the cause of a failure */
+        /* this program opens the listening socket, because libmicrohttpd would not report the cause of a failure */
         fd = endpoint_listen(listen_at, 32, &h->port);
         err = fd < 0 ? fd : start_daemon(fd, h);
     }

@@ -14,9 +14,9 @@ struct status;
 
 /* Starts a server at config->listen (port 0: any free port) for clients in the networks of config->allow.  The server
  * closes connections from other clients immediately.  It answers a request with 421 if the name in Host: is neither an
- * address, nor a name of this host, nor one of config->names.  /healthz returns 200 while 'healthy' is not 0, otherwise
- * 503; with 'healthy' NULL it always returns 200.  With 'status' NULL there is no status page.  Returns 0 or negative
- * errno with one sentence in 'why'. */
+ * address, nor a name of this host, nor one of config->names.  /healthz returns 200 while 'healthy' is not 0,
+ * otherwise 503.  If 'healthy' is NULL, /healthz always returns 200.  If 'status' is NULL, there is no status page.
+ * Returns 0 or negative errno with one sentence in 'why'. */
 int http_open(const struct config_http *config, const struct gauge *healthy, struct status *status, struct http **http,
               char *why, size_t why_bytes);
 

@@ -245,7 +245,7 @@ static void short_name(const char *program, const char *name, char *text, size_t
 struct gathering {
     const char *program;
     json_t *root;
-    json_t *found; /* existing objects by section and own labels (as one text); 'root' also owns the objects */
+    json_t *found; /* [key: section and own labels, as one text] the existing objects, which are also in 'root' */
 };
 
 /* Returns the object in 'root' to which a metric with these labels belongs.  Creates the object if necessary.  Returns

@@ -6,11 +6,11 @@
  * Threads:   the main thread creates and sets the status; the HTTP thread reads it.  A lock prevents the removal of a
  *            source while describe() runs.  The data path is not involved.
  *
- * Metrics: the registry gives the members "inputs" (an object for each antenna and polarisation, or each group of
- * F-engines), "antennas", "fengs", "receivers" (threads) and "streams".  The labels of a metric determine its object.
- * Metrics without such labels are in "other".  The metric fgpu_input_heaps_total{antenna, pol} is the member "heaps" of
- * an input.  A counter is {"total": n, "per_s": rate or null}, and a gauge is a number.  Each value of another label,
- * such as "reason", becomes the name of a member. */
+ * Metrics: the object has, from the registry, the members "inputs" (an object for each antenna and polarisation, or
+ * each group of F-engines), "antennas", "fengs", "receivers" (threads) and "streams".  The labels of a metric determine
+ * its object.  Metrics without such labels are in "other".  The metric fgpu_input_heaps_total{antenna, pol} is the
+ * member "heaps" of an input.  A counter is {"total": n, "per_s": rate or null}, and a gauge is a number.  Each value
+ * of another label, such as "reason", becomes the name of a member. */
 #ifndef COMMON_HTTP_STATUS_H
 #define COMMON_HTTP_STATUS_H
 
@@ -37,14 +37,14 @@ struct status_query {
 typedef void (*status_describe)(void *arg, const struct status_query *query, json_t *into);
 
 /* Creates a status.  'program' is static.  'config_path', "/etc/cbf/NAME.yaml", gives the name of the engine; NULL: the
- * name is 'program'.  'healthy' is that of http_open().  Returns 0 or -ENOMEM. */
+ * name is 'program'.  'healthy' is the same pointer as for http_open().  Returns 0 or -ENOMEM. */
 int status_create(const char *program, const char *config_path, const struct gauge *healthy, struct status **status);
 
 /* NULL is accepted. */
 void status_destroy(struct status *status);
 
-/* Sets the state, which is STATUS_STARTING at first.  In this state the HTTP thread does not read the registry, because
- * the main thread frees the metrics of a pipeline that could not be created while the HTTP server runs. */
+/* Sets the state, which is STATUS_STARTING at first.  In this state the HTTP thread does not read the registry.  If the
+ * pipeline cannot be created, the main thread frees its metrics although the HTTP server already runs. */
 void status_set_state(struct status *status, enum status_state state);
 enum status_state status_state(const struct status *status);
 
