@@ -22,8 +22,8 @@ void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 void buffer_ref_put(void *ref)
 {
     struct buffer_ref *self = ref;
-    /* Release: Release: this reader has read the buffer before it lowers the count.  Acquire: all readers have read the
-     *          buffer before the last reader pushes the buffer to the inbox. */
+    /* Release: this reader has read the buffer before it lowers the count.  Acquire: all readers have read the buffer
+     * before the last reader pushes the buffer to the inbox. */
     int n_before = atomic_fetch_sub_explicit(&self->n_readers, 1, memory_order_acq_rel);
 
     assert(n_before > 0);

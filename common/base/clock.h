@@ -10,7 +10,7 @@
 /* Returns the monotonic time in nanoseconds, for intervals, deadlines and pacing. */
 int64_t clock_monotonic_ns(void);
 
-/* Returns the nanoseconds since the UNIX epoch, only for unwrapping the first timestamp and for times that people
+/* Returns the nanoseconds since the UNIX epoch.  Use them only to unwrap the first timestamp, and for times that people
  * read. */
 int64_t clock_unix_ns(void);
 

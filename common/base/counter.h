@@ -1,6 +1,7 @@
 /* counter.h - counters and gauges that the data path writes; stats.h publishes them.
  *
- * Threads: usually one writer per counter (relaxed atomics allow several); readers on any thread. */
+ * Threads: any thread may read a counter.  Most counters have one writer, but several threads may call
+ * counter_add(). */
 #ifndef COMMON_BASE_COUNTER_H
 #define COMMON_BASE_COUNTER_H
 
@@ -20,8 +21,8 @@ static inline void counter_add(struct counter *counter, uint64_t n)
     atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
 }
 
-/* Adds to a counter that no other thread writes.  Avoids a locked instruction per packet.  A locked instruction would
- * wait until the packet's bytes are in memory. */
+/* Adds to a counter that no other thread writes.  Uses no locked instruction, because a locked instruction would wait
+ * until the bytes of the packet are in memory. */
 static inline void counter_add_alone(struct counter *counter, uint64_t n)
 {
     uint64_t value = atomic_load_explicit(&counter->value, memory_order_relaxed);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Prefix of the names of temporary files. file_replace() renames each file when it is complete. */
+/* Prefix of the names of temporary files.  file_replace() renames each file when it is complete. */
 #define NEW_PREFIX "cbf-new-"
 #define NEW_RANDOM "XXXXXX"
 #define STALE_NS   (3600 * NS_PER_S)

@@ -5,8 +5,8 @@
  * Threads:   many producers, one consumer; inbox_stop() from any thread.
  * Blocking:  pop and pop_until may sleep.  try_pop and push never sleep.  Only inbox_create() allocates memory.
  * Invariant: 0 <= n_pushed - n_popped <= n_slots.  The creator of an inbox sets n_slots to the number of objects that
- *            can be in the inbox at the same time (each buffer that returns to it, each command slot).  So there is
- *            always a free slot for a push. inbox_push() asserts this.
+ *            can be in the inbox at the same time (for example all buffers that return to it, and all command slots).
+ *            So there is always a free slot for a push.  inbox_push() asserts this.
  * Locking:   one mutex.  Each holder holds the mutex for a few instructions, once per chunk and never per packet.
  *
  * The worker's inbox, the pools of free buffers and the senders' queues are all inboxes.  A receiver calls try_pop on

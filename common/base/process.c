@@ -79,5 +79,5 @@ void process_write_metrics(FILE *out)
     if (n_files >= 0)
         put(out, "process_open_fds", "gauge", "Open file descriptors.", n_files);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        put(out, "process_max_fds", "gauge", "Limit of open file descriptors.", (double)limit.rlim_cur);
+        put(out, "process_max_fds", "gauge", "Limit on the number of open file descriptors.", (double)limit.rlim_cur);
 }

@@ -1,4 +1,4 @@
-/* trust.c - checks the owner and mode of a file before the program reads compiled kernels, tuned shapes or saved
+/* trust.c - checks the owner and mode of a file before the program reads compiled GPU kernels, tuned shapes or saved
  * settings from it. */
 #include "common/base/trust.h"
 

@@ -1,4 +1,4 @@
-/* trust.h - checks that other users cannot have changed a file, for example a compiled kernel or a saved setting.
+/* trust.h - checks that other users cannot have changed a file, for example a compiled GPU kernel or a saved setting.
  *
  * A file or directory is trusted if it belongs to this process's user or to root, and if neither its group nor others
  * may write to it.  The mode's group bits also cover the permissions of an access control list.  The functions check

@@ -77,7 +77,7 @@ static int report_yaml(struct source *source, const yaml_parser_t *parser)
     return -EINVAL;
 }
 
-/* The depth of nesting, and the number of anchors, aliases and directives. libyaml's run time depends on both
+/* The depth of nesting, and the number of anchors, aliases and directives.  libyaml's run time depends on both
  * numbers. */
 struct extent {
     size_t depth, n_names;

@@ -199,8 +199,8 @@ static void print_decimal(struct decimal decimal, FILE *out)
         fprintf(out, ".%0*" PRIu64, decimal.n_decimals, magnitude % scale);
 }
 
-/* Writes a list of endpoints.  Writes consecutive addresses with the same port as "a.b.c.d+n:port", like the
- * configuration. */
+/* Writes a list of endpoints.  Writes consecutive addresses with the same port in the form "a.b.c.d+n:port", as
+ * configurations do. */
 static void print_endpoints(const struct endpoint_list *list, FILE *out)
 {
     fputc('[', out);

@@ -25,8 +25,8 @@ void config_error_at(struct config *config, struct config_mark mark, const char 
 /* Returns true if further errors are only counted.  The caller then need not prepare their sentences. */
 bool config_is_full(const struct config *config);
 
-/* Records that the 'n_bytes' bytes at 'field' come from 'mark'.  'given' is true for the value of a key, and false for
- * a section. */
+/* Records that the 'n_bytes' bytes at 'field' come from the place 'mark' in the file.  'given' is true for the value of
+ * a key, and false for a section. */
 void config_add_place(struct config *config, const void *field, size_t n_bytes, struct config_mark mark, bool given);
 
 /* Records that the value or section with the full name 'name' ("antennas[0].pol0", "recv") is at 'mark'.  Returns a

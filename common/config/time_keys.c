@@ -15,8 +15,8 @@ const struct config_key config_time_keys[] = {
         "high bits are 0 (for recordings)."),
     KEY_DOUBLE(
         "clock_tolerance", clock_tolerance_s, "10", UNIT_S, 0, 1e6,
-        "Largest distance from the host's clock to which timestamps may jump. Jumps beyond it are refused while the "
-        "kernel reports that the clock is synchronised. Only with timebase: clock. 0: no limit. visrec adds two "
-        "dumps."),
+        "Largest permitted difference between the host's clock and the data's time after a jump of the timestamps. A "
+        "jump to a larger difference is refused while the Linux kernel reports that the clock is synchronised. Only "
+        "with timebase: clock. 0: no limit. visrec permits two integration times more."),
 };
 #undef KEYS_OF

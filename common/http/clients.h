@@ -5,7 +5,7 @@
  * Deadlines: the request's header must be complete HTTP_REQUEST_NS after the connection began.  The client must have
  *            read the answer HTTP_ANSWER_NS after the header was complete.  The arrival of single bytes does not extend
  *            these times.
- * Room:      if HTTP_CLIENTS_MAX connections are open, a new connection replaces an old one.  The old connection
+ * Room:      if HTTP_CLIENTS_MAX connections are open, a new connection replaces an old one.  The replaced connection
  *            belongs to the host with the most connections, and has the earliest deadline of that host's connections.
  *            So every new connection is served, and connections from a few hosts cannot exclude other hosts.
  *            127.0.0.0/8 counts as one host.

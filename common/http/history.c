@@ -33,13 +33,13 @@ enum kind { LOSSES, FLOW, RANGE };
 #define AT_NETWORK "the interface is down, has no route to the group, or send.packet_payload is above the MTU"
 #define AT_FENGINE "look at this antenna's F-engine and its host, then at the switch; cbf-doctor loss finds the stage"
 #define AT_GPU     "take this device out of service: its sums are wrong"
-#define AT_XENGINE "look at the X-engines' pages, then at the switch"
-#define AT_DISK    "free space on the disk of output.file; output.max_file_size and max_file_time split recordings"
+#define AT_XENGINE "look at the status pages of the X-engines, then at the switch"
+#define AT_DISK    "make room on the disk of output.file; output.max_file_size and max_file_time split recordings"
 #define AT_CLOCK   "start chrony or ptp4l on this host; chronyc tracking shows the state"
 #define AT_POWER   "set the attenuator or the digitiser's gain for an input power of -30 to -10 dBFS"
 #define AT_SHAPE                                                                                                       \
-    "see the reasons of refused packets: jump and clock mean a wrong delay or time, other reasons mean a wrong "       \
-    "configuration"
+    "look at the reasons for which packets were refused: jump and clock mean a wrong delay or time, other reasons "    \
+    "mean a wrong configuration"
 #define AT_SPEAD "another program sends to this address: name the right sender in recv.from"
 #define AT_WHOLE "no antenna is complete: look at the missing heaps; cbf-doctor loss finds the stage"
 #define AT_AHEAD "correct the delay model first; then ?resume starts the output again immediately"
@@ -113,7 +113,7 @@ struct row {
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
     /* UNIX time when the trouble began, and when it was last seen; 0: no trouble yet */
     int64_t since_unix_ns, last_unix_ns;
-    bool ongoing;                        /* true while the trouble lasts, for flows and ranges */
+    bool ongoing; /* true while the trouble lasts, for flows and ranges */
     /* For flows only. */
     /* monotonic time of the last increase; longest time between two increases, without silences */
     int64_t moved_ns, gap_ns;

@@ -25,7 +25,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Time-out of a connection without traffic. http/clients.h limits the duration of connections that have traffic. */
+/* Time-out of a connection without traffic.  http/clients.h limits the duration of connections that have traffic. */
 #define CONNECTION_TIMEOUT_S 10
 #define SWEEP_MS             500 /* longest time between two checks of the connections' deadlines */
 

@@ -14,8 +14,8 @@ const struct config_key config_http_keys[] = {
                "Networks of the clients that are served, separated by commas: 10.0.0.0/8, 192.168.1.7. Empty: all."),
     KEY_STRING(
         "names", names, "", 0, 4096,
-        "Further names that Host: in a request may have, separated by commas. Addresses, localhost, the host's name "
-        "and its other names in /etc/hosts are always accepted."),
+        "Further names that are accepted in the Host: header of a request, separated by commas. Addresses, localhost, "
+        "the host's name and its other names in /etc/hosts are always accepted."),
 };
 #undef KEYS_OF
 

@@ -1,4 +1,4 @@
-/* names.c - finds this host's names, and compares names without regard to case, like DNS. */
+/* names.c - finds this host's names, and compares names without regard to case, as DNS does. */
 #include "common/http/names.h"
 
 #include "common/config/table_file.h"

@@ -19,7 +19,7 @@
 #define KATCP_SEND_BYTES       (256u << 10) /* largest number of bytes sent to a client in one slice */
 #define KATCP_SHORT_LINE_BYTES (64u << 10)  /* longest line of a request without has_long_lines */
 #define KATCP_MAX_UNSENT_BYTES (32u << 20)
-#define KATCP_TOTAL_BYTES      (256u << 20) /* limit of the buffers of all clients together */
+#define KATCP_TOTAL_BYTES      (256u << 20) /* limit on the total size of all clients' buffers */
 #define KATCP_ENOUGH_BYTES     (256u << 10) /* number of unsent bytes above which no further request is handled */
 #define KATCP_STALLED_NS       (30 * NS_PER_S)
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
@@ -79,8 +79,8 @@ struct katcp_sampling {
 struct katcp_call {
     struct katcp_message message; /* its strings are in the client's buffer 'in' */
     bool active;
-    /* Continues an answer that takes several turns of the event loop, while katcp_call_may_resume().  NULL: the handler
-     * sends the whole answer. */
+    /* Continues an answer that takes several turns of the event loop, while katcp_call_may_resume() returns true.
+     * NULL: the handler sends the whole answer. */
     void (*resume)(struct katcp_call *call);
     size_t next, n_told; /* index of the next sensor; number of sensors sent */
     void *memory;        /* struct name_pattern, or marks of sensors; freed with the call */
@@ -100,13 +100,14 @@ struct katcp_client {
     struct katcp_client *next_waiting;
 
     struct katcp_text in;
-    size_t in_at, in_searched; /* start of the next line; end of the bytes that were already searched for its end */
-    bool has_control;          /* true if the line at in_at has a control character */
-    bool speaks_katcp;         /* true if the client has sent a known request */
-    bool skips;                /* true while the rest of a line that is too long is discarded */
-    bool is_readable;          /* true if the event loop has reported that the socket is readable */
-    bool ended;                /* true if the client has closed its side of the connection */
-    int64_t line_ns;           /* monotonic time when the unfinished line began; 0: no unfinished line */
+    /* start of the next line; end of the bytes already searched for the line's end */
+    size_t in_at, in_searched;
+    bool has_control;  /* true if the line at in_at has a control character */
+    bool speaks_katcp; /* true if the client has sent a known request */
+    bool skips;        /* true while the rest of a line that is too long is discarded */
+    bool is_readable;  /* true if the event loop has reported that the socket is readable */
+    bool ended;        /* true if the client has closed its side of the connection */
+    int64_t line_ns;   /* monotonic time when the unfinished line began; 0: no unfinished line */
 
     struct katcp_text out;
     size_t out_at;      /* number of bytes of 'out' that are sent */
@@ -140,7 +141,7 @@ struct katcp_server {
     struct katcp_client *first_waiting, **end_waiting; /* queue of clients that wait for their turn */
     size_t n_bytes;                                    /* bytes of the buffers of all clients */
     int64_t steps_left;                                /* steps left in this turn; negative after a long operation */
-    int64_t slice_end;                                 /* value of 'steps_left' that ends the client's slice */
+    int64_t slice_end;                                 /* value of 'steps_left' at which the client's slice ends */
     unsigned turn;                                     /* turn of the event loop to which steps_left belongs */
     const struct katcp_client *served;                 /* client that is served now; NULL: none */
     /* expires immediately; started if there is more work, or a dropped client to free */
@@ -238,7 +239,7 @@ const struct katcp_request *katcp_find_request(const struct katcp_server *server
 extern const struct katcp_request katcp_standard_requests[];
 extern const size_t katcp_n_standard_requests;
 
-/* Number of the versions in #version-connect and #version-list.  katcp_version() gets version 'i'. */
+/* Number of versions in #version-connect and #version-list.  katcp_version() gets version 'i'. */
 #define KATCP_N_VERSIONS 3
 void katcp_version(const struct katcp_server *server, size_t i, const char *version[3]);
 
@@ -250,7 +251,7 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server);
 /* Ends all samplings of a client. */
 void katcp_sampling_end(struct katcp_client *client);
 
-/* Sends due readings to all clients, from sensor 'look_next' on, until the steps of this turn are used. */
+/* Sends due readings to all clients, from sensor 'look_next' on, until the steps of this turn are used up. */
 void katcp_sampling_poll(struct katcp_server *server);
 
 /* Writes "#NAME[MID] TIME 1 SENSOR STATUS VALUE".  'name' is sensor-status or sensor-value.  'mid' is the message id,

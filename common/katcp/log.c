@@ -118,8 +118,8 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_start(loop, timer);
 }
 
-/* Starts a pause, after which the queued messages are sent.  So many messages at one time do not cause as many
- * packets. */
+/* Starts a pause, after which the queued messages are sent.  Several messages that are logged at nearly the same time
+ * then share one packet. */
 static void on_logged(struct ev_loop *loop, ev_async *watcher, int events)
 {
     struct katcp_server *server = CONTAINER_OF(watcher, struct katcp_server, logged);
@@ -135,7 +135,7 @@ static void set_level(struct katcp_server *server, size_t level)
     int max_level = levels[level].max_level;
 
     server->log_level = level;
-    /* A client cannot reduce the messages in the journal below the level info. */
+    /* The journal gets all messages up to level info, whatever level a client has set. */
     log_set_level(max_level > LOG_LEVEL_INFO ? (enum log_level)max_level : LOG_LEVEL_INFO);
     log_listen(push, max_level);
 }

@@ -23,7 +23,7 @@ struct katcp_message {
     size_t n_args, n_args_allocated; /* the next message reuses the array */
 };
 
-/* Parses 'line', which has 'n_bytes' bytes without its line end.  The byte after these must be writable.  A line of
+/* Parses 'line', which has 'n_bytes' bytes without its line end.  The byte after the line must be writable.  A line of
  * blanks is not a message: its type is 0.  Returns NULL, or the error.  After an error, type, name and mid have their
  * values if the parser has found them, otherwise 0, "" and 0. */
 const char *katcp_message_parse(char *line, size_t n_bytes, struct katcp_message *message);

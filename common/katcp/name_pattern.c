@@ -96,7 +96,7 @@ static int parse_listed(struct parser *p, uint64_t set[4])
     return c;
 }
 
-/* Parses a list after its '[', as "^a-z]", into 'set'. */
+/* Parses the rest of a list after its '[', for example "^a-z]", into 'set'. */
 static void parse_list(struct parser *p, uint64_t set[4])
 {
     bool negated = more(p) && *p->at == '^';
@@ -230,8 +230,8 @@ static void push(struct search *search, int at)
     search->seen[at] = true;
 }
 
-/* Follows the instructions from 'from' on that match no character, and stores the states that they lead to.  Returns
- * true if the end of the pattern is reached. */
+/* Starts at instruction 'from', follows choices, jumps and other instructions that match no character, and stores the
+ * states that it reaches.  Returns true if the end of the pattern is reached. */
 static bool follow(struct search *search, int from, struct states *states)
 {
     push(search, from);

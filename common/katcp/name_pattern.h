@@ -10,8 +10,8 @@
  *              (x) x|y      a group; alternatives, which may be empty
  *              x* x+ x?     x any number of times, at least once, at most once
  *            The compiler refuses all other syntax: {m,n}, a repetition of a repetition or of an anchor,
- *            back-references, (?...), [:classes:], and \ before other letters.  It also refuses \< \> \` \', which mean
- *            boundaries of words and buffers in other programs.  An accepted expression finds the same names (in
+ *            back-references, (?...), [:classes:], and \ before other letters.  It also refuses \< \> \` \', which in
+ *            other programs match the boundaries of words and buffers.  An accepted expression finds the same names (in
  *            ASCII) as Python's re.
  * Algorithm: the expression is compiled into a program for a non-deterministic automaton (K. Thompson, "Regular
  *            Expression Search Algorithm", CACM 11, 1968).  The search follows all states of the automaton in parallel,

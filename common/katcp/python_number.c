@@ -51,7 +51,7 @@ static const char *skip_digits(const char *text)
     return text;
 }
 
-/* Returns a pointer past the number without a sign at 'text', or NULL if there is none. */
+/* Returns a pointer past the unsigned number at 'text', or NULL if there is no number. */
 static const char *skip_unsigned(const char *text)
 {
     static const char *const words[] = {"infinity", "inf", "nan"};
@@ -185,7 +185,7 @@ char *python_number_float_text(double value, char text[PYTHON_FLOAT_BYTES])
 
 char *python_number_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES])
 {
-    if (isnan(real)) /* repr() shows no sign of NaN */
+    if (isnan(real)) /* repr() writes NaN without a sign */
         real = fabs(real);
     if (isnan(imaginary))
         imaginary = fabs(imaginary);

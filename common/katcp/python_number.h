@@ -1,5 +1,5 @@
-/* python_number.h - parses and writes numbers like Python's float(), complex() and repr(), for requests and sensors of
- * Python clients.
+/* python_number.h - parses and writes numbers as Python's float(), complex() and repr() do, because many KATCP clients
+ * are written in Python.
  *
  * Threads: pure functions.   Blocking and allocation: none. */
 #ifndef COMMON_KATCP_PYTHON_NUMBER_H

@@ -26,7 +26,7 @@ static const struct {
     [KATCP_DIFFERENTIAL_RATE] = {"differential-rate", 3},
 };
 
-/* Exceeds the lifetime of any process, and is small enough to be added to a time without overflow. */
+/* NEVER_S is longer than any process runs, but small enough to be added to a time without overflow. */
 #define NEVER_S  1e9
 #define NEVER_NS INT64_MAX
 
@@ -73,11 +73,11 @@ static bool has_changed_by(const struct katcp_sampling *sampling, const struct s
         return true;
     if (seen->entry->about.type == SENSOR_INTEGER)
         return fabs((double)new->integer - (double)old->integer) > sampling->difference;
-    return !(fabs(new->real - old->real) <= sampling->difference); /* NaN counts as a change */
+    return !(fabs(new->real - old->real) <= sampling->difference); /* a difference of NaN counts as a change */
 }
 
 /* Returns true if at least 'shortest_s' have passed since the last reading was sent.  Otherwise lowers '*due_ns' to the
- * time when they have passed. */
+ * time when 'shortest_s' will have passed. */
 static bool after(const struct katcp_sampling *sampling, double shortest_s, int64_t now_ns, int64_t *due_ns)
 {
     int64_t from_ns = sampling->sent_ns + to_ns(shortest_s);
@@ -114,7 +114,7 @@ static bool is_due(const struct katcp_sampling *sampling, const struct seen *see
     return after(sampling, sampling->longest_s, now_ns, due_ns);
 }
 
-/* Returns the time when the next reading is due even without a change, after a reading has been sent. */
+/* Returns, after a reading has been sent, the time when the next reading is due even if the value does not change. */
 static int64_t next_due_ns(const struct katcp_sampling *sampling)
 {
     switch (sampling->strategy) {
@@ -164,7 +164,7 @@ static struct seen see(const struct katcp_server *server, const struct sensor_en
     return seen;
 }
 
-/* Rotates the list of clients so that it begins with 'first'.  So no client is always the last. */
+/* Rotates the list of clients so that it begins with 'first'.  The clients thus take turns at being the last one. */
 static void rotate(struct katcp_server *server, struct katcp_client *first)
 {
     struct katcp_client **end = &server->clients;
@@ -179,8 +179,8 @@ static void rotate(struct katcp_server *server, struct katcp_client *first)
     *end = NULL;
 }
 
-/* Sends a sensor's reading to the clients for which it is due, until the steps are used.  Returns false if some of
- * these clients are left. */
+/* Sends a sensor's reading to the clients for which it is due, until the steps are used up.  Returns false if it has
+ * not sent the reading to all of these clients. */
 static bool send_inform(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen,
                         int64_t end_steps)
 {
@@ -235,7 +235,8 @@ void katcp_sampling_poll(struct katcp_server *server)
 
 /* ---- ?sensor-sampling -------------------------------------------------------------------------------------------- */
 
-/* Adds 'n' to the numbers of samplings: 1 if a sampling of the sensor begins, -1 if it ends. */
+/* Adds 'n' to the numbers of samplings of the sensor, the client and the server.  'n' is 1 if a sampling begins, -1 if
+ * a sampling ends. */
 static void count(struct katcp_client *client, struct sensor_entry *entry, int n)
 {
     struct katcp_server *server = client->server;
@@ -269,8 +270,8 @@ static void set_sampling(struct katcp_client *client, struct sensor_entry *entry
     sampling->sent = seen.reading;
     sampling->sent_version = seen.version;
     sampling->sent_text_version = entry->text_version;
-    /* Makes the next poll read the sensor.  That poll finds the time when the sensor is next due, and sends changes to
-     * other clients. */
+    /* Makes the next poll read the sensor.  That poll computes when the next reading of the sensor is due, and sends
+     * changes to other clients. */
     entry->due_ns = seen.now_ns;
 }
 
@@ -292,8 +293,8 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server)
     katcp_ok(call, 0, NULL);
 }
 
-/* Parses a number of seconds, or with 'may_be_endless' also "inf".  If the argument is invalid, fails the call and
- * returns false. */
+/* Parses a number of seconds.  Accepts "inf" only if 'may_be_endless' is true.  If the argument is invalid, fails the
+ * call and returns false. */
 static bool parse_seconds(struct katcp_call *call, int i, const char *what, bool may_be_endless, double *seconds)
 {
     if (may_be_endless && !strcmp(katcp_arg(call, i), "inf")) {
@@ -419,7 +420,7 @@ static void query(struct katcp_call *call, const struct sensors *sensors)
         answer_sampling(call, client->samplings ? &client->samplings[entry->index] : &none);
 }
 
-/* Sets the sampling of the marked sensors, until the steps of this turn are used.  Answers after the last sensor. */
+/* Sets the sampling of the marked sensors, until the steps of this turn are used up.  Answers after the last sensor. */
 static void resume_setting(struct katcp_call *call)
 {
     struct katcp_client *client = katcp_call_client(call);

@@ -10,7 +10,7 @@
 
 #define PERIOD_S 10.
 
-/* Names of TIME_OK to TIME_ERROR of adjtimex(2). */
+/* Names of the clock states TIME_OK to TIME_ERROR of adjtimex(2). */
 static const char *const clock_states[] = {"ok", "ins", "del", "oop", "wait", "error", NULL};
 
 /* Limits of the status: nominal below the first limit, warn below the second limit, otherwise error. */

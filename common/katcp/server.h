@@ -18,7 +18,8 @@
  *            Both listeners accept only clients in the networks of katcp.allow, and each listener accepts at most
  *            katcp.max_clients clients.
  * Strangers: before a client's first known request, a line that is not a well-formed request closes the connection.
- *            Neither this line nor a later line is executed.  An empty line and an unknown request close nothing. */
+ *            Neither this line nor a later line is executed.  An empty line or an unknown request does not close the
+ *            connection. */
 #ifndef COMMON_KATCP_SERVER_H
 #define COMMON_KATCP_SERVER_H
 
@@ -38,7 +39,9 @@ struct katcp_server;
 
 struct katcp_request {
     const char *name; /* without '?' */
-    const char *help; /* lines: a short sentence, "?name ARGUMENTS" if there are any, a sentence about the arguments */
+    /* lines of the help text: a short sentence; "?name ARGUMENTS" if the request has arguments; a sentence about
+     * them */
+    const char *help;
     int min_args, max_args;
     /* Handles the request.  Answers with katcp_ok() or katcp_fail(), either before it returns or later on the same
      * thread.  In the latter case the handler keeps 'call'. */
@@ -61,8 +64,8 @@ struct katcp_device {
     size_t n_requests;
     void *arg; /* argument of the handlers */
     struct sensors *sensors;
-    /* The server calls halt() for ?halt: it ends the process like SIGTERM.  The server calls restart() for ?restart: it
-     * ends the process so that the service manager starts it again. */
+    /* The server calls halt() for ?halt, and restart() for ?restart.  halt() ends the process as SIGTERM does.
+     * restart() ends the process in such a way that the service manager starts it again. */
     void (*halt)(void *arg);
     void (*restart)(void *arg);
     void *life_arg;
@@ -73,8 +76,8 @@ struct katcp_device {
 int katcp_server_open(const struct config_katcp *config, struct ev_loop *loop, const struct katcp_device *device,
                       struct katcp_server **server, char *why, size_t why_bytes);
 
-/* Returns the port of katcp.listen, or with 'read_only' that of katcp.read_only_listen; 0 if there is no such listener.
- * If the configured port is 0, the kernel has chosen a free port. */
+/* Returns the port of katcp.read_only_listen if 'read_only' is true, otherwise the port of katcp.listen.  Returns 0 if
+ * there is no such listener.  If the configured port is 0, the kernel has chosen a free port. */
 unsigned katcp_server_port(const struct katcp_server *server, bool read_only);
 
 /* Fails the unanswered calls, sends #disconnect to all clients, and closes the server.  The calls must not be used

@@ -152,7 +152,7 @@ static bool is_expression(const char *arg)
     return n >= 2 && arg[0] == '/' && arg[n - 1] == '/';
 }
 
-/* Sends the sensors that match the call's pattern, or all sensors, until the steps of this turn are used.  Answers
+/* Sends the sensors that match the call's pattern, or all sensors, until the steps of this turn are used up.  Answers
  * after the last sensor. */
 static void resume_sensors(struct katcp_call *call)
 {
@@ -188,7 +188,7 @@ static bool compile(struct katcp_call *call, const char *arg)
     return !why;
 }
 
-/* Calls each() for the sensors that the argument selects, or for all sensors without an argument.  Answers with the
+/* Calls each() for the sensors that the argument selects, or for all sensors if there is no argument.  Answers with the
  * number of these sensors. */
 static void each_sensor(struct katcp_call *call, const struct katcp_server *server,
                         void (*each)(struct katcp_call *, const struct sensor_entry *))
@@ -258,7 +258,7 @@ const struct katcp_request katcp_standard_requests[] = {
     {"help", "Lists the requests, or describes one.\n?help [REQUEST]", .max_args = 1, .handle = help,
      .changes_from = KATCP_CHANGES_NOTHING},
     {"log-level",
-     "Returns or sets the level of log messages to all clients.\n"
+     "Returns or sets the level of the log messages that all clients get.\n"
      "?log-level [all|trace|debug|info|warn|error|fatal|off]",
      .max_args = 1, .handle = katcp_log_level, .changes_from = 1},
     {"request-timeout-hint",

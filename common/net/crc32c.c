@@ -17,8 +17,9 @@
 #define BLOCK_BYTES 512                  /* bytes that each of the three interleaved computations processes per block */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static uint32_t tables[8][256]; /* tables[k][b]: state after byte b and k zero bytes, from state 0 */
-static uint32_t skips[4][256];  /* skips[k][b]: state after BLOCK_BYTES zero bytes, from the state b << 8 k */
+static uint32_t tables[8][256]; /* tables[k][b]: state after byte b and k zero bytes, if the initial state is 0 */
+/* skips[k][b]: state after BLOCK_BYTES zero bytes, if the initial state is b << (8 * k) */
+static uint32_t skips[4][256];
 static bool has_instruction;
 
 static uint32_t step_tables(uint32_t state, const uint8_t *bytes, size_t n)

@@ -11,11 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the CRC of earlier data followed by the 'n' bytes at 'bytes'.  'crc' is the CRC of the earlier data; 0: there
- * are none. */
+/* Returns the CRC of earlier data followed by the 'n' bytes at 'bytes'.  'crc' is the CRC of the earlier data, or 0 if
+ * there are no earlier data. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
 
-/* Returns the same CRC, but computes it with the tables on every processor.  Tests compare both functions. */
+/* Returns the same CRC as crc32c(), but computes it with the tables on every processor.  Tests compare the two
+ * functions. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);
 
 #endif

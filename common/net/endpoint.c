@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* ITEM_TEXT_MAX: room for the longest item, "255.255.255.255+4095:65535", and for a message about a longer item. */
+/* ITEM_TEXT_MAX: room for an item with its NUL.  The longest valid item is "255.255.255.255+4095:65535". */
 #define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ITEM_TEXT_MAX 64
 
@@ -44,8 +44,8 @@ static bool parse_number(const char *text, unsigned long max, unsigned long *num
     return !errno && *end == '\0' && *number <= max;
 }
 
-/* Writes into 'why' that the item 'whole' is not an endpoint, with a remedy if it contains a name.  'address' is the
- * part of 'whole' before the port. */
+/* Writes into 'why' that the item 'whole' is not an endpoint, with a remedy if the item contains a host name.
+ * 'address' is the part of 'whole' before the port. */
 static void explain_address(const struct form *form, const char *whole, const char *address, char *why,
                             size_t why_bytes)
 {

@@ -14,7 +14,7 @@
 #define FRAME_ETHERNET_BYTES 14
 #define FRAME_IP_BYTES       20
 #define FRAME_UDP_BYTES      8
-#define FRAME_HEADER_BYTES   42 /* sum of the three headers */
+#define FRAME_HEADER_BYTES   42 /* total size of the three headers */
 #define FRAME_TAGS_BYTES     8  /* room for two VLAN tags in a received frame */
 #define FRAME_PAYLOAD_MAX    (UINT16_MAX - FRAME_IP_BYTES - FRAME_UDP_BYTES)
 

@@ -43,8 +43,8 @@ static void put(struct program *p, uint16_t code, uint32_t k)
     p->code[p->n++] = (struct sock_filter)BPF_STMT(code, k);
 }
 
-/* Appends a comparison with 'k' and a jump to instruction 'yes' if it is true, or 'no' if it is false.  The
- * instructions count from the program's start. */
+/* Appends a comparison with 'k' and a jump to instruction 'yes' if it is true, or 'no' if it is false.  'yes' and 'no'
+ * are indices of instructions, counted from the program's start. */
 static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size_t yes, size_t no)
 {
     size_t next = p->n + 1;

@@ -1,4 +1,4 @@
-/* packet_filter.h - makes the kernel select the packets that a socket delivers completely: packets from certain
+/* packet_filter.h - makes the Linux kernel select the packets that a socket delivers completely: packets from certain
  * senders, and one thread's share of the packets of a multicast group.
  *
  * The socket delivers every other packet as an empty datagram, whose payload the kernel neither copies nor stores.  If
@@ -20,7 +20,7 @@ struct packet_fanout {
 
 /* Attaches a filter for senders ('from') and a share to a socket.  NULL: all senders, or all packets.  Packets that the
  * kernel joins (GRO) have the same sender, so that the filter applies to all of them.  Returns 0, or negative errno,
- * for example if the kernel has no filters.  The socket then delivers all packets completely. */
+ * for example if the kernel does not support socket filters.  The socket then delivers all packets completely. */
 int packet_filter_attach(int fd, const struct access *from, const struct packet_fanout *share);
 
 #endif

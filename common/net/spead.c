@@ -1,5 +1,5 @@
-/* spead.c - parses and builds SPEAD-64-48 packets in byte buffers.  The parser follows recv_source, and the builder
- * precedes send_sink. */
+/* spead.c - parses and builds SPEAD-64-48 packets in byte buffers.  In the data path, the parser gets packets from
+ * recv_source, and the builder passes packets to send_sink. */
 #include "common/net/spead.h"
 
 #include "common/net/crc32c.h"

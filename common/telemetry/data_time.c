@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #define PERIOD_NS     (30 * NS_PER_S)
-#define DRIFT_DIVISOR 4096 /* assumes that the clocks of sender and host differ by less than 1/4096 = 244 ppm */
+#define DRIFT_DIVISOR 4096 /* assumes that the clock rates of sender and host differ by less than 1/4096 = 244 ppm */
 #define WIRE_PERIOD   (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 /* Without this margin, a stream whose time is wrong by about half a period would jump back and forth between two
  * periods. */
@@ -56,8 +56,8 @@ void data_time_metrics(const char *program, bool from_packets)
         return;
     snprintf(name, sizeof(name), "%s_clock_synchronised", program);
     stats_gauge_read(name,
-                     "1 while the kernel calls the host's clock synchronised, else 0. Absent with timebase packets, which "
-                     "does not use the clock.",
+                     "1 while the Linux kernel reports that the host's clock is synchronised, otherwise 0. Absent with "
+                     "timebase: packets, which does not use the clock.",
                      NULL, is_synchronised, NULL);
 }
 

@@ -8,8 +8,8 @@
  *            gives the newest timestamp that can have arrived by now.  A lead counts only after half of a chunk's heaps
  *            have arrived from one source.  A false source must therefore send as much data as the true source to
  *            change the lead.
- * The clock. With 'timebase: clock', the host's clock gives the timestamp of the present time.  The clock counts only
- *            while the kernel reports that the clock is synchronised (clock_state.h).
+ * The clock. With 'timebase: clock', the host's clock gives the timestamp of the present time.  The clock is used only
+ *            while the Linux kernel reports that it is synchronised (clock_state.h).
  *
  * For recordings neither reference exists, because their packets arrive as fast as the program reads them.
  *
@@ -29,7 +29,7 @@ struct data_time {
     int64_t tolerance_ns;
     int64_t leads[2];  /* largest confirmed leads of this period and of the period before */
     int64_t period_ns; /* monotonic start of this period */
-    /* time of the last confirmed lead; the possible drift since then widens the margin */
+    /* time of the last confirmed lead; the margin grows by the clocks' possible drift since then */
     int64_t confirmed_ns;
     bool known; /* true after the first confirmed lead */
 };

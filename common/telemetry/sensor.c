@@ -1,4 +1,4 @@
-/* sensor.c - readings behind a sequence lock, and the set of sensors that clients may read. */
+/* sensor.c - readings that a sequence lock protects, and the set of sensors that clients may read. */
 #include "common/telemetry/sensor.h"
 
 #include "common/base/clock.h"

@@ -26,7 +26,7 @@ enum sensor_type {
     SENSOR_FLOAT,
     SENSOR_BOOLEAN,
     SENSOR_TIMESTAMP, /* UNIX seconds */
-    SENSOR_DISCRETE,  /* an index of 'words' */
+    SENSOR_DISCRETE,  /* an index into 'words' */
     SENSOR_STRING
 };
 
@@ -63,16 +63,16 @@ struct sensor_desc {
     const char *const *words; /* SENSOR_DISCRETE: names of the values, ending with NULL; static */
     /* SENSOR_STRING: writes the text of a value's numbers into 'text'.  NULL: the main thread sets the text. */
     void (*format)(const union sensor_value *value, char *text, size_t text_bytes);
-    /* 0: the strategy 'auto' reports every reading.  > 0: 'auto' reports changes, and this is the shortest interval
-     * between two reports.  Used for readings that change with each chunk. */
+    /* Shortest interval between two reports of the strategy 'auto', which then reports only changes.  0: 'auto' reports
+     * every reading.  A value above 0 is for readings that change with each chunk. */
     double auto_shortest_s;
     /* Returns whether an aggregate includes the sensor 'name'; NULL: the sensor is not an aggregate.  An aggregate is a
      * SENSOR_DISCRETE with sensor_aggregate_words whose value is computed from other sensors.  An aggregate never
      * includes another aggregate.  The value is degraded (status warn) while the status of an included sensor is warn,
      * error, failure or unreachable. */
     bool (*includes)(const char *name);
-    /* Age at which the status of a reading becomes SENSOR_ERROR without a new reading; 0: never.  With 'recovers', a
-     * status of warn, error or failure becomes SENSOR_NOMINAL instead. */
+    /* Age at which the status of a reading becomes SENSOR_ERROR, if no new reading has been set; 0: never.  If
+     * 'recovers' is true, a status of warn, error or failure becomes SENSOR_NOMINAL instead. */
     int64_t timeout_ns;
     bool recovers;
 };

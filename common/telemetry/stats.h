@@ -35,8 +35,8 @@ void stats_gauge_scaled(const char *name, const char *help, const char *labels, 
 /* Appends name="value" (escaped) to the label text in 'labels', with a comma if needed.  Returns 'labels'. */
 char *stats_label(char *labels, size_t labels_bytes, const char *name, const char *value);
 
-/* Writes all metrics in the Prometheus text format 0.0.4, grouped by name in order of registration.  After each family
- * of counters follows a family with the times at which the counters began to count. */
+/* Writes all metrics in the Prometheus text format 0.0.4, grouped by name in order of registration.  Each family of
+ * counters is followed by a family with the times at which these counters began to count. */
 void stats_write(FILE *out);
 
 /* Shortest and longest time between two calls of stats_make_rates() for which rates are computed. */

@@ -23,7 +23,7 @@ struct clock_state {
  * CLOCK_STATE_PERIOD_S seconds old.  Returns 0, or negative errno; 'state' is then TIME_ERROR with errors of 0. */
 int clock_state_get(const char *path, struct clock_state *state);
 
-/* Reads the clock's state and keeps it for clock_state_is_synchronised().  The main thread calls this function once a
+/* Reads the clock's state and stores it for clock_state_is_synchronised().  The main thread calls this function once a
  * second (service.c).  Other threads do not call it, because it may read a file. */
 void clock_state_read(void);
 

@@ -1,9 +1,9 @@
 /* timebase.c - exact conversions between ADC samples and UNIX time.  The receiver uses them to unwrap timestamps.  The
  * worker and the main thread use them to compute the times of data.
  *
- * At a rate of R 10^-b Hz, one second is 10^9 ns and R 10^-b samples, so samples = ns R / 10^(9+b).  R < 2^63 and
- * 10^(9+b) <= 10^18 < 2^60.  Twice the product of a 64-bit number with R or with 10^(9+b) fits into a signed 128-bit
- * number. */
+ * At a sample rate of R * 10^-b Hz, one second has 10^9 ns and R * 10^-b samples, so samples = ns * R / 10^(9+b).  R <
+ * 2^63 and 10^(9+b) <= 10^18 < 2^60.  Twice the product of a 64-bit number with R or with 10^(9+b) fits into a signed
+ * 128-bit number. */
 #include "common/time/timebase.h"
 
 #include "common/base/clock.h"
@@ -61,7 +61,7 @@ static const char *read_digits(const char *text, bool fraction, struct digits *d
 /* Reads an exponent like "e+12".  Returns the text after the exponent, or 'text' if there is none. */
 static const char *read_exponent(const char *text, int *exponent)
 {
-    /* exceeds the exponent of any number that fits, and is far from an overflow of an int */
+    /* larger than the exponent of any number that fits into a struct decimal, but far below INT_MAX */
     const int far_out = 1000000;
     const char *digit = text + 1;
 

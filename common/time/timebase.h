@@ -1,7 +1,7 @@
 /* timebase.h - converts exactly between ADC samples and UNIX time, and extends 48-bit timestamps to 64 bits.
  *
  * The sync time and the sample rate are read from decimal text and stored as integers.  A double has too few bits for
- * nanoseconds since 1970.  An error in the 16th digit of the rate is an error of a sample within months. */
+ * nanoseconds since 1970.  An error in the 16th digit of the rate shifts a time by one sample within months. */
 #ifndef COMMON_TIME_TIMEBASE_H
 #define COMMON_TIME_TIMEBASE_H
 
