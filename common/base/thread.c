@@ -134,8 +134,8 @@ static void pin(const struct record *record)
         log_warning("thread %s is not pinned to CPU %d: %s", record->name, record->cpu, strerror(err));
 }
 
-/* Runs as the first function of a new thread.  Sets the name and the CPU before 'run', so that the memory that 'run'
- * touches first comes from that CPU's node. */
+/* Runs as the first function of a new thread.  Sets the name and the CPU before 'run', so that memory that 'run'
+ * touches for the first time is allocated on that CPU's NUMA node. */
 static void *begin(void *arg)
 {
     struct record *record = arg;

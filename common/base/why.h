@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* Writes the sentence into 'why'.  The value of the expression is 'err', which the caller returns.  why_fail() is a
- * macro, so that the compiler sees that 'err' is not 0. */
+/* Writes the sentence into 'why'.  The value of the macro is 'err', which the caller returns.  why_fail() is a macro,
+ * so that the compiler sees that 'err' is not 0. */
 #define why_fail(err, ...)                (why_say(__VA_ARGS__), (err))
 #define why_out_of_memory(why, why_bytes) why_fail(-ENOMEM, why, why_bytes, "out of memory")
 

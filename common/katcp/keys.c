@@ -20,7 +20,7 @@ const struct config_key config_katcp_keys[] = {
     KEY_INT("max_clients", max_clients, "100", UNIT_NONE, 1, 1000,
             "Largest number of simultaneous clients, for each of listen and read_only_listen."),
     KEY_BOOL("halt_stays", halt_stays, false,
-             "true: after a ?halt from another host the program exits with 0, and systemd does not restart the "
+             "true: after a ?halt from another host the program exits with status 0, and systemd does not restart the "
              "program. false: such a ?halt acts as ?restart."),
 };
 #undef KEYS_OF

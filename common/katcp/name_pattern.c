@@ -202,7 +202,7 @@ const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_p
     pattern->n = 0;
     parse_choices(&p);
     if (more(&p))
-        refuse(&p, "a ) closes no group");
+        refuse(&p, "a ) has no matching (");
     append(&p, CODE_FOUND);
     return p.why;
 }

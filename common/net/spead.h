@@ -94,8 +94,8 @@ static inline bool spead_has_values(const struct spead_packet *packet, size_t n_
 }
 
 /* Parses the header of a packet of 'packet_bytes'.  Reads only 'header_bytes' bytes at 'header'.  Stores the values of
- * the items 'wanted_ids' [n_wanted], at most SPEAD_MAX_WANTED; the last of several items with the same id counts.
- * Returns SPEAD_OK, or the first error; after an error 'packet' is unspecified. */
+ * the items 'wanted_ids' [n_wanted], at most SPEAD_MAX_WANTED; if several items have the same id, the last item's value
+ * is stored.  Returns SPEAD_OK, or the first error; after an error 'packet' is unspecified. */
 enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t packet_bytes,
                              const uint16_t *wanted_ids, size_t n_wanted, struct spead_packet *packet);
 
@@ -144,9 +144,9 @@ struct spead_descriptor {
         .id = id_, .name = name_, .description = description_, .format_type = 'u', .format_bits = 48                   \
     }
 
-/* Writes the payload of a descriptor heap: the encoded descriptors one after the other.  Writes the items
- * [n_descriptors] that point to them into 'items'.  Returns the number of payload bytes, or 0 if 'out_bytes' is too
- * small. */
+/* Writes the payload of a descriptor heap: the encoded descriptors one after the other.  Also writes into 'items'
+ * [n_descriptors] the SPEAD items that point to the descriptors.  Returns the number of payload bytes, or 0 if
+ * 'out_bytes' is too small. */
 size_t spead_build_descriptors(const struct spead_descriptor *descriptors, size_t n_descriptors, uint8_t *out,
                                size_t out_bytes, struct spead_item *items);
 

@@ -27,7 +27,8 @@ static uint64_t value_at(const uint8_t *header, size_t i)
     return be64toh(word_in_memory(header, i)) & SPEAD_VALUE_MASK;
 }
 
-/* Stores the position of an item.  The last of several items with the same id counts, as in spead_parse(). */
+/* Stores the position of an item.  If several items have the same id, the last position is stored, as in
+ * spead_parse(). */
 static void learn_item(struct spead_shape *shape, unsigned at, unsigned id, const uint16_t *wanted_ids)
 {
     switch (id) {

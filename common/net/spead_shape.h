@@ -3,7 +3,8 @@
  * All packets of a stream have the same items in the same order, with different values.  spead_shape_learn() stores the
  * items of a header that spead_parse() has parsed.  spead_shape_parse() compares the next header with these items,
  * without a branch for each item.
- * Threads: one per shape.   Errors: none.  The caller passes other headers to spead_parse(), which finds errors. */
+ * Threads: one thread per shape.   Errors: none.  The caller passes other headers to spead_parse(), which finds
+ * errors. */
 #ifndef COMMON_NET_SPEAD_SHAPE_H
 #define COMMON_NET_SPEAD_SHAPE_H
 

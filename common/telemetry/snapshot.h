@@ -1,5 +1,5 @@
-/* snapshot.h - passes a block of memory between a reader, which requests data, and a writer, which fills the memory,
- * without a lock.
+/* snapshot.h - passes a block of memory, without a lock, between a reader, which requests data, and a writer, which
+ * fills the memory.
  *
  * Flow:      reader: want --> writer, at its next check: begin, fill, end --> reader: take, read, want again
  * Ownership: the reader owns the memory until it calls want, and again after a successful take or retract.  The writer

@@ -14,7 +14,7 @@
 #define CLOCK_STATE_PERIOD_S 5
 
 struct clock_state {
-    int state;         /* TIME_OK to TIME_ERROR of adjtimex(2) */
+    int state;         /* state that adjtimex(2) returns, TIME_OK to TIME_ERROR */
     double esterror_s; /* estimated error of the clock */
     double maxerror_s; /* upper bound of the error of the clock */
 };

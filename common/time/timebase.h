@@ -53,8 +53,8 @@ int64_t timebase_duration_samples(const struct timebase *timebase, int64_t durat
  * near timestamps.  If this timestamp is negative (before the sync time), returns 'wire'. */
 int64_t timebase_unwrap(uint64_t wire, int64_t near_samples);
 
-/* Returns the argument 'near_samples' of timebase_unwrap() for the first timestamp.  This is the present time or, with
- * 'from_packets', 2^47 - 1, with which timebase_unwrap() returns 'wire'. */
+/* Returns the argument 'near_samples' of timebase_unwrap() for the first timestamp.  This is the present time or, if
+ * 'from_packets' is true, 2^47 - 1.  With 2^47 - 1, timebase_unwrap() returns 'wire' unchanged. */
 int64_t timebase_first_near(const struct timebase *timebase);
 
 #endif

@@ -79,8 +79,8 @@ TEST(refuses)
     static const char *const rows[][2] = {
         {"(", "a group must end in )"},
         {"a(b|(c)", "a group must end in )"},
-        {")", "a ) closes no group"},
-        {"a)b", "a ) closes no group"},
+        {")", "a ) has no matching ("},
+        {"a)b", "a ) has no matching ("},
         {"*a", "a repetition must follow"},
         {"a|*", "a repetition must follow"},
         {"(+)", "a repetition must follow"},
