@@ -39,24 +39,24 @@ Voltages and beams have 8 bits, with uniform dither. There are 4 antennas, and t
 The real `xbgpu` replays heaps of known voltages, or heaps from the real `fgpu`. The exit status is 0 if every row
 passes.
 
-**Delays and phases.** All antennas receive one signal of 110 steps. Each antenna's signal has its own delay and phase,
-and is rounded to 8 bits. The beams remove these delays and phases, and add the delay of the row. The phase of each
-channel is compared with the phase of the sum in double precision. The noise of a phase comes from dither and rounding.
-In each component this noise is 0.41 of 110 steps, divided by the square root of the number of spectra. The difference
-in LSB compares two beams, which are both dithered and rounded. Afterwards the phase of one beam is rotated to the phase
-of the other.
+**Delays and phases.** All antennas receive the same signal with an amplitude of 110 steps. Each antenna's signal has
+its own delay and phase, and is rounded to 8 bits. The beams remove these delays and phases, and add the delay of the
+row. The phase of each channel is compared with the phase of the sum in double precision. The noise of a phase comes
+from dither and rounding. In each component this noise is 0.41 steps (at an amplitude of 110 steps), divided by the
+square root of the number of spectra. The difference in LSB compares two beams, which are both dithered and rounded.
+Before the comparison the phase of one beam is rotated to the phase of the other beam.
 
-**Rates.** One antenna receives a model with a load time between two batches. `xbgpu` evaluates rates on a grid of 10
+**Rates.** One antenna receives a model with a load time between two batches. `xbgpu` evaluates a model only every 10
 ms, which causes the error. The common phase of all channels shows this error.
 
-**Levels.** The input is noise of 32 steps rms. Its largest values saturate at a gain of 2, and the power shows this
-saturation. Weights and gains of -40 to +40 dB apply to 16 steps rms in each component. Above this range beams saturate.
-Below this range the noise of the dither (1/6 step) matters.
+**Levels.** The input is noise of 32 steps rms. The largest values of the noise saturate at a gain of 2, and the power
+shows this saturation. Weights and gains of -40 to +40 dB are applied to noise of 16 steps rms in each component. Above
+this range beams saturate. Below this range the noise of the dither (1/6 step) is no longer negligible.
 
 **The F-engine's delays.** `fgpu` delays one polarisation of a signal, and the beam of this polarisation removes the
 delay. The other polarisation is not delayed. The two beams differ because of three roundings to 8 bits, two of them in
-the F-engine. The beam cannot remove a delay of more than half a sample, because the F-engine then shifts the data by
-whole samples.
+the F-engine. The beam cannot remove a delay of more than half a sample, because the F-engine shifts the data by whole
+samples for such a delay.
 
 **Control.** `dsim`, two `fgpu` and two `xbgpu` run live. The test sends `?delays` every 6 s and `?beam-delays` every
 3.4 s.

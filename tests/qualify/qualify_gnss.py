@@ -24,7 +24,7 @@ make qualify-gnss QUALIFY_GNSS_FLAGS=--quick     # six minutes, prints only: sho
 ```
 
 Measured on {date} with commit {commit}, device {device}, {cores} cores, in {seconds} s. The exit status is 0 if no row
-fails. A row that was not run is marked, and does not count as a pass.
+fails. A row that was not measured is marked, and does not count as passed.
 
 {rows}
 ## How it is measured
@@ -33,40 +33,41 @@ fails. A row that was not run is marked, and does not count as a pass.
 dB-Hz in each part of a signal. Dopplers are within ±4 kHz, Doppler rates within ±1 Hz/s. The signals carry data and
 secondary codes. The sky of L1 contains 6 satellites of L1CA and 6 satellites of E1B and E1C, at 8 MS/s. The codes of E1
 are random sequences. The sky of L5 contains 12 satellites of L5I and L5Q, at 21 MS/s. Both polarisations receive the
-same satellites, with independent noise. `dsim` plays the file into a capture of 8-bit samples, and `fgpu` replays the
+same satellites, with independent noise. `dsim` converts the file to a capture of 8-bit samples, and `fgpu` replays the
 capture. The records of `fgpu` are compared with the model's phases from 1 s after lock to the end. The model's phases
 are functions of time in float64.
 
 * *Code phase* is the replica's code phase, field `code_phase`.
-* *Carrier phase of 20 ms* is the replica's phase plus the angle of the prompt sum, summed over 20 ms. Users of the
-  records, such as `gnsscal`, use this phase. The model's data and secondary code are removed from the sums. At 45
-  dB-Hz, thermal noise is 1.6° in 20 ms and 7° in a record of 1 ms. Errors are absolute. If a flag of the record says
-  that the phase may be off by half a turn, half a turn does not count as an error.
-* A *cycle slip* is a phase of the replica or of 20 ms that differs from its median by more than a quarter of a turn.
-* C/N0 is less than {cn0} dB-Hz, because other satellites count as noise. Further losses come from the limited bands,
-  6.8 MHz for E1 and 17.9 MHz for L5, and from E1's replica, BOC(1,1).
+* *Carrier phase of 20 ms* is the replica's phase plus the angle of the prompt sums, which are first summed over 20 ms.
+  Users of the records, such as `gnsscal`, use this phase. The signs of the model's data and secondary code are removed
+  from the prompt sums first. At 45 dB-Hz, thermal noise is 1.6° in 20 ms and 7° in a record of 1 ms. Errors are
+  absolute. If a flag of the record says that the phase may be off by half a turn, an offset of half a turn does not
+  count as an error.
+* A *cycle slip* means that the error of one of these phases differs from the median error by more than a quarter of a
+  turn.
+* C/N0 is less than {cn0} dB-Hz, because other satellites count as noise. The limited bands (6.8 MHz for E1 and 17.9 MHz
+  for L5) and the replica of E1, BOC(1,1), reduce C/N0 further.
 
 `ddc_taps` is 65. A real receiver filters the chips before it samples them, but the file's chips are not filtered. With
 65 taps the stream contains the samples of the file. With 64 or 66 taps the stream contains values between the samples
-of the file. There, aliases of the chips shift the code of L5 by +0.025 or −0.025 chip.
+of the file. In these two cases aliases of the chips shift the code of L5 by +0.025 or −0.025 chip.
 
 {followed}
 {times}
 
-**30 dB-Hz.** There are {n_weak} satellites of L1CA at 4 MS/s. `fgpu` also searches for {n_absent} satellites that are
-not in the sky, with `acquire_periods: 20` and `acquire_blocks: 50` within ±500 Hz. `fgpu` searches for one satellite
-after another. The order in which tracking starts therefore shows which search found a satellite. The table lists the
-errors of the first record.
+**30 dB-Hz.** This sky contains {n_weak} satellites of L1CA, at 4 MS/s. `fgpu` also searches for {n_absent} satellites
+that are not in the sky, with `acquire_periods: 20` and `acquire_blocks: 50` within ±500 Hz. `fgpu` searches for one
+satellite after another. The order in which tracking starts therefore shows which search found a satellite. The table
+lists the errors of the first record.
 
-{weak}
-**gnss-sdr.** `dsim` sends its own satellites of {sdr_cn0} dB-Hz, with data, for 0.4 s. numpy converts the
+{weak} **gnss-sdr.** `dsim` sends its own satellites of {sdr_cn0} dB-Hz, with data, for 0.4 s. numpy converts the
 capture to complex samples. gnss-sdr {version} generates its own codes. gnss-sdr searches for PRNs 1 to 32 of L1CA and 1
-to 12 of L5I. The search uses 8 code periods and steps of 250 Hz. gnss-sdr reports a code one sample late, and the
-table subtracts this sample. A correlation of the same file in numpy finds the code at the place where `dsim` put it.
+to 12 of L5I. The search uses 8 code periods and steps of 250 Hz. gnss-sdr reports a code one sample late, and the table
+subtracts this sample. A correlation of the same file in numpy finds the code at the sample where `dsim` put the code.
 
 {sdr}
 **Four antennas.** `scripts/demo_gnss` gives the antennas delays of ±30 µs and compares the results of `gnsscal` with
-them:
+these delays:
 
 ```
 {array}
