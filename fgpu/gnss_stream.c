@@ -1,4 +1,4 @@
-/* gnss_stream.c - creates one antenna's stream of satellites' sums. */
+/* gnss_stream.c - creates one antenna's stream of satellite sums. */
 #include "fgpu/gnss_stream.h"
 
 #include "common/base/clock.h"

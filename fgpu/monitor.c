@@ -1,4 +1,4 @@
-/* monitor.c - counters and sensors of an input, from received chunks and from windows of power. */
+/* monitor.c - updates the counters and sensors of an input from received chunks and from power windows (level.h). */
 #include "fgpu/monitor.h"
 
 #include "common/base/clock.h"
@@ -100,7 +100,7 @@ static enum sensor_status power_status(double dbfs)
 
 void fgpu_monitor_power(struct fgpu_monitor *m, double dbfs, bool valid, int64_t end_samples)
 {
-    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* the reference reports power 0 as this number */
+    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* katgpucbf reports power 0 as this number */
 
     sensor_set_real(&m->rms_dbfs, timebase_unix_ns(&m->timebase, end_samples),
                     valid ? power_status(dbfs) : SENSOR_FAILURE, value);

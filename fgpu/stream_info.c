@@ -19,7 +19,7 @@ double fgpu_group_delay(const struct fgpu_config_output *output)
 {
     int64_t ddc_taps = output->kind == FGPU_NARROWBAND ? fgpu_band_taps(&output->band) : 1;
     int64_t subsampling = fgpu_subsampling(output);
-    /* Length of the window in channelised samples, without the part that the down-converter's filter adds. */
+    /* Length of the window in baseband samples, without the length that the down-converter's filter adds. */
     int64_t n_steps = (fgpu_window_samples(output) - ddc_taps) / subsampling + 1;
 
     return -(double)(n_steps - 1) / 2 * (double)subsampling + fgpu_ddc_group_delay(output);
@@ -65,7 +65,7 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
                         "Bits of the real and of the imaginary part of a voltage");
 }
 
-/* The lists are written as Python writes them. */
+/* Lists have the format of Python. */
 
 static void write_labels(const void *labels, FILE *out)
 {
