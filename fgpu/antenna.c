@@ -245,8 +245,8 @@ void fgpu_antenna_log(const struct lane *lane)
     const struct fgpu_antenna *antenna = antenna_of(lane);
     uint64_t n_unmatched = counter_get(&antenna->unmatched_chunks);
 
-    log_info("%s: %llu chunk%s discarded (other polarisation missing), %llu discarded (too late)", antenna->name,
-             (unsigned long long)n_unmatched, plural(n_unmatched),
+    log_info("%s: %llu chunk%s discarded because the other polarisation was missing, %llu because of lateness",
+             antenna->name, (unsigned long long)n_unmatched, plural(n_unmatched),
              (unsigned long long)counter_get(&antenna->lane.late_chunks));
     if (antenna->level.n_closed)
         log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,

@@ -27,8 +27,8 @@ struct fgpu_baseband {
     int64_t history_samples, input_samples; /* [const] samples in the history, and in the whole device input */
     bool valid;                             /* an input has been converted since the last restart */
     int64_t timestamp_samples;              /* timestamp of the last device input */
-    int64_t first, end; /* range of sample numbers (timestamp / subsampling) in samples[] */
-    int64_t made;       /* number of the first sample that the last fgpu_baseband_advance() computed */
+    int64_t first, end;                     /* range of sample numbers (timestamp / subsampling) in samples[] */
+    int64_t made; /* number of the first sample that the last fgpu_baseband_advance() computed */
 };
 
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band)

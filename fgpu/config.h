@@ -114,17 +114,15 @@ struct fgpu_config {
                 "The digitiser's bandwidth divided by the bandwidth of the narrow band; any number.",                  \
                 .variants = (which)),                                                                                  \
         KEY_INT("ddc_taps", band.n_ddc_taps, "0", UNIT_NONE, 0, 8192,                                                  \
-                "Taps of the down-converter's filter; 0: 16 times the number of input samples per output sample.",    "
-                "    "
-                "     \
+                "Taps of the down-converter's filter; 0: 16 times the number of input samples per output sample.",     \
                 .variants = (which)),                                                                                  \
         KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
                    "Weight of errors in the down-converter's pass band, relative to errors in its stop bands.",        \
                    .variants = (which)),                                                                               \
         KEY_DOUBLE("pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                    \
                    "Width of the middle part of the narrow band that must be flat and free of aliases. "               \
-                   "0: the whole band is flat and free of aliases, because the device computes twice the band and "
-                   "discards the outer half.",                 \
+                   "0: the whole band is flat and free of aliases, because the device computes twice the band and "    \
+                   "discards the outer half.",                                                                         \
                    .variants = (which))
 
 extern const struct config_table fgpu_config_table;

@@ -325,7 +325,7 @@ static void request_gain(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "there must be one gain, %zu gains, or none to read the gains", n_chan);
+        katcp_fail(call, "the request must have one gain or %zu gains, or no gain to read the present gains", n_chan);
         return;
     }
     if (n == 0) {
@@ -347,7 +347,7 @@ static void request_gain_all(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "there must be one gain or %zu gains", n_chan);
+        katcp_fail(call, "the request must have one gain or %zu gains", n_chan);
         return;
     }
     bool is_default = n == 1 && strcmp(katcp_arg(call, 1), "default") == 0;
@@ -384,7 +384,7 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
     bool addressed = n > 0 && strchr(katcp_arg(call, 2), '=');
 
     if (!addressed && n != c->n_inputs) {
-        katcp_fail(call, "there must be %zu models, one for each input", c->n_inputs);
+        katcp_fail(call, "the request must have %zu models, one for each input", c->n_inputs);
         return false;
     }
     for (size_t i = 0; i < n; i++) {
@@ -500,7 +500,7 @@ static void request_gnss(struct katcp_call *call, struct fgpu_control *c, enum f
         return;
     struct fgpu_command *command = (struct fgpu_command *)command_take(c->channel);
     if (!command) {
-        katcp_fail(call, "too many requests are waiting for the data; try again");
+        katcp_fail(call, "too many requests are pending; try again");
         return;
     }
     command->gnss = order;

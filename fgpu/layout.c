@@ -297,8 +297,8 @@ int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *d
         snprintf(
             why, why_bytes,
             "outputs[%zu].batches_per_buffer: output %s has %lld spectra in a buffer, but the GPU kernels support at "
-            "most %d", o,
-            output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
+            "most %d",
+            o, output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
         return -EINVAL;
     }
     return 0;
@@ -348,7 +348,7 @@ static void check_recv(const struct fgpu_config *config, struct config *errors)
     int64_t n_min = chunks_to_wait(recv, recv->base.window_chunks);
 
     if (recv->sample_bits == 11 || (recv->sample_bits > 12 && recv->sample_bits < 16))
-        config_error(errors, &recv->sample_bits, "sample_bits must be 2 to 10, 12 or 16, not %lld",
+        config_error(errors, &recv->sample_bits, "sample_bits must be from 2 to 10, or 12 or 16, not %lld",
                      (long long)recv->sample_bits);
     if (recv->packet_samples % 8 != 0)
         config_error(errors, &recv->packet_samples, "packet_samples must be a multiple of 8, not %lld",
@@ -366,7 +366,7 @@ static void check_antennas(const struct fgpu_config *config, struct config *erro
     for (size_t a = 0; a < config->antennas.n; a++) {
         const struct fgpu_config_antenna *ant = fgpu_config_antenna(config, a);
         if (ant->feng_id >= config->send.array_size)
-            config_error(errors, &ant->feng_id, "feng_id %lld does not fit an array_size of %lld",
+            config_error(errors, &ant->feng_id, "feng_id %lld must be below the array_size of %lld",
                          (long long)ant->feng_id, (long long)config->send.array_size);
         for (size_t b = 0; b < a; b++) {
             if (ant->feng_id == fgpu_config_antenna(config, b)->feng_id)
@@ -436,7 +436,7 @@ static void check_band(const struct fgpu_config *config, const struct fgpu_confi
                                                  : "2 to 256 without a pass_bandwidth",
                      (long long)band->decimation);
     else if (fgpu_band_taps(band) < subsampling || fgpu_band_taps(band) < 4 || fgpu_band_taps(band) > 64 * subsampling)
-        config_error(errors, &band->n_ddc_taps, "ddc_taps must be %lld to %lld with this decimation, not %lld",
+        config_error(errors, &band->n_ddc_taps, "ddc_taps must be from %lld to %lld with this decimation, not %lld",
                      (long long)(subsampling < 4 ? 4 : subsampling), (long long)(64 * subsampling),
                      (long long)band->n_ddc_taps);
     if (band->pass_bandwidth_hz > 0 && band->pass_bandwidth_hz < MIN_PASS_FRACTION * band_hz)
@@ -497,7 +497,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
     if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
         config_error(errors, &out->n_buffers,
-                     "buffers must be at least %lld, not %lld: a chunk makes up to %lld buffers of output %s at once",
+                     "buffers must be at least %lld, not %lld: one chunk fills up to %lld buffers of output %s",
                      (long long)n_min, (long long)out->n_buffers, (long long)n_min - 1, out->name);
 }
 

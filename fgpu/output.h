@@ -65,7 +65,7 @@ struct fgpu_output_config {
 /* The delay models of both polarisations. */
 struct fgpu_delays {
     struct fgpu_delay_queue pols[N_POLS];
-    bool resumes; /* an output that is ahead of its input resumes immediately */
+    bool resumes; /* true if an output that is ahead of its input resumes immediately */
 };
 
 /* Gains on their way to the worker. */

@@ -32,7 +32,7 @@ struct recv_input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    struct gauge antenna_timestamp; /* timestamp of the antenna's last chunk; only the entry of polarisation 0 is used */
+    struct gauge antenna_timestamp; /* timestamp of the antenna's last chunk; only used in polarisation 0 */
 };
 
 struct fgpu_recv {

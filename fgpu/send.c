@@ -38,7 +38,7 @@ static void share_group(struct fgpu_buffer *buffer, size_t b)
         struct send_group *share = &buffer->shares[i].groups[b];
         share->send = group->send;
         share->ready_ns = group->ready_ns;
-        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* share 0 alone counts the clipped samples of the whole batch */
+        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* share 0 alone counts clipped samples */
             share->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
     }
 }
@@ -239,12 +239,12 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
                   &stream->dropped_heaps);
     stats_gauge_scaled("fgpu_output_ahead_seconds",
-                       "Seconds until the stream sends again, after a delay that was too large moved its timestamps "
-                       "ahead of its input; 0 while the stream sends.",
+                       "Seconds until a silent stream sends again. A stream is silent if a delay that was too large "
+                       "has moved its timestamps ahead of its input; 0 if the stream is not silent.",
                        labels, &stream->ahead_ns, 1e-9);
     stats_gauge_scaled("fgpu_output_delay_seconds",
-                       "Magnitude of the delay in the newest output: the larger one of both polarisations.", labels,
-                       &stream->delay_ps, 1e-12);
+                       "Magnitude of the delay in the newest output, of the polarisation with the larger magnitude.",
+                       labels, &stream->delay_ps, 1e-12);
     stats_gauge_scaled("fgpu_output_latency_seconds",
                        "Seconds from receiving a window's last packet to sending its first packet; newest value.",
                        labels, &stream->stats.latency_ns, 1e-9);
@@ -252,7 +252,7 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
-        stats_counter("fgpu_output_clipped_samples", "Complex samples sent that saturated.", with_pol,
+        stats_counter("fgpu_output_clipped_samples", "Number of sent complex samples that were saturated.", with_pol,
                       &stream->stats.clipped[pol]);
     }
 }
@@ -264,7 +264,8 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
 
     for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
         const struct sensor_desc about = {.name = name,
-                                          .description = "Complex samples sent that saturated, since the start",
+                                          .description = "Number of sent complex samples that were saturated, since "
+                                                         "the start",
                                           .units = "",
                                           .type = SENSOR_INTEGER,
                                           .auto_shortest_s = 1.0};

@@ -33,8 +33,8 @@ struct setting {
     struct fgpu_delays delays;
     float *gains;                               /* complex [chan][pol] */
     float *config_gains;                        /* gains of the configuration */
-    bool begins_with_delays, begins_with_gains; /* true if the settings at the start differ from an output's initial state */
-    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has set this, so that it must be kept in a file */
+    bool begins_with_delays, begins_with_gains; /* true if they differ from the output's initial state */
+    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has set them: to be kept */
     struct gauge mean_gain[N_POLS];             /* mean magnitude of the gains, in units of 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
@@ -399,8 +399,8 @@ static void register_metrics(struct setting *item)
         stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(item->settings->config, item->ant)->name);
         stats_label(labels, sizeof(labels), "stream", output_of(item)->name);
         stats_label(labels, sizeof(labels), "pol", pol ? "1" : "0");
-        stats_gauge_scaled("fgpu_output_gain", "Mean magnitude of an input's gains over all channels, as last set.",
-                           labels, &item->mean_gain[pol], 1e-9);
+        stats_gauge_scaled("fgpu_output_gain", "Mean magnitude of the input's latest gains, over all channels.", labels,
+                           &item->mean_gain[pol], 1e-9);
     }
 }
 
