@@ -1,6 +1,6 @@
-/* stream_info.h - constant sensors that describe each output's configuration, for clients without another source.
+/* stream_info.h - constant sensors that describe each output's configuration, for clients without a controller.
  *
- * Names and meanings are the same as those of a site's controller.
+ * The sensors' names and meanings are the same as at a site's controller.
  * Threads: main. */
 #ifndef FGPU_STREAM_INFO_H
 #define FGPU_STREAM_INFO_H

@@ -1,5 +1,5 @@
-/* checksums.c - launches the checksum kernels, with every correlate and before every dump (output.c), and compares
- * their results on the host. */
+/* checksums.c - launches the checksum kernels with every launch of correlate, and before every dump (output.c).
+ * Compares their results on the host. */
 #include "xbgpu/checksums.h"
 
 #include "common/device/device.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK_WORDS VERDICT_LENGTH /* offset of words[chan][2] in a dump's checks, after the verdict */
+#define CHECK_WORDS VERDICT_LENGTH /* offset of the array words[chan][2] in a dump's checks; the verdict is before it */
 
 static struct checksum_args add_args(const struct xbgpu_checksums *c, const struct correlate_args *correlate)
 {
@@ -65,7 +65,7 @@ void xbgpu_checksums_fini(struct xbgpu_checksums *checksums)
 void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream)
 {
     if (checksums->rows)
-        /* Bytes of 0 mean 0 in both types of rows. */
+        /* Rows have integers or floats; zero bytes mean 0 in both types. */
         device_fill(stream, checksums->rows, 0, checksums->layout->rows_bytes);
 }
 

@@ -1,4 +1,4 @@
-/* gate_config.c - the keys of a gate, and the checks across them. */
+/* gate_config.c - the keys of a gate, and checks of keys that depend on each other. */
 #include "xbgpu/gate_config.h"
 
 #include "common/base/units.h"
@@ -13,7 +13,7 @@
 
 #define PHASE  (1u << XBGPU_GATE_PHASE)
 #define SWITCH (1u << XBGPU_GATE_SWITCH)
-#define FAR    4611686018427387904.0 /* 2^62 samples: the difference of two such times fits 64 bits */
+#define FAR    4611686018427387904.0 /* 2^62 samples: the difference of two such times fits in 64 bits */
 
 static const char *const kind_choices[] = {"phase", "switch", NULL};
 
@@ -77,8 +77,8 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name)
     return -1;
 }
 
-/* Checks the largest delay of a channel.  The first channel has the largest delay.  With a reference frequency the last
- * channel's delay may be negative, and larger in magnitude. */
+/* Checks the largest delay of a channel.  The first channel has the largest delay.  With a reference frequency the
+ * delay of the last channel may be negative, and its magnitude may then be the largest. */
 static void check_delay(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
     double first_samples = xbgpu_gate_dispersion_samples(gate, config, 0);
@@ -192,7 +192,7 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 
 /* ---- While running ----------------------------------------------------------------------------------------------- */
 
-#define FIRST_LIVE_KEY 2 /* index of the key after kind and name, which cannot change */
+#define FIRST_LIVE_KEY 2 /* index of the first key that can change; kind and name, which cannot change, are before it */
 
 static void *field_of(const struct xbgpu_config_gate *gate, const struct config_key *key)
 {
