@@ -79,8 +79,7 @@ static const struct config_key output_keys[] = {
     KEY_ENUM("window_function", window, "hann", window_choices, "Window function of the prototype filter."),
     KEY_DOUBLE("gain", gain, "1.0", UNIT_NONE, 0, FGPU_GAIN_MAX, "Gain of every channel before quantisation."),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 8,
-            "Width of the real and of the imaginary part of each "
-            "sent voltage: 4 or 8."),
+            "Width of the real and of the imaginary part of each sent voltage: 4 or 8."),
     KEY_ENUM("dither", dither, "uniform", dither_choices,
              "Dither before rounding: none, or uniform from minus to plus half a step."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,

@@ -178,8 +178,8 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
             config_error(errors, &gnss->name, "two streams are called %s", gnss->name);
     if (chunk_s > MAX_CHUNK_S)
         config_error(errors, &config->recv.chunk_samples,
-                     "chunk_samples must be at most %g s of data if there are gnss streams, not %.3g s", MAX_CHUNK_S, "
-                     "chunk_s);
+                     "chunk_samples must be at most %g s of data if there are gnss streams, not %.3g s", MAX_CHUNK_S,
+                     chunk_s);
     if (n == 0)
         config_error(errors, &gnss->sky_hz, "no satellite of 'satellites' has its carrier in the band of stream %s",
                      gnss->name);

@@ -104,7 +104,7 @@ void xbgpu_beam_control_calibration(struct xbgpu_beam_control *c, struct katcp_c
     if (c->settings.n == 0)
         katcp_fail(call, "there are no beams");
     else if (!has_coherent_beams(c))
-        katcp_fail(call, "the incoherent beam takes no calibration, and there are no other beams");
+        katcp_fail(call, "calibration does not apply to incoherent beams, and there are no other beams");
     else if (xbgpu_has_slot(c->engine->channel, call) && xbgpu_arg_input(c->labels, call, 0, &input) &&
              xbgpu_calibration_take(&c->calibration, input, call)) {
         struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_CALIBRATION, call);

@@ -26,7 +26,7 @@ static bool has_n_values(const struct xbgpu_beam_settings *s, struct katcp_call 
     bool has = n == s->n_ants || n == s->n;
 
     if (!has && s->n > s->n_ants)
-        katcp_fail(call, "there must be %zu %s, one for each antenna, or %zu, one for each input, not %zu", s->n_ants,
+        katcp_fail(call, "there must be %zu %s (one for each antenna) or %zu (one for each input), not %zu", s->n_ants,
                    what, s->n, n);
     else if (!has)
         katcp_fail(call, "there must be %zu %s, one for each antenna, not %zu", s->n_ants, what, n);
@@ -115,7 +115,7 @@ static bool read_rates(struct katcp_call *call, int i, double *numbers)
     for (size_t n = 0; !wrong && n < DELAY_N_NUMBERS; n++)
         wrong = isfinite(all[n]) ? NULL : "delays, phases and their rates must be finite";
     if (!wrong && (all[DELAY_ACCELERATION] != 0 || all[DELAY_PHASE_ACCELERATION] != 0))
-        wrong = "a beam takes no accelerations";
+        wrong = "a beam's model must not have accelerations";
     if (!wrong && fabs(all[DELAY_RATE]) > DELAY_MAX_REQUEST_RATE)
         wrong = "the magnitude of a delay rate must be at most 0.001 s/s";
     if (wrong)
@@ -533,8 +533,8 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     } rows[] = {
         {"weight", "Weights of the antennas, as a list.", SENSOR_STRING, &s->weight, false},
         {"delay",
-         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): in effect from the "
-         "timestamp on; phases apply at the centre of the whole stream.",
+         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): the delays are in effect "
+         "from the timestamp on. Phases apply at the centre of the whole stream.",
          SENSOR_STRING, &s->delay, s->is_incoherent},
         {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain, false},
         {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed, !s->has_seed},
@@ -557,8 +557,8 @@ static void register_metric(const struct xbgpu_beam_settings *settings)
     char labels[128] = "";
 
     stats_label(labels, sizeof(labels), "stream", settings->name);
-    stats_gauge_scaled("xbgpu_output_b_zero_weights_ratio", "Fraction of the antennas whose weight in a beam is 0.",
-                       labels, &settings->zero_weights, 1e-6);
+    stats_gauge_scaled("xbgpu_output_b_zero_weights_ratio", "Fraction of the beam's weights that are 0.", labels,
+                       &settings->zero_weights, 1e-6);
 }
 
 /* Initialises everything except the seed's sensor. */

@@ -29,10 +29,10 @@ struct beam_buffer {
     int8_t *device_voltages;    /* [const] [batch][beam][chan][spectrum][re, im] */
     uint32_t *device_saturated; /* [const] [batch][beam] */
     uint8_t *payloads;          /* [const] pinned: [batch][beam] voltages, and the bitmap if heaps contain it */
-    uint32_t *saturated; /* [const] pinned copy of device_saturated */
+    uint32_t *saturated;        /* [const] pinned copy of device_saturated */
     uint32_t *n_present;        /* [const] [batch] number of antennas present */
     float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
-    float *renormalise; /* [const] pinned source of device_renormalise */
+    float *renormalise;         /* [const] pinned source of device_renormalise */
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* range of batches that were made */
     int64_t last_arrival_ns;
@@ -53,7 +53,7 @@ struct xbgpu_beams {
     const struct xbgpu_layout *layout;
     struct engine *engine;
     size_t n;             /* [const] beams */
-    size_t heap_bytes; /* [const] bytes of a heap's voltages */
+    size_t heap_bytes;    /* [const] bytes of a heap's voltages */
     size_t payload_bytes; /* [const] bytes of a heap's voltages, and of its bitmap if heaps contain it */
     size_t n_items;       /* [const] number of items in a heap */
     bool renormalises;    /* [const] true if at least one beam is renormalised */

@@ -112,8 +112,8 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
     if (first < n_rows) {
         snprintf(
             why, why_bytes,
-            "%zu of %zu rows of sums disagree with their checksums; the first is that of antenna %zu, polarisation "
-            "%zu, in channel %zu",
+            "%zu of %zu rows of sums disagree with their checksums; the first wrong row is antenna %zu, polarisation "
+            "%zu, channel %zu",
             n_rows - (size_t)checks[VERDICT_N_AGREED], n_rows, (size_t)first % chan_rows / N_POLS,
             (size_t)first % N_POLS, (size_t)first / chan_rows);
         return false;
@@ -124,7 +124,7 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
         return false;
     }
     if (checks[VERDICT_N_SATURATED] != n_saturated) {
-        snprintf(why, why_bytes, "the dump counts %llu clipped visibilities, but the sums have %llu",
+        snprintf(why, why_bytes, "the dump reports %llu clipped visibilities, but %llu of its sums are clipped",
                  (unsigned long long)n_saturated, (unsigned long long)checks[VERDICT_N_SATURATED]);
         return false;
     }

@@ -199,7 +199,7 @@ static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, i
         if (!xbgpu_arg_input(c->labels, call, i, &input))
             return false;
         if (i + 1 == katcp_n_args(call)) {
-            katcp_fail(call, "input %s has no shift after it", katcp_arg(call, i));
+            katcp_fail(call, "there must be a shift after input %s", katcp_arg(call, i));
             return false;
         }
         if (seen[input]) {
@@ -418,15 +418,13 @@ static const struct katcp_request requests[] = {
      .handle = beam_delays,
      .has_long_lines = true},
     {.name = "beam-quant-gains",
-     .help = "Sets the gain of a beam before it is rounded.\n"
-             "?beam-quant-gains BEAM GAIN\n"
+     .help = "Sets the gain by which a beam is multiplied before rounding.\n?beam-quant-gains BEAM GAIN\n"
              "GAIN is a real number without unit.",
      .min_args = 2,
      .max_args = 2,
      .handle = beam_quant_gains},
     {.name = "beam-calibration",
-     .help = "Sets the gains of an input for all beams but incoherent ones.\n"
-             "?beam-calibration INPUT VALUE...\n"
+     .help = "Sets the gains of an input for all beams except incoherent beams.\n?beam-calibration INPUT VALUE...\n"
              "An INPUT is a label, or a number: 2 * antenna + polarisation. A VALUE is a complex number like 1-0.5j: "
              "one for all channels, or one for each channel of the whole stream.",
      .min_args = 2,

@@ -39,8 +39,8 @@ struct powers {
     int64_t *device_powers;     /* [const] [window][beam][cell] */
     uint8_t *device_payload;    /* [const] laid out as struct xbgpu_detected_sizes describes */
     uint32_t *device_saturated; /* [const] [beam] */
-    uint8_t *payload; /* [const] pinned copy of device_payload */
-    uint32_t *saturated; /* [const] pinned copy of device_saturated */
+    uint8_t *payload;           /* [const] pinned copy of device_payload */
+    uint32_t *saturated;        /* [const] pinned copy of device_saturated */
     uint64_t *n_present;        /* [const] [window] number of spectra present, summed over all antennas */
     int64_t number;             /* number of the heap */
     int64_t end;                /* number of the spectrum after the last spectrum that has been added to the heap */
@@ -583,8 +583,8 @@ static void register_metrics(struct detected_stream *s)
     stats_counter("xbgpu_detected_skipped_heaps",
                   "Heaps of detected beams not sent because no antenna's heaps arrived.", labels, &s->skipped_heaps);
     stats_counter("xbgpu_detected_dropped_heaps",
-                  "Heaps of detected beams, or parts of them, not made because no output buffer was free.", labels,
-                  &s->dropped_heaps);
+                  "Heaps, or parts of heaps, of detected beams that were not made because no output buffer was free.",
+                  labels, &s->dropped_heaps);
 }
 
 static int create_stream(struct detected_stream *s, char *why, size_t why_bytes)

@@ -32,7 +32,7 @@ struct xbgpu_incoherent {
     struct beam_incoherent_weights *staging[LANE_N_INPUTS]; /* [const] pinned: [ant] */
     struct beam_incoherent_weights *weights;                /* [const] device: [ant] */
     size_t turn;                                            /* index of the current input in 'staging' */
-    bool is_changed;                                        /* true if 'wanted' has changed since the current input began */
+    bool is_changed;                                        /* 'wanted' has changed since the current input began */
     bool is_due;                                            /* true if 'staging' has newer weights than the device */
 };
 

@@ -22,10 +22,10 @@
 struct input {
     struct device_input base;        /* first */
     uint8_t *voltages;               /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
-    uint8_t *present;                /* [const] pinned, for shifted inputs: [set][batch][ant] 1 if the antenna counts as present */
-    uint8_t *device_present; /* [const] copy of 'present' on the device */
+    uint8_t *present;                /* [const] pinned, for shifted inputs: [set][batch][ant] 1 if present */
+    uint8_t *device_present;         /* [const] copy of 'present' on the device */
     uint32_t *delays;                /* [const] pinned, for shifted inputs: [set][ant][pol] delays in spectra */
-    uint32_t *device_delays; /* [const] copy of 'delays' on the device */
+    uint32_t *device_delays;         /* [const] copy of 'delays' on the device */
     struct xbgpu_output_sums *gates; /* [const] [n_gates] lists of the spectra that gates take */
 };
 
@@ -410,7 +410,7 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
     struct xbgpu_command *command = (struct xbgpu_command *)base;
     bool is_voltages = command->index < x->config->beams.n;                  /* for commands about beams */
-    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* index of the beam among the detected beams */
+    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* detected beam's index */
     int64_t samples, steady_samples = command_steady_samples(engine->channel);
 
     command->effective_samples = x->next_samples;

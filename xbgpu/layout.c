@@ -38,7 +38,7 @@
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
 #define BUFFERS_MAX 64
-#define MAX_SAMPLES 0x1p46 /* maximum length of a window or dump in samples, so that 48-bit timestamps stay unambiguous */
+#define MAX_SAMPLES 0x1p46 /* maximum length of a window or dump: keeps 48-bit timestamps unambiguous */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -513,8 +513,8 @@ static void say_shifts(const struct xbgpu_config *config, const struct xbgpu_lay
         const struct xbgpu_config_output *out = xbgpu_config_output(config, o);
         if (out->shifts.n > 0)
             config_warning(errors, &out->shifts,
-                           "output %s has its own shifts: the device copies all voltages once more, %.3g MiB for each "
-                           "chunk; all outputs with shifts or gates share one buffer of that size",
+                           "output %s has its own shifts, which cost another copy of all voltages on the device, %.3g "
+                           "MiB per chunk; all outputs with shifts or gates share one buffer of that size",
                            out->name, chunk_mib);
     }
 }
@@ -533,7 +533,7 @@ static void check_format(const struct xbgpu_config_recv *recv, struct config *er
                      (long long)recv->sample_bits);
     if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
         CHUNK_HEAP_MAPPED)
-        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
+        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra must be below 2 GiB",
                      (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
 }
 
@@ -685,11 +685,13 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
     if (config->recv.sample_bits == 16)
         config_error(errors, &d->name, "beams need recv.sample_bits of 4 or 8, not 16");
     if (config->recv.n_chan_substream % d->group_channels)
-        config_error(errors, &d->group_channels, "channels of %s do not divide recv.channels_per_substream", d->name);
+        config_error(errors, &d->group_channels,
+                     "the key channels of %s must be a divisor of recv.channels_per_substream",
+                     d->name);
     int64_t n_heaps = config->recv.batches_per_chunk * config->recv.spectra_per_heap / heap_spectra + 1;
     if (!config->recv.base.pcap_file && d->n_buffers > 0 && d->n_buffers < n_heaps + 1)
         config_error(errors, &d->n_buffers,
-                     "buffers must be at least %lld, not %lld: heaps of %s that end in one chunk: %lld",
+                     "buffers must be at least %lld, not %lld, because in stream %s %lld heaps can end in one chunk",
                      (long long)n_heaps + 1, (long long)d->n_buffers, d->name, (long long)n_heaps);
     if ((double)heap_spectra * (double)config->recv.samples_between_spectra > MAX_SAMPLES)
         config_error(errors, &d->heap_windows,

@@ -27,17 +27,17 @@ struct xbgpu_layout {
     size_t n_batches; /* batches in a chunk */
     int64_t batch_samples;
     int64_t chunk_samples;
-    size_t n_members; /* number of members, which are groups of F-engines with one assembler each; one member per receive thread */
+    size_t n_members; /* number of members (groups of F-engines with one assembler each), one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
     int64_t min_shift, max_shift; /* range of possible shifts of inputs, in spectra; includes 0 */
     bool shifted;                 /* true if an input may be shifted */
-    size_t n_shift_sets;          /* number of sets of shifts: recv.shifts, and one set for each output with its own shifts */
+    size_t n_shift_sets;          /* sets of shifts: recv.shifts, and one for each output with its own shifts */
     size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
     size_t n_history; /* number of batches before a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* spectra in a batch of selected spectra */
-    size_t n_selected_batches; /* number of such batches for a whole chunk, if an output has a gate or its own shifts; else 0 */
+    size_t n_selected_batches; /* such batches per chunk, if an output has a gate or its own shifts; else 0 */
     size_t vis_bytes;          /* bytes of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;       /* bytes of an output's 64-bit sums, if the output has them */
     size_t rows_bytes;         /* bytes of the rows of checksums (checksum.h), if the output has checksums */
@@ -144,7 +144,7 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* number of buffers: as configured, or enough for 50 ms and for the heaps of two chunks, plus an open heap */
+    size_t n_buffers; /* as configured, or enough for 50 ms and for the heaps of two chunks plus an open heap */
     double rate;      /* bytes per second, headers included; 0: unpaced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

@@ -224,7 +224,7 @@ WRONG = [
     ("beam-delays", ["beam0", "1699999999", *["0:0"] * 5], "the start time is before the sync time"),
     ("beam-delays", ["beam0", *["0:0"] * 4, "0,0:0,0"], "a model with rates needs a load time: '0,0:0,0'"),
     ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,0:0"], "a model must be delay,rate:phase,phase_rate"),
-    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,0,1:0,0,0"], "a beam takes no accelerations: '0,0,1:0,0,0'"),
+    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,0,1:0,0,0"], "a beam's model must not have accelerations: '0,0,1:0,0,0'"),
     ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,2e-3:0,0"],
      "the magnitude of a delay rate must be at most 0.001 s/s"),
     ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "2,0:0,0"],
