@@ -1,8 +1,8 @@
 /* control.h - fgpu's requests, and the sensors that show the settings.
  *
- *     ?gain STREAM INPUT [VALUE...]            VALUE: complex number as in Python; without a VALUE the reply has the
- *     gains ?gain-all STREAM VALUE...|default ?delays STREAM START MODEL...            MODEL: delay_text.h; START in
- *     UNIX seconds
+ *     ?gain STREAM INPUT [VALUE...]            VALUE: complex number as in Python; without VALUE: returns the gains
+ *     ?gain-all STREAM VALUE...|default
+ *     ?delays STREAM START MODEL...            MODEL: delay_text.h; START in UNIX seconds
  *
  * Inputs:    0 to 2n - 1 for n antennas: twice the antenna's index in the configuration, plus the polarisation.  A
  *            label also names an input: the antenna's name with v for polarisation 0 or h for polarisation 1.  ?delays
@@ -13,8 +13,8 @@
  * Turns:     a request's gains are set for a few antennas in each iteration of the main loop, in the order of the
  *            requests.  So the main thread can do other work in between.  ?gain without values replies with the gains
  *            set so far.
- * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the time of the first new data.  So
- *            do those times of eq sensors that are later.
+ * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the time of the first new data.  If
+ *            the time of an eq sensor is later, it goes back to the same time.
  * Threads:   main.   Blocking: none. */
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H

@@ -315,11 +315,11 @@ static void register_metrics(struct gnss_stream *s)
     stats_counter("fgpu_gnss_samples", "Number of complex samples that were correlated, per polarisation.", labels,
                   &s->present_samples);
     stats_counter("fgpu_gnss_missing_samples",
-                  "Number of complex samples that were not correlated because input was missing.",
-                  labels, &s->missing_samples);
+                  "Number of complex samples that were not correlated because input was missing.", labels,
+                  &s->missing_samples);
     stats_counter("fgpu_gnss_clipped_samples",
-                  "Number of complex samples that exceeded the range of 8 bits, of both polarisations.",
-                  labels, &s->clipped_samples);
+                  "Number of complex samples that exceeded the range of 8 bits, of both polarisations.", labels,
+                  &s->clipped_samples);
     for (size_t i = 0; i < s->sizes.n_satellites; i++)
         register_satellite(&s->satellites[i], labels);
 }

@@ -1,5 +1,4 @@
-/* gnss_track.c - computes the replicas for a satellite's next integrations from the sums of its previous integrations.
- * */
+/* gnss_track.c - computes a satellite's next replicas from the sums of its previous integrations. */
 #include "fgpu/gnss_track.h"
 
 #include <assert.h>

@@ -225,8 +225,7 @@ static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 
 /* ---- Spectra ----------------------------------------------------------------------------------------------------- */
 
-/* Marks each batch with a spectrum for which input is missing on 'pol'.  The spectra are [first, first + n) of the
- * buffer. */
+/* Marks each batch in which a spectrum lacks input on 'pol'.  The spectra are [first, first + n) of the buffer. */
 static void note_presence(struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol, size_t first,
                           size_t n)
 {
@@ -401,8 +400,8 @@ static void resume(struct fgpu_output *w)
 int64_t fgpu_output_set_delays(struct fgpu_output *w, const struct fgpu_delays *delays)
 {
     memcpy(w->delays, delays->pols, sizeof(w->delays));
-    /* The replaced models may have made the output skip to a distant time.  The new models may allow an earlier time.
-     * */
+    /* The replaced models may have made the output skip to a distant time.  The new models may allow an
+     * earlier time. */
     if (w->started && !w->filling)
         w->next_samples = round_up(w->done_samples, w->batch_samples);
     if (delays->resumes)

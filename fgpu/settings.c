@@ -23,7 +23,7 @@
 /* Buffer size for an error message from the reader of a file. */
 #define SENTENCE_BYTES 512
 
-/* Maximum age of data that may still arrive.  Models that ended before this age may be forgotten to make room. */
+/* Maximum age of data that may still arrive.  Models that ended longer ago may be forgotten to make room. */
 #define MAX_AGE_NS (10 * NS_PER_S)
 
 /* The settings of one output of one antenna. */
@@ -33,8 +33,8 @@ struct setting {
     struct fgpu_delays delays;
     float *gains;                               /* complex [chan][pol] */
     float *config_gains;                        /* gains of the configuration */
-    bool begins_with_delays, begins_with_gains; /* true if they differ from the output's initial state */
-    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has set them: to be kept */
+    bool begins_with_delays, begins_with_gains; /* true if not the output's initial settings */
+    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has set them */
     struct gauge mean_gain[N_POLS];             /* mean magnitude of the gains, in units of 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
@@ -187,8 +187,8 @@ static int64_t past_samples(const struct setting *item)
     const struct fgpu_settings *s = item->settings;
     int64_t confirmed = fgpu_output_confirmed_samples(output_made(item));
 
-    /* The host's time is unrelated to the time of a recording, so only the time that the worker has confirmed is used.
-     * */
+    /* The host's time is unrelated to the time of a recording, so only the time that the worker has confirmed
+     * is used. */
     if (s->timebase.from_packets || s->config->recv.base.pcap_file)
         return confirmed;
     int64_t past = timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS);

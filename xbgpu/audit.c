@@ -141,8 +141,7 @@ static bool integers_agree(const struct xbgpu_audit_sample *sample, const int32_
     return true;
 }
 
-/* Compares floats.  If a term is infinite or not a number, the sum is not finite, regardless of the order of addition.
- * */
+/* Compares floats.  If a term is infinite or not a number, the sum is not finite, in any order of addition. */
 static bool floats_agree(const struct xbgpu_audit_sample *sample, const float *v, bool flagged)
 {
     for (int i = 0; i < N_POL_PRODUCTS * 2; i++) {

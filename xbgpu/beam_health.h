@@ -5,9 +5,9 @@
  *            requested a spectrum
  *            HTTP: xbgpu_beam_health_describe() requests a beam's spectrum and shows the last spectrum
  * Measured:  samples in host memory, as sent.  Each beam is measured about once per second of data.  With n batches in
- *            a second, beam b is measured in each batch whose number is b modulo n.  In such a batch evenly spaced
- *            channels are measured, about BEAM_HEALTH_SAMPLES samples in all.  So the same data always give the same
- *            statistics.
+ *            a second, beam b is measured in each batch whose number has the same remainder modulo n as b.  In such a
+ *            batch evenly spaced channels are measured, about BEAM_HEALTH_SAMPLES samples in all.  So the same data
+ *            always give the same statistics.
  * Threads:   take: the worker; describe: HTTP; the rest: main.   Blocking: never. */
 #ifndef XBGPU_BEAM_HEALTH_H
 #define XBGPU_BEAM_HEALTH_H

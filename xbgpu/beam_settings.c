@@ -492,8 +492,7 @@ static void show_zero_weights(struct xbgpu_beam_settings *settings)
     gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n);
 }
 
-/* Sets the sensor to the newest model's delays and phases at 'samples', or at the load time if the load time is later.
- * */
+/* Sets the sensor to the newest model's delays and phases at 'samples', or at a later load time. */
 static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
 {
     const double(*numbers)[XBGPU_BEAM_NUMBERS] = numbers_of(s, s->starts.n - 1);

@@ -89,11 +89,10 @@ static const struct config_key output_keys[] = {
     KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
              "Treatment of a dump in which no antenna is complete. send: the dump is sent, with all values flagged. "
              "skip: the dump is not sent. always: like send, and dumps without any heap are also sent. Such dumps are "
-             "sent between dumps with heaps, if there are not more of them in succession than buffers."),
-    KEY_INT(
-        "audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
-        "Number of random baselines and channels per dump for which the host repeats the sum and compares it; 0: no "
-        "audit."),
+             "sent between dumps with heaps, if the number of consecutive dumps is at most the number of buffers."),
+    KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
+            "Number of (baseline, channel) pairs per dump, chosen at random, whose sums the host computes again and "
+            "compares; 0: no audit."),
     KEY_BOOL("audit_checksum", audit_checksum, true,
              "The device computes a checksum for each input and channel by a different method, and compares the "
              "checksum with the dump. A wrong dump is sent with all values flagged."),

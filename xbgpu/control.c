@@ -294,8 +294,8 @@ static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call
             return false;
         }
         snprintf(key, sizeof(key), "%.*s", (int)(equals - arg), arg);
-        /* A gate has either an epoch or an epoch time.  The key that comes last in the request replaces the other key.
-         * */
+        /* A gate has either an epoch or an epoch time.  The key that comes last in the request
+         * replaces the other key. */
         if (strcmp(key, "epoch_time") == 0)
             gate->epoch_samples = 0;
         else if (strcmp(key, "epoch") == 0)

@@ -6,8 +6,8 @@
  *            beam_incoherent: take copies voltages as received, and queues the download of coefficients or weights -->
  *            heap ends: fetch queues the download of the drawn beam's and group's powers, of all windows --> heap is in
  *            host memory: agrees
- * Compared:  the device's powers of the drawn window with the host's powers, for all products.  The heap with the
- *            output of beam_finish on the host, for all windows.
+ * Compared:  the device's powers of the drawn window with the host's powers, for all products.  The heap is also
+ *            compared with the output of beam_finish on the host, for all windows.
  * Finds:     errors of voltages, sums or powers in upload, device memory, kernels and download, if they affect the
  *            drawn powers.
  * Misses:    errors in coefficients and weights, because the audit uses the device's coefficients and weights.
@@ -90,8 +90,7 @@ void xbgpu_detected_audit_fetch(struct xbgpu_detected_audit *audit, const void *
                                 const int64_t *powers);
 
 /* xbgpu_detected_audit_has() returns whether the audit drew from 'heap'.  If it did, call xbgpu_detected_audit_agrees()
- * when 'payload' has its final content.  That function returns whether host and device agree, and allows the next draw.
- * */
+ * when 'payload' has its final content.  That function returns whether host and device agree, and allows a new draw. */
 bool xbgpu_detected_audit_has(const struct xbgpu_detected_audit *audit, const void *heap);
 bool xbgpu_detected_audit_agrees(struct xbgpu_detected_audit *audit, const uint8_t *payload);
 

@@ -2,9 +2,9 @@
  *
  * Flow:      worker, before a heap leaves: xbgpu_detected_health_take() --> metrics
  * Measured:  powers in host memory, as sent.  Each beam is measured about once per second of data.  With n heaps in a
- *            second, beam b is measured in each heap whose number is b modulo n.  Evenly spaced windows and groups of
- *            channels of such a heap are measured, at most DETECTED_HEALTH_POWERS powers.  Windows without any data are
- *            not measured.
+ *            second, beam b is measured in each heap whose number has the same remainder modulo n as b.  Evenly spaced
+ *            windows and groups of channels of such a heap are measured, at most DETECTED_HEALTH_POWERS powers.
+ *            Windows without any data are not measured.
  * Series:    a gauge for each product of a beam, and two more for each beam: at most 6 for each of XBGPU_BEAMS_MAX
  *            beams.
  * Threads:   take: the worker; the rest: main.   Blocking: never; nothing allocates after init. */

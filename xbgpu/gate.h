@@ -5,12 +5,12 @@
  *            window is several spectra later than t.  xbgpu does not know the filter, so the operator must correct for
  *            this difference in the epoch.
  * phase:     turns = phase + f dt + f' dt^2 / 2, in units of 2^-128 of a turn, modulo a turn.  A product of such a
- * number and an integer wraps exactly as turns do, so it is exact.  Only the three constants are rounded, each to the
- *            nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.  At 1712 MS/s the error is 4e-6
- *            after a year, and 4e-4 after ten years.  Nearly all of the error comes from f'; without f' the error never
- *            exceeds 2^-66.  (The configuration has f' with 18 decimals.  This rounding alone causes an error of 2.5e-4
- *            turns after a year.)  The first 64 bits of the phase give the bin: bin b of n has b / n <= turns < (b + 1)
- *            / n.
+ *            number and an integer wraps in the same way as turns do, so the product is exact.  Only the three
+ *            constants are rounded, each to the nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.
+ *            At 1712 MS/s the error is 4e-6 turns after a year, and 4e-4 turns after ten years.  Nearly all of the
+ *            error comes from f'; without f' the error never exceeds 2^-66 turns.  The configuration has f' with 18
+ *            decimals; this rounding alone causes an error of 2.5e-4 turns after a year.  The first 64 bits of the
+ *            phase determine the bin: in bin b of n, b / n <= turns < (b + 1) / n.
  * switch:    a spectrum is taken if (dt - on_from) modulo the period is below the length of the taken part, in samples.
  *            This arithmetic is exact at all times.
  * Delays:    a wave of frequency f arrives later than a wave of frequency f_ref, by DM / 2.41e-4 * (1 / f^2 - 1 /

@@ -34,8 +34,8 @@ int xbgpu_gate_schedule_init(struct xbgpu_gate_schedule *gating, const struct xb
                              const struct xbgpu_layout *layout, struct device *device);
 void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 
-/* Allocates the lists of all gates, [n_gates], for one input.  Returns 0 or -ENOMEM.  The free function accepts NULL.
- * */
+/* Allocates the lists of all gates, [n_gates], for one input.  Returns 0 or -ENOMEM.  The free function accepts
+ * NULL. */
 int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists);
 void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists);
 

@@ -686,12 +686,11 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
         config_error(errors, &d->name, "beams need recv.sample_bits of 4 or 8, not 16");
     if (config->recv.n_chan_substream % d->group_channels)
         config_error(errors, &d->group_channels,
-                     "the key channels of %s must be a divisor of recv.channels_per_substream",
-                     d->name);
+                     "the key channels of %s must be a divisor of recv.channels_per_substream", d->name);
     int64_t n_heaps = config->recv.batches_per_chunk * config->recv.spectra_per_heap / heap_spectra + 1;
     if (!config->recv.base.pcap_file && d->n_buffers > 0 && d->n_buffers < n_heaps + 1)
         config_error(errors, &d->n_buffers,
-                     "buffers must be at least %lld, not %lld, because in stream %s %lld heaps can end in one chunk",
+                     "buffers must be at least %lld, not %lld; the number of heaps of %s that end in one chunk is %lld",
                      (long long)n_heaps + 1, (long long)d->n_buffers, d->name, (long long)n_heaps);
     if ((double)heap_spectra * (double)config->recv.samples_between_spectra > MAX_SAMPLES)
         config_error(errors, &d->heap_windows,

@@ -56,8 +56,8 @@ void xbgpu_layout_log(const struct xbgpu_layout *layout);
 /* Returns the engine's sizes for this configuration. */
 struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* Returns the time without data after which an input counts as silent: the duration of ten chunks, at least a second.
- * */
+/* Returns the time without data after which an input counts as silent: the duration of ten chunks, at least
+ * a second. */
 int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* Returns the shape of the chunks of member 'm'. */

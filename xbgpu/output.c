@@ -211,8 +211,8 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 }
 
 /* Counts the windows without a heap between the last window with a heap and the open window.  Called when the open
- * window, which has a heap, ends.  Windows before the first window with a heap are not counted.  Windows that a jump of
- * time skips are not counted, either. */
+ * window, which has a heap, ends.  Windows before the first window with a heap are not counted.  If time was set,
+ * windows before the new time are not counted, either. */
 static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
@@ -220,8 +220,8 @@ static void count_absent(struct xbgpu_output *c)
     c->next_window = c->window.index + 1;
 }
 
-/* Makes the dump of the open window.  If no buffer is free and 'may_wait' is true, changes nothing and returns false.
- * */
+/* Makes the dump of the open window.  If no buffer is free and 'may_wait' is true, changes nothing and returns
+ * false. */
 static bool make_dump(struct xbgpu_output *c, bool may_wait)
 {
     struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
@@ -420,8 +420,7 @@ static size_t make_room(struct xbgpu_output *c, size_t n)
     return n < n_room(c) ? n : n_room(c);
 }
 
-/* Correlates batches [next, next + n).  All of these batches are in the open window, and the sums have room for them.
- * */
+/* Correlates batches [next, next + n).  All of these batches are in the open window, and fit in the sums. */
 static void add_batches(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n)
 {
     const struct xbgpu_layout *l = c->layout;

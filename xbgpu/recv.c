@@ -64,8 +64,7 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
     return REJECT_NONE;
 }
 
-/* Writes the name of a member.  A few antennas are all listed; of many antennas only the first and the last are named.
- * */
+/* Writes the name of a member.  Names all antennas if there are few, else only the first and the last. */
 static void name_member(const struct xbgpu_recv *recv, struct recv_member *member, size_t first, size_t last)
 {
     const size_t n = sizeof(member->name);

@@ -31,7 +31,7 @@ struct xbgpu_dump {
     uint32_t *device_weights;         /* [const] [baseline] */
     uint64_t *device_n_saturated;     /* [const] [1] */
     void *visibilities;               /* [const] pinned */
-    uint32_t *weights;                /* [const] pinned [baseline]; determine the flags; written by the host */
+    uint32_t *weights;                /* [const] pinned [baseline]; the host computes them; they determine the flags */
     uint32_t *gate_weights;           /* [const] pinned [row][baseline] number of taken spectra; NULL: not sent */
     size_t gate_weights_bytes;        /* [const] */
     uint32_t *gate_spectra;           /* [const] pinned [chan] number of spectra that the gate took; NULL: no gate */

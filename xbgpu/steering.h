@@ -66,7 +66,7 @@ struct xbgpu_steering {
     float *wanted_calibration;                  /* complex [input][chan] */
     uint8_t *is_steered;                        /* [n] the beam was steered after the current input had begun */
     uint8_t *is_calibrated;                     /* [input] the input was calibrated after the current input had begun */
-    bool is_changed;                            /* true if any of these flags is set */
+    bool is_changed;                            /* true if is_steered or is_calibrated has a 1 */
     struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current input */
     float *amplitudes;                          /* [n][ant] amplitudes of the current input, the same in all models */
     uint8_t *has_rates;                         /* [n] bit m is set if model m of the current input has rates */
