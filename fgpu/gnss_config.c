@@ -189,7 +189,7 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
     for (size_t s = 0; s < n && s < FGPU_GNSS_MAX_SATELLITES; s++) {
         const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);
         if (facts->is_in_memory && !gnss->codes) {
-            config_error(errors, &gnss->codes, "the key codes must name the file with the codes of %s", facts->name);
+            config_error(errors, &gnss->codes, "codes must name the file with the codes of %s", facts->name);
             break;
         }
         if (facts->chip_rate_hz > fgpu_gnss_sample_rate_hz(config, gnss)) {
