@@ -190,7 +190,8 @@ def test_loss_changes_only_its_windows(daemon, work, rng):
 @pytest.mark.parametrize("stream, recv, sentence", [
     ({}, {"sample_bits": 16}, "beams need recv.sample_bits of 4 or 8, not 16"),
     ({"channels": 3}, {}, "the key channels of powers0 must be a divisor of recv.channels_per_substream"),
-    ({"buffers": 1}, {}, "buffers must be at least 2, not 1; the number of heaps of powers0 that end in one chunk is 1"),
+    ({"buffers": 1}, {},
+     "buffers must be at least 2, not 1; the number of heaps of powers0 that end in one chunk is 1"),
     ({"kind": "incoherent", "beams": 2}, {}, "powers0 is incoherent, so it has one beam, not 2"),
     ({"kind": "incoherent", "spectra": 4096, "channels": 256},
      {"antennas": 513, "channels": 256, "channels_per_substream": 256, "channel_offset": 0},
