@@ -27,11 +27,11 @@ struct fgpu_antenna {
     const struct fgpu_layout *layout;
     const char *name; /* name in the configuration */
     struct fgpu_device_input inputs[LANE_N_INPUTS];
-    struct fgpu_device_input *previous; /* last processed device input; its end is the history of the next input */
+    struct fgpu_device_input *previous; /* device input processed last; its end becomes the next input's history */
     struct fgpu_device_input *current;  /* device input that the outputs read */
     int64_t newest_samples;             /* timestamp of the newest pair */
-    bool restarts;                      /* a chunk after the newest pair began a stream */
-    bool went_back;                     /* the data's time went back, and command_steady() has not been called yet */
+    bool restarts;                      /* true if a stream began with a chunk after the newest pair */
+    bool went_back;                     /* true if time went back and command_steady() has not been called since */
     struct fgpu_output **outputs;       /* [n_outputs] */
     struct fgpu_gnss *gnss;             /* [const] shared by all antennas */
     size_t ant;                         /* [const] */
@@ -54,7 +54,7 @@ void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chun
     fgpu_monitor_chunk(&antenna_of(lane)->monitors[pol], chunk);
 }
 
-/* Releases the previous device input, which is not needed once all queued work has run. */
+/* Releases the previous device input.  Only work that is already queued still reads it. */
 static void release_previous(struct fgpu_antenna *a)
 {
     if (a->previous)
@@ -114,8 +114,8 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     release_previous(a);
 }
 
-/* Resets the state after the digitisers' time was set.  The new data do not follow the old data, and nothing between
- * them is missing. */
+/* Resets the state after the digitisers' time was set.  The new data are not a continuation of the old data, so the gap
+ * between them does not count as missing data. */
 static void reset_history(struct fgpu_antenna *a)
 {
     release_previous(a);
@@ -131,7 +131,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
     struct chunk *pair[N_POLS];
     int64_t timestamp_samples;
 
-    (void)ended; /* no work of this engine waits for a later pair */
+    (void)ended; /* unused, because no work of this engine waits for a later pair */
     while (lane->n_free && matcher_next(lane->matcher, pair, &timestamp_samples)) {
         for (unsigned pol = 0; pol < N_POLS; pol++)
             a->restarts = a->restarts || (pair[pol] && pair[pol]->restarts);
@@ -155,7 +155,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
 
 /* ---- Device inputs to outputs ------------------------------------------------------------------------------------ */
 
-/* Returns the timestamp from which the output of every antenna has all settings. */
+/* Returns the timestamp from which all settings are in effect in the outputs of every antenna. */
 static int64_t steady_of(const struct engine *engine)
 {
     int64_t steady_samples = 0;
@@ -245,8 +245,8 @@ void fgpu_antenna_log(const struct lane *lane)
     const struct fgpu_antenna *antenna = antenna_of(lane);
     uint64_t n_unmatched = counter_get(&antenna->unmatched_chunks);
 
-    log_info("%s: %llu chunk%s discarded (other polarisation missing), %llu discarded (too late)", antenna->name,
-             (unsigned long long)n_unmatched, plural(n_unmatched),
+    log_info("%s: %llu chunk%s discarded because the other polarisation was missing, %llu because of lateness",
+             antenna->name, (unsigned long long)n_unmatched, plural(n_unmatched),
              (unsigned long long)counter_get(&antenna->lane.late_chunks));
     if (antenna->level.n_closed)
         log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,
@@ -270,7 +270,8 @@ static int create_input(struct fgpu_antenna *a, struct fgpu_device_input *in)
     return lane_add_input(&a->lane, &in->base);
 }
 
-/* Initialises the level with windows of about a second: whole batches of the output that measures the inputs. */
+/* Initialises the measurement of the input power.  Its windows last about a second, and consist of whole batches of the
+ * output that measures the inputs. */
 static void init_level(struct fgpu_antenna *a)
 {
     int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, fgpu_power_output(a->config)));
@@ -416,7 +417,7 @@ int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_lay
     for (size_t a = 0; !err && a < layout->n_ants; a++)
         err = create_antenna(config, layout, engine, a, send, gnss, choices);
     if (err) {
-        stats_reset(); /* comes first, so that /metrics cannot read freed counters */
+        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
         fgpu_antennas_destroy(engine);
     }
     return err;

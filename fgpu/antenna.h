@@ -1,5 +1,5 @@
-/* antenna.h - one antenna, a lane of fgpu's engine: it matches the chunks of two polarisations and uploads each pair,
- * which every output reads.
+/* antenna.h - one antenna, a lane of fgpu's engine: the antenna matches the chunks of its two polarisations and uploads
+ * each pair.  Every output reads these pairs.
  *
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
  *            each output reads the device input (output.h)
@@ -43,13 +43,14 @@ void fgpu_antenna_apply(struct engine *engine, struct command *command);
 /* [any] Returns one output of an antenna. */
 struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output);
 
-/* Adds the inputs' power in a downloaded output buffer to the level, if the buffer's output measures the inputs. */
+/* Adds the input power in a downloaded output buffer to the antenna's power windows (level.h), if the buffer's output
+ * measures the inputs. */
 void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer);
 
 /* Logs the number of chunks that could not be used, and the inputs' power. */
 void fgpu_antenna_log(const struct lane *lane);
 
-/* Destroys all antennas.  All streams of the device must be idle.  An engine of zeros is accepted. */
+/* Destroys all antennas.  All streams of the device must be idle.  A zero-initialised engine is accepted. */
 void fgpu_antennas_destroy(struct engine *engine);
 
 #endif

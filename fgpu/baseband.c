@@ -27,8 +27,8 @@ struct fgpu_baseband {
     int64_t history_samples, input_samples; /* [const] samples in the history, and in the whole device input */
     bool valid;                             /* an input has been converted since the last restart */
     int64_t timestamp_samples;              /* timestamp of the last device input */
-    int64_t first, end; /* numbers (timestamp / subsampling) of samples[0] and of the sample after the last */
-    int64_t made;       /* number of the first sample that the last fgpu_baseband_advance() made */
+    int64_t first, end;                     /* range of sample numbers (timestamp / subsampling) in samples[] */
+    int64_t made; /* number of the first sample that the last fgpu_baseband_advance() computed */
 };
 
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band)
@@ -41,7 +41,8 @@ struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const stru
 }
 
 /* Returns the largest number of baseband samples that a device input yields.  One of the three extra samples allows for
- * a first sample at an even place.  The other two allow for ends of the input that lie between two samples. */
+ * a first sample that is moved to an even index.  The other two allow for ends of the input that lie between two
+ * baseband samples. */
 static size_t capacity_of(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_band *band)
 {
@@ -119,13 +120,13 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
     b->first = first;
     b->end = end;
     b->made = from;
-    from -= (from - first) & 1; /* the kernel stores at even indices */
+    from -= (from - first) & 1; /* the kernel's first sample must have an even index */
     assert(from >= first && (size_t)(end - first) <= b->capacity);
     if (from < end)
         convert(b, stream, in, from, end);
 }
 
-/* Launches the kernel once for each run of spectra that are consecutive on both polarisations. */
+/* Launches the kernel once for each series of spectra that follow each other without a gap on both polarisations. */
 void fgpu_baseband_measure(const struct fgpu_baseband *b, struct device_stream *stream,
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power)

@@ -1,15 +1,15 @@
-/* baseband.h - a narrow band of one antenna: mixed to frequency 0, filtered and decimated, for one device input at a
- * time.  A narrowband output channelises these samples.
+/* baseband.h - a narrow band of one antenna: one device input at a time is mixed to frequency 0, filtered and
+ * decimated.  A narrowband output channelises these samples.
  *
  * Flow:      device input [history | chunk] --ddc--> [history | chunk] of complex samples --channelise_append--> ...
  * Grid:      timestamps of samples are multiples of the subsampling A, whatever the start time of the process.  A
  *            sample's timestamp is the timestamp of the first input sample under the filter.  So windows begin on
  *            this grid (delay.h).
  * History:   the last samples of the previous device input move to the front, and only new samples are computed.  The
- *            samples cover the device input's own history, too.  So each window that lies in the device input also lies
- *            in these samples.
- * Missing:   missing input yields samples of arbitrary value.  The output finds these samples by the device input's
- *            presence flags.
+ *            samples cover the device input's own history, too.  So these samples contain each window that lies in the
+ *            device input.
+ * Missing:   missing input yields samples of arbitrary value.  The output recognises these samples by the device
+ *            input's presence flags.
  * Ownership: the object owns its samples and weights.
  * Threads:   the worker.   Blocking and allocation: none after create. */
 #ifndef FGPU_BASEBAND_H
@@ -27,18 +27,18 @@ uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu
 /* Returns the ddc's parameters for a band: n_taps, subsampling and sample_bits. */
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band);
 
-/* Designs the filter of a band: fgpu_band_taps() values in '*filter', which the caller frees.  Returns 0, -ENOMEM,
- * or -EDOM as design_ddc(). */
+/* Designs the filter of a band: fgpu_band_taps() values in '*filter', which the caller frees.  Returns 0, -ENOMEM, or
+ * -EDOM in the same cases as design_ddc(). */
 int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_band *band, float **filter);
 
-/* Creates the baseband of a band.  'filter' and 'shape' (zeros: the default shape) are read only during the call.
- * 'measured_spacing_samples' is the spacing of the spectra for fgpu_baseband_measure(); 0: no measurement.  Returns 0
- * or -ENOMEM. */
+/* Creates the baseband of a band.  'filter' and 'shape' are read only during the call.  A 'shape' of zeros selects the
+ * default shape.  'measured_spacing_samples' is the spacing of the spectra for fgpu_baseband_measure(); 0: no
+ * measurement.  Returns 0 or -ENOMEM. */
 int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
                          const struct fgpu_config_band *band, const float *filter, const struct ddc_shape *shape,
                          int64_t measured_spacing_samples, struct fgpu_baseband **baseband);
 
-/* Queues the computations for 'in' once.  A further call with the same input queues nothing. */
+/* Queues the computations for 'in'.  A further call with the same input queues nothing. */
 void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,
                            const struct fgpu_device_input *in);
 
@@ -49,15 +49,16 @@ void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_s
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power);
 
-/* Drops the history: the next advance keeps none of the earlier samples. */
+/* Drops the history: the next call of fgpu_baseband_advance() discards all earlier samples. */
 void fgpu_baseband_restart(struct fgpu_baseband *baseband);
 
-/* Writes the numbers [*from, *to) of the samples that the last fgpu_baseband_advance() made.  A sample's number is its
- * timestamp / subsampling. */
+/* Writes the range [*from, *to) of sample numbers that the last fgpu_baseband_advance() computed.  A sample's number is
+ * its timestamp / subsampling. */
 void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
 
-/* Return the baseband samples of the last input, and the index in them of the sample at 'timestamp_samples'.  The
- * samples are in device memory, complex float.  'timestamp_samples' is a multiple of the subsampling. */
+/* The first function returns the baseband samples of the last input, complex float in device memory.  The second
+ * function returns the index of the sample at 'timestamp_samples' in this array.  'timestamp_samples' is a multiple of
+ * the subsampling. */
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 

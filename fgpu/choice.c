@@ -33,7 +33,7 @@ static int design_filter(const struct fgpu_config *config, size_t o, float **fil
              "outputs[%zu].ddc_taps: no filter of %lld taps can be designed for output %s in double precision; try "
              "fewer taps or another pass_bandwidth",
              o, (long long)fgpu_band_taps(&output->band), output->name);
-    return -EINVAL; /* an error that a restart cannot remove */
+    return -EINVAL; /* a permanent error: a restart would fail in the same way */
 }
 
 int fgpu_choices_create(const struct fgpu_config *config, struct device *device, struct fgpu_choice **choices,

@@ -1,4 +1,4 @@
-/* choice.h - choices for each output's kernels, the same for all antennas: shapes, dither seeds, filters.
+/* choice.h - shapes, dither seeds and filters for each output's kernels.  All antennas use the same choices.
  *
  * Threads: main. */
 #ifndef FGPU_CHOICE_H
@@ -8,8 +8,9 @@
 
 struct device;
 
-/* Makes choices[output]: the shapes kept by --tune, or the defaults; dither seeds as configured, or drawn at random;
- * the filters of narrow bands.  Returns 0 or negative errno, with one sentence in 'why' if a filter does not exist. */
+/* Makes choices[output].  The shapes are the results saved by --tune, or the defaults.  A dither seed is the configured
+ * seed, or is drawn at random.  The filters are those of narrow bands.  Returns 0 or negative errno, with one sentence
+ * in 'why' if no filter can be designed. */
 int fgpu_choices_create(const struct fgpu_config *config, struct device *device, struct fgpu_choice **choices, char *why,
                         size_t why_bytes);
 

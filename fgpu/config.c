@@ -22,17 +22,17 @@ static const struct config_key recv_keys[] = {
     KEY_INT("chunk_samples", chunk_samples, "4194304", UNIT_SAMPLES, 8, 1073741824,
             "Samples of one polarisation that are processed together; a multiple of packet_samples."),
     KEY_INT("max_delay_diff", max_delay_diff_samples, "65536", UNIT_SAMPLES, 0, 1073741824,
-            "Largest delay difference between an antenna's polarisations that loses no data."),
+            "Largest delay difference between an antenna's polarisations at which no data are lost."),
     KEY_DOUBLE("max_delay", max_delay_s, "1", UNIT_S, 0, 1e6,
-               "Largest magnitude of a delay that ?delays and files accept. After a wrong delay the output is silent "
-               "for the length of that delay."),
+               "Largest magnitude of a delay that ?delays and files accept. If a delay is set too large by mistake, "
+               "the output can be silent for the length of that delay."),
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that an input keeps open for late packets."),
     KEY_INT(
         "chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
-        "Receive buffers per input; at least 2 * window + 3. All buffers except window + 3 may have data that wait for "
-        "the other polarisation."),
+        "Receive buffers per input; at least 2 * window + 3. Reception always needs window + 3 of these buffers; the "
+        "others may contain data that wait for the other polarisation."),
     KEY_INT("threads", base.n_threads, "0", UNIT_NONE, 0, 256,
-            "Receive threads, among which inputs are divided; 0: one per input."),
+            "Number of receive threads, which share the inputs; 0: one thread per input."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
     CONFIG_DIRECT_ROW,
@@ -42,20 +42,21 @@ static const struct config_key recv_keys[] = {
 
 #define KEYS_OF struct fgpu_config_antenna
 static const struct config_key antenna_keys[] = {
-    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, for people and metrics."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the antenna in logs, metrics and requests."),
     KEY_INT("feng_id", feng_id, KEY_REQUIRED, UNIT_NONE, 0, 65535, "Index of the antenna in the array, from 0."),
     KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
                   "Addresses to which polarisation 0 is sent: a.b.c.d[+n][:port], comma separated."),
     KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Addresses to which polarisation 1 is sent."),
     KEY_STRING("from", from, "", 0, 4096,
-               "Networks and addresses of allowed senders to this antenna, instead of recv.from; empty: recv.from."),
+               "Networks and addresses of the allowed senders of this antenna's data, instead of recv.from; empty: "
+               "recv.from applies."),
     KEY_STRING("delays", delays, "", 0, 4096,
                "File of delay models for every output. Each line has start (UNIX s), polarisation (0 or 1), delay (s), "
                "rate (s/s), phase (rad), phase rate (rad/s) and optionally the accelerations of the delay (s/s^2) and "
                "the phase (rad/s^2)."),
     KEY_STRING("gains", gains, "", 0, 4096,
                "File of gains. Each line has output, polarisation (0 or 1), channels (*, 17 or 300-310), real and "
-               "imaginary part. Channels without a line have their output's gain."),
+               "imaginary part. A channel without a line keeps the gain of its output."),
 };
 #undef KEYS_OF
 
@@ -70,16 +71,17 @@ static const struct config_key output_keys[] = {
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
             "Spectra in a heap (and so in a batch); a multiple of 16."),
     KEY_INT("batches_per_buffer", n_batches, "1", UNIT_BATCHES, 1, 65536,
-            "Batches that the device processes together."),
+            "Number of batches that the device processes together."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
             "Output buffers per antenna; 0: enough for the output of two chunks."),
-    KEY_INT("taps", n_taps, "16", UNIT_NONE, 1, 32, "Taps of the polyphase filter bank."),
+    KEY_INT("taps", n_taps, "16", UNIT_NONE, 1, 32, "Taps of the polyphase filter bank, per channel."),
     KEY_DOUBLE("w_cutoff", w_cutoff, "1.0", UNIT_NONE, 0, 16, "Width of the filter's pass band, in channels."),
-    KEY_ENUM("window_function", window, "hann", window_choices, "Window of the filter's prototype."),
+    KEY_ENUM("window_function", window, "hann", window_choices, "Window function of the prototype filter."),
     KEY_DOUBLE("gain", gain, "1.0", UNIT_NONE, 0, FGPU_GAIN_MAX, "Gain of every channel before quantisation."),
-    KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 8, "Width of each sent component: 4 or 8."),
+    KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 8,
+            "Width of the real and of the imaginary part of each sent voltage: 4 or 8."),
     KEY_ENUM("dither", dither, "uniform", dither_choices,
-             "Dither before rounding: uniform within half a step either way, or none."),
+             "Dither before rounding: none, or uniform from minus to plus half a step."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
             "Seed of the dither; -1 chooses one at random and logs it."),
     KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
@@ -106,10 +108,10 @@ static const struct config_section sections[] = {
     CONFIG_LIST(struct fgpu_config, antennas, struct fgpu_config_antenna, antenna_keys, 1, 256,
                 "The antennas that this service channelises.", .example = antenna_example),
     CONFIG_LIST(struct fgpu_config, outputs, struct fgpu_config_output, output_keys, 1, 64,
-                "Streams made of every antenna.", .example = output_example),
+                "Output streams; each stream is made for every antenna.", .example = output_example),
     CONFIG_LIST(struct fgpu_config, gnss, struct fgpu_config_gnss, fgpu_gnss_keys, 0, 16,
-                "Streams of navigation satellites' sums, made of every antenna.", .optional = true,
-                .example = fgpu_gnss_example),
+                "Streams of navigation satellites' correlation sums; each stream is made for every antenna.",
+                .optional = true, .example = fgpu_gnss_example),
     CONFIG_LIST(
         struct fgpu_config, satellites, struct fgpu_config_satellite, fgpu_satellite_keys, 0, 64,
         "Satellites that the streams of 'gnss' follow. A stream follows the satellites whose carriers are in its band.",

@@ -19,19 +19,19 @@
 
 enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
 /* The largest magnitude of a gain.  At gain 1, noise of one digitiser step becomes noise of about one output step.
- * With 8 bits the largest value is 127 steps.  Rounding errors of single precision are below 0.01 of a step.  So from
- * gain 1e5 on even rounding errors saturate, and nothing of the signal is left.  At the limit the largest product of
- * voltage and gain, 1e7 times 1e9, is far below the largest number of single precision. */
+ * With 8 bits the largest value is 127 steps.  Rounding errors of single precision are below 0.01 of a step.  With a
+ * gain of 1e5 or more, rounding errors alone saturate the output, and the signal is lost.  At the limit the largest
+ * product of voltage and gain, 1e7 * 1e9, is far below the largest number of single precision. */
 #define FGPU_GAIN_MAX      1e9
 #define FGPU_GAIN_MAX_TEXT "1e9"
 
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
-    struct config_recv base; /* chunks of one input */
+    struct config_recv base; /* base.n_chunks is the number of chunks per input */
     int64_t sample_bits;
-    int64_t packet_samples; /* samples of a digitiser heap */
-    int64_t chunk_samples;  /* samples of one input's chunk */
+    int64_t packet_samples; /* number of samples in a digitiser heap */
+    int64_t chunk_samples;  /* number of samples in a chunk of one input */
     int64_t max_delay_diff_samples;
     double max_delay_s; /* largest magnitude of a delay in requests and files */
 };
@@ -40,7 +40,7 @@ struct fgpu_config_antenna {
     char *name;
     int64_t feng_id;
     struct endpoint_list pols[2];
-    char *from;            /* networks that may send, replacing recv.from; NULL: recv.from */
+    char *from;            /* networks of allowed senders, used instead of recv.from; NULL: recv.from applies */
     struct access senders; /* allowed senders, filled in by the check */
     char *delays;          /* file of delay models (delay_text.h); NULL: none */
     char *gains;           /* file of gains (gain_file.h); NULL: gains of the outputs */
@@ -48,7 +48,7 @@ struct fgpu_config_antenna {
 
 /* A part of the digitiser's band, mixed to frequency 0 and filtered.  A wideband output has zeros here. */
 struct fgpu_config_band {
-    struct decimal centre_hz; /* frequency of the centre in the digitiser's band, which begins at 0 */
+    struct decimal centre_hz; /* centre frequency, counted from the lower end of the digitiser's band */
     int64_t decimation;
     int64_t n_ddc_taps; /* 0: see fgpu_band_taps() */
     double weight_pass;
@@ -60,8 +60,8 @@ struct fgpu_config_output {
     char *name;
     int64_t n_chan;
     int64_t spectra_per_heap;
-    int64_t n_batches; /* batches of an output buffer */
-    int64_t n_buffers; /* output buffers per antenna; 0: see fgpu_output_buffers() */
+    int64_t n_batches; /* number of batches in an output buffer */
+    int64_t n_buffers; /* number of output buffers per antenna; 0: see fgpu_output_buffers() */
     int64_t n_taps;
     double w_cutoff;
     int window; /* enum pfb_window */
@@ -70,16 +70,16 @@ struct fgpu_config_output {
     int dither;                        /* enum fgpu_dither */
     int64_t dither_seed;               /* -1: chosen at random and published */
     struct endpoint_list destinations; /* one destination per substream */
-    struct fgpu_config_band band;      /* band of a narrowband output; otherwise 0 */
+    struct fgpu_config_band band;      /* band of a narrowband output; zeros for a wideband output */
 };
 
-/* A stream of sums of satellites' signals.  Each antenna sends its own stream. */
+/* A stream of correlation sums of satellite signals.  Each antenna sends its own stream. */
 struct fgpu_config_gnss {
     char *name;
     struct endpoint_list destination;
     struct fgpu_config_band band;
     double sky_hz;    /* radio frequency at band.centre_hz */
-    bool is_inverted; /* frequencies of the digitiser fall when those of the sky rise */
+    bool is_inverted; /* true if a rising sky frequency appears as a falling frequency in the digitised band */
     char *codes;      /* file of Galileo's codes (gnss_codes.h); NULL: none */
     int64_t acquire_periods, acquire_blocks;
 };
@@ -89,7 +89,7 @@ struct fgpu_config_satellite {
     int signal; /* enum gnss_signal */
     struct config_int_list prns;
     bool acquire;
-    double doppler_hz, doppler_range_hz; /* centre of a search, and its largest distance from the centre */
+    double doppler_hz, doppler_range_hz; /* centre and half width of the Doppler range of a search */
 };
 
 struct fgpu_config {
@@ -103,7 +103,8 @@ struct fgpu_config {
     struct config_send send;
 };
 
-/* Rows of the key table for a struct fgpu_config_band.  'which' selects the kinds of a section that have these keys. */
+/* Rows of the key table for a struct fgpu_config_band.  A section can have several kinds; 'which' selects the kinds
+ * that have these keys. */
 #define FGPU_BAND_ROWS(which)                                                                                          \
     KEY_DECIMAL("centre_frequency", band.centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,                                    \
                 "Centre of the narrow band (centre of channel channels / 2), relative to the digitiser's 0 Hz.  The "  \
@@ -113,19 +114,21 @@ struct fgpu_config {
                 "The digitiser's bandwidth divided by the bandwidth of the narrow band; any number.",                  \
                 .variants = (which)),                                                                                  \
         KEY_INT("ddc_taps", band.n_ddc_taps, "0", UNIT_NONE, 0, 8192,                                                  \
-                "Taps of the down-converter's filter; 0: 16 per input sample between two output samples.",             \
+                "Taps of the down-converter's filter; 0: 16 times the number of input samples per output sample.",     \
                 .variants = (which)),                                                                                  \
         KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
                    "Weight of errors in the down-converter's pass band, relative to errors in its stop bands.",        \
                    .variants = (which)),                                                                               \
         KEY_DOUBLE("pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                    \
                    "Width of the middle part of the narrow band that must be flat and free of aliases. "               \
-                   "0: the whole band, because the device computes twice the band and discards half.",                 \
+                   "0: the whole band is flat and free of aliases, because the device computes twice the band and "    \
+                   "discards the outer half.",                                                                         \
                    .variants = (which))
 
 extern const struct config_table fgpu_config_table;
 
-/* Checks across keys: alignment of packets with chunks and channels, counts, sizes.  Used by command_line_main(). */
+/* Checks keys that depend on each other: alignment of packets with chunks and channels, counts, sizes.  Used by
+ * command_line_main(). */
 void fgpu_config_check(void *values, struct config *config);
 
 static inline struct fgpu_config_antenna *fgpu_config_antenna(const struct fgpu_config *config, size_t i)

@@ -1,4 +1,4 @@
-/* control.c - between the KATCP server and the settings. */
+/* control.c - passes requests from the KATCP server to the settings. */
 #include "fgpu/control.h"
 
 #include "common/base/clock.h"
@@ -20,20 +20,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIMEOUT_S 10.0 /* for ?request-timeout-hint; the worker answers within milliseconds */
+#define TIMEOUT_S 10.0 /* reported by ?request-timeout-hint; the worker normally answers within milliseconds */
 
 /* A request whose reply waits for the worker. */
 struct waiting {
     struct waiting *next;
     struct katcp_call *call;
     size_t output;
-    size_t first, end; /* inputs whose gains the request sets */
-    size_t eq;         /* first input whose eq sensor has not been set; 'end': all are set */
-    float *gains;      /* complex [n_gains], for all these inputs; NULL: gains of the configuration */
+    size_t first, end; /* range [first, end) of the inputs whose gains the request sets */
+    size_t eq;         /* first input whose eq sensor has not been set; equals 'end' if all are set */
+    float *gains;      /* complex [n_gains], the same for each of these inputs; NULL: gains of the configuration */
     size_t n_gains;
-    size_t n_out;     /* commands that the worker has not answered */
+    size_t n_out;     /* number of posted commands that the worker has not answered */
     size_t ant;       /* first antenna whose change has not been posted */
-    bool is_set;      /* the settings already have the gains of antenna 'ant' */
+    bool is_set;      /* true if the new gains of antenna 'ant' are already in the settings */
     bool concerned[]; /* [n_ants] antennas whose settings the request changes */
 };
 
@@ -107,8 +107,8 @@ static int64_t time_of(const struct fgpu_control *c, int64_t steady_samples)
     return steady_samples > 0 ? timebase_unix_ns(&c->timebase, steady_samples) : clock_unix_ns();
 }
 
-/* Publishes the steady timestamp.  If the timestamp goes back, eq sensors with a later time get the timestamp's
- * time. */
+/* Publishes the steady timestamp.  If the timestamp goes back, each eq sensor with a later time is set again, with the
+ * time of the new timestamp. */
 static void show_steady(struct fgpu_control *c, int64_t steady_samples)
 {
     bool goes_back = steady_samples < c->katcp_sensors->steady_state;
@@ -120,8 +120,8 @@ static void show_steady(struct fgpu_control *c, int64_t steady_samples)
             set_eq(c, i / c->n_inputs, i % c->n_inputs, unix_ns);
 }
 
-/* Sets the eq sensors of a request, until EQ_GAINS_AT_ONCE gains have been written.  The next iteration of the main
- * loop continues.  Returns true if all sensors are set. */
+/* Sets eq sensors of a request until EQ_GAINS_AT_ONCE gains have been written.  The next iteration of the main loop
+ * sets the remaining sensors.  Returns true if all sensors are set. */
 #define EQ_GAINS_AT_ONCE 8192
 static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
 {
@@ -132,8 +132,8 @@ static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
     return w->eq == w->end;
 }
 
-/* Sets the gains of a request for the inputs of antenna 'ant'.  If the request restores the configuration, sets the
- * gains of both inputs. */
+/* Sets the gains of a request for the inputs of antenna 'ant'.  If the request restores the configured gains, sets the
+ * gains of both inputs of the antenna. */
 static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t ant)
 {
     if (!w->gains) {
@@ -145,9 +145,9 @@ static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t an
             fgpu_settings_set_gains(c->settings, ant, w->output, pol, w->gains, w->n_gains);
 }
 
-/* Posts a request's changes, antenna by antenna.  Returns false if the other antennas must wait for the worker, which
- * then wakes this thread.  Also returns false after SET_GAINS_AT_ONCE gains; the next iteration of the main loop
- * continues. */
+/* Posts a request's changes, antenna by antenna.  Returns false if the remaining antennas must wait until the worker
+ * has returned a command or a gain buffer; the worker then wakes this thread.  Also returns false after
+ * SET_GAINS_AT_ONCE gains.  The next iteration of the main loop then posts the remaining changes. */
 #define SET_GAINS_AT_ONCE (1 << 18)
 static bool post(struct fgpu_control *c, struct waiting *w, size_t *n_set)
 {
@@ -205,7 +205,7 @@ static void on_answer(void *arg, struct command *base)
         w->n_out--;
 }
 
-/* Called when the worker has answered, when gains are free, or when the data's time went back. */
+/* Called when the worker has answered, when a gain buffer is free again, or when the data's time has gone back. */
 static void on_wake(void *arg)
 {
     struct fgpu_control *c = arg;
@@ -325,7 +325,7 @@ static void request_gain(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "there must be one gain, %zu gains, or none to read the gains", n_chan);
+        katcp_fail(call, "the request must have one gain or %zu gains, or no gain to read the present gains", n_chan);
         return;
     }
     if (n == 0) {
@@ -347,7 +347,7 @@ static void request_gain_all(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "there must be one gain or %zu gains", n_chan);
+        katcp_fail(call, "the request must have one gain or %zu gains", n_chan);
         return;
     }
     bool is_default = n == 1 && strcmp(katcp_arg(call, 1), "default") == 0;
@@ -358,7 +358,7 @@ static void request_gain_all(struct katcp_call *call, void *arg)
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
-/* Checks limits, so that a typing error does not move the output far ahead. */
+/* Checks that delay and rate are within limits.  Otherwise a typing error could move the output far ahead. */
 static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, const char *text,
                              const struct fgpu_delay_model *model)
 {
@@ -375,7 +375,7 @@ static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, co
     return true;
 }
 
-/* Reads the models of a request into models[input].  Models of inputs that the request does not name keep the start
+/* Reads the models of a request into models[input].  If the request does not name an input, its model keeps the start
  * -1. */
 static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_t start_samples,
                          struct fgpu_delay_model *models)
@@ -384,7 +384,7 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
     bool addressed = n > 0 && strchr(katcp_arg(call, 2), '=');
 
     if (!addressed && n != c->n_inputs) {
-        katcp_fail(call, "there must be %zu models, one for each input", c->n_inputs);
+        katcp_fail(call, "the request must have %zu models, one for each input", c->n_inputs);
         return false;
     }
     for (size_t i = 0; i < n; i++) {
@@ -454,7 +454,7 @@ static void request_delays(struct katcp_call *call, void *arg)
     free(models);
 }
 
-/* Finds the antenna of an argument, by name. */
+/* Finds the antenna with this name. */
 static bool find_antenna(struct fgpu_control *c, struct katcp_call *call, const char *name, size_t *ant)
 {
     for (*ant = 0; *ant < c->config->antennas.n; (*ant)++)
@@ -490,8 +490,8 @@ static void request_resume(struct katcp_call *call, void *arg)
     reply_when_applied(c, waiting);
 }
 
-/* Posts the order of a request.  The order takes effect with the next chunk, and the reply does not wait for that
- * chunk. */
+/* Posts a request about a satellite as an order for the worker.  The order takes effect with the next chunk, and the
+ * reply does not wait for that chunk. */
 static void request_gnss(struct katcp_call *call, struct fgpu_control *c, enum fgpu_gnss_action action)
 {
     struct fgpu_gnss_order order;
@@ -500,7 +500,7 @@ static void request_gnss(struct katcp_call *call, struct fgpu_control *c, enum f
         return;
     struct fgpu_command *command = (struct fgpu_command *)command_take(c->channel);
     if (!command) {
-        katcp_fail(call, "too many requests are waiting for the data; try again");
+        katcp_fail(call, "too many requests are pending; try again");
         return;
     }
     command->gnss = order;

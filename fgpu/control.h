@@ -1,19 +1,20 @@
 /* control.h - fgpu's requests, and the sensors that show the settings.
  *
- *     ?gain STREAM INPUT [VALUE...]            VALUE: Python's complex numbers; none: the reply has the gains
+ *     ?gain STREAM INPUT [VALUE...]            VALUE: complex number as in Python; without VALUE: returns the gains
  *     ?gain-all STREAM VALUE...|default
  *     ?delays STREAM START MODEL...            MODEL: delay_text.h; START in UNIX seconds
  *
- * Inputs:    0 to 2n - 1 for n antennas: twice the antenna's place in the configuration, plus the polarisation.  A
- *            label also names an input: the antenna's name with v for polarisation 0 or h for polarisation 1.
- *            ?delays takes a model for each input, or INPUT=MODEL for each input to change.
+ * Inputs:    0 to 2n - 1 for n antennas: twice the antenna's index in the configuration, plus the polarisation.  A
+ *            label also names an input: the antenna's name with v for polarisation 0 or h for polarisation 1.  ?delays
+ *            takes a model for each input, or INPUT=MODEL for each input to change.
  * Flow:      request --checked whole--> settings --snapshots (settings.h)--> worker.  When the worker has applied
  *            the snapshots, steady-state-timestamp and eq are set and the reply is sent.  Replies leave in the order
  *            of their requests.
- * Turns:     gains are set for some antennas at a time, in the order of the requests.  In between the main thread
- *            can do other work.  ?gain without values replies with the gains set so far.
- * Time:      the data's time may go back.  Then steady-state-timestamp, and later times of eq, go back to the first
- *            new data.
+ * Turns:     a request's gains are set for a few antennas in each iteration of the main loop, in the order of the
+ *            requests.  So the main thread can do other work in between.  ?gain without values replies with the gains
+ *            set so far.
+ * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the time of the first new data.  If
+ *            the time of an eq sensor is later, it goes back to the same time.
  * Threads:   main.   Blocking: none. */
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H
@@ -32,7 +33,7 @@ struct katcp_device;
 int fgpu_control_create(const struct fgpu_config *config, struct engine *engine, struct fgpu_settings *settings,
                         const struct fgpu_choice *choices, struct fgpu_control **control);
 
-/* Sets the requests of 'device', and the argument of their handlers. */
+/* Registers the requests with 'device', with this control as the argument of their handlers. */
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);
 
 /* Stops the engine's command channel.  The server must have closed, so that no request waits for a reply.

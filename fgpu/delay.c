@@ -1,4 +1,4 @@
-/* delay.c - the arithmetic of delays.  Commands set the delays; output.c shifts windows by them. */
+/* delay.c - the arithmetic of delays.  Commands set the delays, and output.c shifts windows by these delays. */
 #include "fgpu/delay.h"
 
 #include "common/base/units.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Delays and times within this limit add up to less than 63 bits. */
+/* The sum of a delay and a time within this limit fits in 63 bits. */
 #define MAX_SAMPLES (INT64_C(1) << 61)
 
 double fgpu_delay_wrap(double angle_rad)
@@ -57,10 +57,11 @@ int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay
     return 0;
 }
 
-/* Returns the index of the model in effect at 't_samples' >= 0: the last that has started.  Searches by bisection. */
+/* Returns the index of the model in effect at 't_samples' >= 0: the last model that has started by then.  Searches by
+ * bisection. */
 static size_t find(const struct fgpu_delay_queue *queue, int64_t t_samples)
 {
-    size_t low = 0, high = queue->n; /* 'low' has started, 'high' has not */
+    size_t low = 0, high = queue->n; /* model 'low' has started, model 'high' has not */
 
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
@@ -117,7 +118,8 @@ struct skip {
     int64_t align_samples;
 };
 
-/* Returns true if the windows of all queues start in the input at multiple 'k'. */
+/* Returns true if, at output time k * align_samples, the windows of all queues start at or after the first input
+ * sample. */
 static bool all_there(const struct skip *s, int64_t k)
 {
     int64_t t = k * s->align_samples;
@@ -128,7 +130,8 @@ static bool all_there(const struct skip *s, int64_t k)
     return true;
 }
 
-/* Returns the first multiple after 'k' at which another model takes effect in a queue, at most 'last'. */
+/* Returns the first multiple after 'k' at which any queue changes to its next model; 'last' if there is none before
+ * 'last'. */
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -136,7 +139,7 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
         size_t next = find(queue, k * s->align_samples) + 1;
         if (next == queue->n)
             continue;
-        int64_t start = queue->models[next].start_samples; /* > k * align_samples >= 0 */
+        int64_t start = queue->models[next].start_samples; /* positive: this model starts after k * align_samples */
         int64_t change = start / s->align_samples + (start % s->align_samples > 0);
         if (change < last)
             last = change;
@@ -144,8 +147,8 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
     return last;
 }
 
-/* Returns the first multiple in (low, high] at which all windows start in the input.  At 'low' some window starts
- * before the input.  At 'high' no window does. */
+/* Returns the first multiple in (low, high] at which all windows start in the input.  At 'low' at least one window
+ * starts before the input.  At 'high' all windows start in the input. */
 static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 {
     while (high - low > 1) {
@@ -158,8 +161,9 @@ static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
     return high;
 }
 
-/* Searches in steps that double, and then by bisection: while no model changes, windows at later times never start
- * earlier.  A change of model may move windows either way, so the search begins again there. */
+/* Searches in steps that double, and then by bisection.  This works between two changes of model, where windows at
+ * later output times never start earlier.  A change of model may move windows either way, so the search begins again
+ * after each change. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples)
 {

@@ -1,6 +1,6 @@
 /* delay.h - delay models of one input: the input sample for each output time, and the remaining correction.
  *
- * A model says: with r = t - start,
+ * With r = t - start, a model defines
  *
  *     delay(t) = delay + rate r + acceleration r^2 / 2               samples
  *     phase(t) = phase + phase_rate r + phase_acceleration r^2 / 2   radians, the correction at the band's centre
@@ -15,13 +15,13 @@
  *            difference, so its magnitude is at most A / 2.  A is 1 for a wide band.
  *
  * Queue:     models in order of start.  At every output time the last model that has started is in effect, regardless
- *            of earlier output times.  So the time may jump ahead and back, and the same models take effect as before.
- *            No model is in effect before its start.  The delay is zero before the first start.  Adding a model removes
- *            all models that start at or after its start.  A model that starts in the past takes effect with the next
- *            spectrum, with r counted from its start.
+ *            of earlier output times.  So if time jumps ahead or back, the model in effect still depends only on the
+ *            output time.  No model is in effect before its start.  The delay is zero before the first start.  Adding a
+ *            model removes all models that start at or after its start.  A model that starts in the past takes effect
+ *            with the next spectrum, with r counted from its start.
  * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten to
- *            make room, if the next model has started by a sure time.  The caller states the sure time.  At the times
- *            of the forgotten model the delay is then zero.
+ * make room, if the next model has started by a time that the caller states.  At times at which the forgotten model was
+ * in effect, the delay is then zero.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_DELAY_H
 #define FGPU_DELAY_H
@@ -30,21 +30,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DELAY_MAX_MODELS 256 /* most models in a queue: enough for a night with a model every minute or two */
+#define DELAY_MAX_MODELS 256 /* maximum number of models in a queue: a model every two minutes for a night */
 
 struct fgpu_delay_model {
     int64_t start_samples; /* >= 0 */
     double delay_samples;  /* |delay| <= 2^53 */
     double rate;           /* samples per sample; |rate| < 1 */
-    double acceleration;   /* samples per sample squared; so small that the rate stays within +-1 */
+    double acceleration;   /* samples per sample squared; the caller keeps it so small that the rate stays within +-1 */
     double phase_rad;
     double phase_rate_rad;         /* rad per sample */
     double phase_acceleration_rad; /* rad per sample squared */
 };
 
 struct fgpu_delay_queue {
-    size_t n; /* >= 1; in order of start; the first is zero, starts at time -1, and stays */
-    struct fgpu_delay_model models[DELAY_MAX_MODELS];
+    size_t n; /* number of models; the first model is zero, starts at time -1, and is never removed */
+    struct fgpu_delay_model models[DELAY_MAX_MODELS]; /* in order of start */
 };
 
 /* A delay model evaluated at one output time. */
@@ -59,11 +59,11 @@ double fgpu_delay_wrap(double angle_rad);
 
 struct fgpu_delay_values fgpu_delay_evaluate(const struct fgpu_delay_model *model, int64_t t_samples);
 
-/* Sets a queue of one model, which is zero and starts at time -1. */
+/* Initialises a queue with one model, which is zero and starts at time -1. */
 void fgpu_delay_queue_init(struct fgpu_delay_queue *queue);
 
-/* Adds a model.  Returns 0, or -ENOSPC, with the queue unchanged, if there is no room after the models that start
- * before 'model'. */
+/* Adds a model.  If the models that start before 'model' already fill the queue, returns -ENOSPC and leaves the queue
+ * unchanged; otherwise returns 0. */
 int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay_model *model);
 
 /* Moves the start of the window at output time 't_samples' to the grid. */
@@ -76,12 +76,12 @@ struct fgpu_delay_values fgpu_delay_queue_at(const struct fgpu_delay_queue *queu
 /* Returns the model in effect at an output time >= 0. */
 const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_queue *queue, int64_t t_samples);
 
-/* Forgets the oldest model that was set, if that model is not in effect at 't_samples' or later.  Returns true if a
+/* Forgets the oldest model (except the zero model), if it is no longer in effect at 't_samples'.  Returns true if a
  * model was forgotten. */
 bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples);
 
 /* Returns the output time at which an output can begin again: a multiple of 'align_samples' at or after 'start_samples'
- * (>= 0).  From this time on the windows of all 'n' queues start at or after first_samples[i] of their inputs.  Returns
+ * (>= 0).  At this time the windows of all 'n' queues start at or after first_samples[i] of their inputs.  Returns
  * INT64_MAX if there is no such time below 2^61, because a delay grows as fast as time.  The result is the smallest
  * such time if rates stay within +-1. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,

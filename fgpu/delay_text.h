@@ -1,4 +1,4 @@
-/* delay_text.h - delay models as text.  Text has seconds; the models of delay.h have samples.
+/* delay_text.h - delay models as text.  The text is in seconds, the models of delay.h are in samples.
  *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]
  *         in a request (delay_request.h)
@@ -17,19 +17,20 @@
 
 #include <stdio.h>
 
-/* Sets all of the model except its start, and wraps the phase.  Returns NULL.  If a number exceeds a limit of delay.h
- * or is not finite, returns a sentence that says so, and leaves the model unchanged. */
+/* Sets all fields of the model except its start, and wraps the phase.  Returns NULL on success.  If a number is not
+ * finite or exceeds a limit of delay.h, returns an error message and leaves the model unchanged. */
 const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
                                     struct fgpu_delay_model *model);
 
-/* Writes numbers from which fgpu_delay_from_seconds() makes the same model, to the last bit if such numbers exist. */
+/* Writes numbers from which fgpu_delay_from_seconds() reproduces the model, bit for bit where such numbers exist. */
 void fgpu_delay_to_seconds(const struct fgpu_delay_model *model, double adc_sample_rate_hz,
                            double numbers[DELAY_N_NUMBERS]);
 
-/* Reads a request's text.  Returns as fgpu_delay_from_seconds() does. */
+/* Reads the text of a model in a request.  The return value is that of fgpu_delay_from_seconds(). */
 const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, struct fgpu_delay_model *model);
 
-/* Return a sensor's reading of 'model', in effect since 'since_samples', and format such a reading as text. */
+/* The first function returns the sensor reading for 'model', which is in effect since 'since_samples'.  The second
+ * function formats such a reading as text. */
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
                                               int64_t since_samples);
 void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
@@ -51,7 +52,7 @@ int fgpu_delay_text_read_file(const char *path, const struct timebase *timebase,
                               struct fgpu_delay_queue pols[N_POLS], char *why, size_t why_bytes);
 
 /* Writes a file that fgpu_delay_text_read_file() reads as the same models.  Only the starts may differ, because the
- * file has whole nanoseconds. */
+ * file stores them in whole nanoseconds. */
 void fgpu_delay_text_write_file(FILE *out, const struct timebase *timebase, const struct fgpu_delay_queue pols[N_POLS]);
 
 #endif

@@ -1,4 +1,4 @@
-/* gnss.c - the worker's part of satellites' sums: from device inputs to heaps. */
+/* gnss.c - the worker's part of satellite tracking: converts device inputs to heaps of correlation sums. */
 #include "fgpu/gnss.h"
 
 #include "common/base/log.h"
@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RUNS    64   /* runs of present samples in a chunk */
-#define RETRY_S     10.0 /* s of data from a failed search to the next search for the same satellite */
+#define MAX_RUNS    64   /* maximum number of runs of present samples in a chunk */
+#define RETRY_S     10.0 /* seconds of data from a failed search to the next search for the same satellite */
 #define FALSE_ALARM 1e-3
-#define PEAK_S      1.0 /* s of data: time constant of the mean of the taps' amplitudes */
+#define PEAK_S      1.0 /* time constant, in seconds of data, of the means of the taps' amplitudes */
 
 /* A run [begin, end) of present samples among the new samples of a chunk. */
 struct run {
@@ -95,7 +95,7 @@ static bool wants_search(const struct gnss_followed *sat, int64_t sample)
            sample >= sat->retry_sample;
 }
 
-/* Begins the search for the next satellite that is not followed. */
+/* Begins the search for the next satellite that should be searched for (wants_search()). */
 static void begin_search(struct gnss_stream *s, int64_t sample)
 {
     for (size_t i = 0; i < s->sizes.n_satellites && !s->is_searching; i++) {
@@ -133,7 +133,7 @@ static void end_search(struct gnss_stream *s, int64_t sample)
     s->is_searching = false;
     s->search.state = FGPU_GNSS_SEARCH_IDLE;
     if (sat->track.stage != FGPU_GNSS_SEARCH || sat->is_dropped)
-        return; /* steered or dropped during the search */
+        return; /* a request steered or dropped the satellite during the search */
     if (is_found) {
         fgpu_gnss_track_start(&sat->track, &s->search.found);
         sat->started_sample = sample;
@@ -142,7 +142,7 @@ static void end_search(struct gnss_stream *s, int64_t sample)
     }
 }
 
-/* Queues the copy of the buffer's samples that the search still needs for its block. */
+/* Queues the copy of those samples of the buffer that the search still needs for its block. */
 static void collect(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
 {
     struct fgpu_gnss_search *search = &s->search;
@@ -231,8 +231,9 @@ static void finish(struct gnss_stream *s, struct device_stream *compute, struct 
     outbuf_download(&b->base, download);
 }
 
-/* Returns true if a replay must wait for sums or a search.  In a replay the loops get all sums, and the results of
- * searches, before the next pieces are made.  A failed device returns no results, so nothing waits for it. */
+/* Returns true if a replay must wait for sums or a search.  In a replay the next pieces are made only after the loops
+ * have received all sums and search results.  A failed device returns no results, so a replay does not wait for such a
+ * device. */
 static bool must_wait(const struct gnss_stream *s)
 {
     const struct fgpu_gnss *gnss = s->gnss;
@@ -266,8 +267,8 @@ static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct
     sat->started_sample = sample;
 }
 
-/* Applies the steer orders that came before the first input.  Only an input's timestamp completes the 48-bit timestamps
- * of these orders. */
+/* Applies the steer orders that arrived before the first input.  Their 48-bit timestamps are ambiguous without the
+ * timestamp of an input. */
 static void first_orders(struct gnss_stream *s)
 {
     for (size_t k = 0; k < s->sizes.n_satellites; k++) {
@@ -279,7 +280,7 @@ static void first_orders(struct gnss_stream *s)
     }
 }
 
-/* Queues a stream's work for one input.  Returns false if the input must be passed again. */
+/* Queues a stream's work for one input.  Returns false if the caller must call again with the same input. */
 static bool process(struct gnss_stream *s, struct device_stream *compute, const struct fgpu_device_input *in,
                     bool may_wait)
 {
@@ -404,7 +405,7 @@ static void write_record(const struct gnss_stream *s, const struct gnss_followed
     memcpy(r->sums, ended->sums, sizeof(r->sums));
 }
 
-/* Updates the means of the taps' amplitudes.  The three means have the same weights, so their ratios are right from
+/* Updates the means of the taps' amplitudes.  The three means use the same weights, so their ratios are correct from
  * the first integration on. */
 static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
                         const struct fgpu_gnss_integration *ended)
@@ -473,7 +474,7 @@ static void show(struct gnss_stream *s, const struct gnss_buffer *b)
     }
 }
 
-/* Updates the scales by a buffer's levels.  A buffer that was quantised with an earlier scale is ignored. */
+/* Adjusts the scales to a buffer's levels.  Ignores a buffer that was quantised with an earlier scale. */
 static void follow_level(struct gnss_stream *s, const struct gnss_buffer *b)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {

@@ -1,20 +1,21 @@
-/* gnss.h - streams of satellites' sums: from the device inputs of each antenna to heaps of integrations.
+/* gnss.h - streams of correlation sums of satellite signals: converts the device inputs of each antenna to heaps of
+ * integrations.
  *
  * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of
  *            all followed satellites--> sums --download--> gnss_track.c closes its loops --records--> sender
  *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_track.c
  * Streams:   each antenna has one stream for each entry of 'gnss'.  Each stream tracks its satellites independently of
  *            other streams, and both polarisations together.
- * Heaps:     each chunk makes one heap with the integrations that ended in the chunk (gnss_record.h), even if none
- *            ended.
+ * Heaps:     for each chunk one heap is sent, with the integrations that ended in the chunk (gnss_record.h).  The heap
+ *            is sent even if no integration ended.
  * Missing:   samples whose filter touches a missing packet of either polarisation are zeros and count as missing.
- *            If a chunk has more than MAX_RUNS gaps, all later samples of the chunk count as missing.  A chunk
- *            without an output buffer is a gap.
+ *            If a chunk has more than MAX_RUNS gaps, all later samples of the chunk count as missing.  If no output
+ *            buffer is free, the whole chunk counts as a gap.
  * Scale:     each polarisation has a scale, a power of two.  The scale follows the level slowly (gnss_quantise.h).
  * Replays:   the worker waits for sums and searches, so that a recording gives the same heaps every time.
  * Ownership: as in common/engine/outbuf.h.
- * Threads:   the worker, except create and destroy (main).   Blocking: never.  fgpu_gnss_process() returns if it
- *            needs a buffer, or in a replay sums or the result of a search. */
+ * Threads:   the worker, except create and destroy (main).   Blocking: never.  fgpu_gnss_process() returns false if no
+ *            buffer is free.  In a replay, it also returns false until sums and search results have arrived. */
 #ifndef FGPU_GNSS_H
 #define FGPU_GNSS_H
 
@@ -50,21 +51,21 @@ int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout 
 void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 
 /* Queues all work of an antenna's streams for one input.  'compute' is the stream of the antenna's lane.  Returns false
- * if the call must be repeated, because no buffer is free or a replay waits for sums or a search.  Without 'may_wait',
- * an input without a free buffer is skipped and counted instead. */
+ * if the call must be repeated, because no buffer is free or a replay waits for sums or a search.  If 'may_wait' is
+ * false and no buffer is free, the input is skipped and counted instead. */
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 
-/* Ends the tracking of all satellites of an antenna, because its next input may have any timestamp. */
+/* Ends the tracking of all satellites of an antenna.  The antenna's next input may have any timestamp. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
 
 /* Applies an order from the next input on. */
 void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order);
 
-/* Returns true if a buffer belongs to one of these streams. */
+/* Returns true if a buffer belongs to one of the satellite streams. */
 bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer);
 
-/* Closes the loops with the sums of a downloaded buffer, and hands the buffer to the sender. */
+/* Passes the sums of a downloaded buffer to the tracking loops, and hands the buffer to the sender. */
 void fgpu_gnss_push(struct outbuf *buffer);
 
 /* [HTTP] Adds "gnss". */
@@ -73,7 +74,7 @@ void fgpu_gnss_describe(const struct fgpu_gnss *gnss, json_t *into);
 /* Logs the heaps that each stream sent.  Called after the senders have stopped. */
 void fgpu_gnss_log(const struct fgpu_gnss *gnss);
 
-/* Adds the memory of 'n' antennas' streams to 'memory'. */
+/* Adds the memory of the satellite streams of 'n' antennas to 'memory'. */
 void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_gnss *gnss, bool compiles, size_t n, struct memory_use *memory);
 

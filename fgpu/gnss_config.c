@@ -1,4 +1,4 @@
-/* gnss_config.c - keys, checks and sizes of fgpu's satellites. */
+/* gnss_config.c - keys, checks and sizes for fgpu's satellite tracking. */
 #include "fgpu/gnss_config.h"
 
 #include "common/base/units.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define N_ITEMS     3    /* items of a heap: timestamp, feng_id, gnss_sums */
-#define MAX_CHUNK_S 0.06 /* longest chunk for which FGPU_GNSS_MAX_PENDING outstanding pieces suffice */
+#define MAX_CHUNK_S 0.06 /* longest chunk, in seconds, for which FGPU_GNSS_MAX_PENDING outstanding pieces suffice */
 
 static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */
 
@@ -25,14 +25,15 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_DOUBLE("sky_frequency", sky_hz, KEY_REQUIRED, UNIT_HZ, 1e6, 1e11,
                "Radio frequency that the digitiser receives at centre_frequency."),
     KEY_BOOL("inverted", is_inverted, false,
-             "The digitised band is inverted: the digitiser's frequencies fall where sky frequencies rise, as in even "
+             "The digitised band is inverted: a rising sky frequency appears as a falling frequency, as in even "
              "Nyquist zones."),
     KEY_STRING("codes", codes, "", 0, 4096,
-               "File of Galileo's E1 codes, in the form of the ICD's annex; needed by E1B and E1C."),
+               "File of Galileo's E1 codes, in the format of the annex of Galileo's ICD; required for E1B and E1C."),
     KEY_INT("acquire_periods", acquire_periods, "1", UNIT_NONE, 1, 20,
-            "Code periods that a search adds coherently, 1 to 20; more than 1 suits L1CA only."),
+            "Code periods that a search adds coherently, 1 to 20; values above 1 are suitable for L1CA only."),
     KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
-            "Coherent sums whose powers a search adds; 50 sums of 20 periods find 30 dB-Hz."),
+            "Number of coherent sums whose powers a search adds; with 50 sums of 20 periods a search finds signals of "
+            "30 dB-Hz."),
 };
 #undef KEYS_OF
 
@@ -41,10 +42,11 @@ const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
     KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal of these satellites."),
     KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
     KEY_BOOL("acquire", acquire, true,
-             "Search for these satellites until they are followed; false: only ?gnss-steer begins to follow one."),
+             "Search for each of these satellites until it is followed; false: a satellite is followed only after "
+             "?gnss-steer."),
     KEY_DOUBLE("doppler", doppler_hz, "0", UNIT_HZ, -50000, 50000, "Middle of the Doppler range of the search."),
     KEY_DOUBLE("doppler_range", doppler_range_hz, "10000", UNIT_HZ, 10, 50000,
-               "Largest distance of the search from the middle of the Doppler range."),
+               "Half width of the Doppler range of the search."),
 };
 #undef KEYS_OF
 
@@ -62,7 +64,7 @@ double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct f
     return timebase_decimal_to_double(config->time.adc_sample_rate_hz) / (double)fgpu_band_subsampling(&gnss->band);
 }
 
-/* Returns the width of the complex band that the filter passes, on one side of its centre. */
+/* Returns half the width of the complex band that the filter passes. */
 static double half_band_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
 {
     const double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
@@ -170,13 +172,14 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
 
     for (size_t o = 0; o < config->outputs.n; o++)
         if (strcmp(gnss->name, fgpu_config_output(config, o)->name) == 0)
-            config_error(errors, &gnss->name, "a stream and an output are called %s", gnss->name);
+            config_error(errors, &gnss->name, "a stream and an output have the same name, %s", gnss->name);
     for (size_t h = 0; h < g; h++)
         if (strcmp(gnss->name, fgpu_config_gnss(config, h)->name) == 0)
             config_error(errors, &gnss->name, "two streams are called %s", gnss->name);
     if (chunk_s > MAX_CHUNK_S)
         config_error(errors, &config->recv.chunk_samples,
-                     "chunk_samples must be at most %g s of samples with gnss, not %.3g s", MAX_CHUNK_S, chunk_s);
+                     "chunk_samples must be at most %g s of data if there are gnss streams, not %.3g s", MAX_CHUNK_S,
+                     chunk_s);
     if (n == 0)
         config_error(errors, &gnss->sky_hz, "no satellite of 'satellites' has its carrier in the band of stream %s",
                      gnss->name);

@@ -1,4 +1,5 @@
-/* gnss_config.h - fgpu's satellites: their keys, the satellites that a stream follows, and the sizes of a stream.
+/* gnss_config.h - configuration of fgpu's satellite tracking: the keys, the satellites that a stream follows, and the
+ * sizes of a stream.
  *
  * Pure arithmetic on a checked configuration, except fgpu_gnss_check(). */
 #ifndef FGPU_GNSS_CONFIG_H
@@ -7,7 +8,7 @@
 #include "fgpu/config.h"
 #include "kernels/gnss/gnss_codes.h"
 
-#define FGPU_GNSS_MAX_SATELLITES 64 /* most satellites of a stream */
+#define FGPU_GNSS_MAX_SATELLITES 64 /* maximum number of satellites of a stream */
 #define FGPU_GNSS_N_BUFFERS      4
 #define FGPU_GNSS_NAME_BYTES     16
 #define FGPU_GNSS_NARROW_PERIODS 4 /* code periods in a narrow search's block, if the data bits allow more than one */
@@ -23,14 +24,14 @@ struct fgpu_gnss_satellite {
     unsigned prn;
     const struct fgpu_config_satellite *config; /* entry of the configuration that names the satellite */
     enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
-    double carrier_hz;                          /* carrier without Doppler, in a baseband that is not inverted */
+    double carrier_hz;                          /* carrier's baseband frequency at zero Doppler, inversion undone */
 };
 
 /* Returns the rate of a stream's complex samples. */
 double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
-/* Writes the satellites whose carriers lie in the stream's band, in the order of the configuration, at most
- * FGPU_GNSS_MAX_SATELLITES.  Returns the number of such satellites, which may be larger. */
+/* Writes the satellites whose carriers lie in the stream's band, in the order of the configuration.  Writes at most
+ * FGPU_GNSS_MAX_SATELLITES, but returns the number of all such satellites. */
 size_t fgpu_gnss_satellites(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
                             struct fgpu_gnss_satellite *satellites);
 
@@ -44,11 +45,11 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
 
 struct fgpu_gnss_sizes {
     size_t n_satellites;
-    size_t chunk_samples;  /* most complex samples that a chunk yields */
+    size_t chunk_samples;  /* maximum number of complex samples from one chunk */
     size_t pitch_samples;  /* length of a row of 8-bit samples */
-    size_t max_pieces;     /* most pieces of integrations in a chunk */
+    size_t max_pieces;     /* maximum number of pieces of integrations in a chunk */
     size_t heap_bytes;     /* max_pieces records */
-    size_t search_samples; /* samples of the longest block of a search, per polarisation */
+    size_t search_samples; /* number of samples per polarisation in the longest block of a search */
     size_t table_bytes;    /* bytes of the tables of all codes */
 };
 

@@ -3,9 +3,9 @@
  *     ?gnss-add STREAM SATELLITE [ANTENNA]      searches for the satellite and follows it again
  *     ?gnss-drop STREAM SATELLITE [ANTENNA]     stops searching for the satellite and following it
  *     ?gnss-steer STREAM SATELLITE ANTENNA TIMESTAMP CODE DOPPLER
- *                                               follows the satellite from there, without a search
+ *                                               follows the satellite from this state, without a search
  *
- * Satellites: named as in the configuration: L1CA-7.   Threads: main. */
+ * Satellites: have names like L1CA-7.   Threads: main. */
 #ifndef FGPU_GNSS_CONTROL_H
 #define FGPU_GNSS_CONTROL_H
 

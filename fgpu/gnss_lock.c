@@ -1,4 +1,4 @@
-/* gnss_lock.c - the indicators by which gnss_track.c decides about the lock. */
+/* gnss_lock.c - computes the indicators from which gnss_track.c decides whether code and carrier are locked. */
 #include "fgpu/gnss_lock.h"
 
 #include <math.h>

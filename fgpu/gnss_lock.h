@@ -3,24 +3,26 @@
  * C/N0:      from the second and fourth moments of |P| ("M2M4": Pauluzzi and Beaulieu, A comparison of SNR estimation
  *            techniques for the AWGN channel, IEEE Trans. Commun. 48(10), 2000).  A signal of constant power S in
  *            complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2.  So S = sqrt(2 M2^2 - M4).
- *            Data, secondary codes and the carrier's phase do not matter.  So C/N0 is valid before they are known.
+ *            The moments do not depend on data, secondary codes or the carrier's phase.  So C/N0 is valid before these
+ *            are known.
  * Carrier:   the indicator is the mean of I^2 - Q^2 over the mean of I^2 + Q^2, about cos(2 phase error) S / (S + N)
  *            (Van Dierendonck, GPS Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  The
  *            indicator is 0 without a signal.
- * Means:     exponential, over 0.5 s of data (C/N0) and over 0.3 s (carrier); at first the means of all sums so far.
+ * Means:     exponential means, with time constants of 0.5 s of data for C/N0 and 0.3 s for the carrier.  Before a time
+ *            constant has passed, all sums so far have the same weight.
  * Gaps:      a sum over part of an integration is scaled, so that its noise is the noise of a whole integration.
  *            The signal's power in the sum is then in proportion to the sum's time of data.  C/N0 uses the mean time of
- *            data.  Unequal times of data look like noise: with 3 of 10 samples missing, in runs of 80 us, C/N0 is 0.5
- *            dB lower.
+ *            data.  If the sums' times of data differ, the differences look like noise: with 3 of 10 samples missing,
+ *            in runs of 80 us, C/N0 is 0.5 dB lower.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_LOCK_H
 #define FGPU_GNSS_LOCK_H
 
 struct fgpu_gnss_lock {
-    double seconds;         /* s of data in the moments below, at most their time constant */
+    double seconds;         /* seconds of data in the moments below, limited to their time constant */
     double m2, m4;          /* second and fourth moment of |P| */
     double data_s;          /* mean time of data in a sum */
-    double carrier_seconds; /* s of data in the two means below */
+    double carrier_seconds; /* seconds of data in the two means below, limited to their time constant */
     double difference, sum; /* means of I^2 - Q^2 and I^2 + Q^2 */
 };
 
@@ -29,7 +31,7 @@ void fgpu_gnss_lock_init(struct fgpu_gnss_lock *lock);
 /* Adds the power of a prompt sum over 'data_s' of data to the moments. */
 void fgpu_gnss_lock_add_power(struct fgpu_gnss_lock *lock, double re, double im, double data_s);
 
-/* Adds a prompt sum to the carrier's indicator; 're' is along the carrier's phase. */
+/* Adds a prompt sum to the carrier's indicator.  're' is the component in phase with the carrier. */
 void fgpu_gnss_lock_add_phase(struct fgpu_gnss_lock *lock, double re, double im, double data_s);
 
 /* Returns C/N0 in dB-Hz; -INFINITY if the moments show no signal. */

@@ -1,7 +1,7 @@
 /* gnss_model.h - code and carrier of a satellite's signal as functions of the sample, and their corrections by the
  * loops.
  *
- * A model has the phases of code and carrier at 'sample', the Doppler there, and the Doppler's constant rate:
+ * A model has the phases of code and carrier at 'sample', the Doppler at this sample, and the Doppler's constant rate:
  *     carrier(t) = carrier + (carrier_hz + doppler) t + rate t^2 / 2      turns, t in seconds
  *     code(t)    = code + (subchip_rate_hz + doppler subchips_per_turn) t + rate subchips_per_turn t^2 / 2
  * The carrier aids the code: both have the same Doppler.
@@ -9,8 +9,8 @@
  * Exactness: phases are 128-bit integers in units of 2^-64 turns and sub-chips.  Phases never wrap.  Steps are rounded
  *            to this unit, so the error after 1e8 samples is at most 6e-12 turns and 2e-11 sub-chips.
  * Loops:     corrections are those of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8: the first-order loop, K
- *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  The corrections update the model by
- *            the model's error at the model's own sample.  This is the form of a Kalman filter with constant gains.
+ *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  Each correction applies the model's
+ *            error at the model's own sample.  This is the form of a Kalman filter with constant gains.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_MODEL_H
 #define FGPU_GNSS_MODEL_H
@@ -41,9 +41,9 @@ __int128 fgpu_gnss_code_step(const struct fgpu_gnss_rates *rates, double doppler
 /* Moves a model to another sample. */
 void fgpu_gnss_model_move(struct fgpu_gnss_model *model, const struct fgpu_gnss_rates *rates, int64_t sample);
 
-/* Correct the model by the signal's phase or frequency minus the model's, measured over 'time_s'.  A loop is stable
- * while bandwidth_hz time_s <= 0.1.  The effect of a correction may appear in the next error or any time later.  The
- * reason is that errors are relative to the model, not to the replica.  Without 'has_rate' the carrier's loop is of
+/* Correct the model.  The error is the signal's phase or frequency minus the model's, measured over 'time_s'.  A loop
+ * is stable if bandwidth_hz * time_s <= 0.1.  Stability does not depend on when a correction reaches the replica,
+ * because errors are relative to the model, not to the replica.  If 'has_rate' is false, the carrier's loop is of
  * second order, with a damping of 1.14 and 0.91 of the bandwidth, and does not change the rate. */
 void fgpu_gnss_model_correct_carrier(struct fgpu_gnss_model *model, double error_turns, double bandwidth_hz,
                                      double time_s, bool has_rate);

@@ -1,7 +1,7 @@
-/* gnss_record.h - one integration in a heap of satellites' sums; the layout on the wire.
+/* gnss_record.h - the record of one integration in a heap of satellite sums, as it is sent.
  *
- * Heap:      a heap has the integrations that ended in a chunk, as consecutive records.  The rest of the heap has
- *            records of zeros, whose 'prn' is 0.
+ * Heap:      a heap has one record for each integration that ended in a chunk.  The records are consecutive.  Unused
+ *            records after them are filled with zeros, so their 'prn' is 0.
  * Measured:  the signal's carrier phase at 'timestamp' is the replica's phase plus the phase of the prompt sum.  The
  *            signal's code phase is the replica's code phase plus the offset that early and late sums show.
  * Time:      'timestamp' is the ADC timestamp of a complex sample: the timestamp of the first ADC sample under its
@@ -23,20 +23,20 @@ enum fgpu_gnss_flag {
 
 struct fgpu_gnss_record {
     int64_t timestamp;      /* ADC timestamp of the middle sample and the phases below, modulo 2^48 */
-    int64_t code_period;    /* code periods since the acquisition */
+    int64_t code_period;    /* number of code periods since the acquisition */
     double code_phase;      /* replica's phase, chips within the period */
     int64_t carrier_cycles; /* replica's whole cycles in the baseband since the acquisition */
     double carrier_phase;   /* fraction of a cycle, 0 to below 1 */
-    double doppler;         /* Hz; like doppler_rate (Hz/s), the loops' estimate after this integration */
+    double doppler;         /* Hz; doppler and doppler_rate (Hz/s) are the loops' estimates after this integration */
     double doppler_rate;
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2]; /* early, prompt, late */
     float cn0[N_POLS];                        /* dB-Hz */
-    uint32_t n_samples;                       /* complex samples of the integration */
-    uint32_t n_present;                       /* complex samples that arrived */
+    uint32_t n_samples;                       /* number of complex samples in the integration */
+    uint32_t n_present;                       /* number of these samples that arrived */
     uint16_t prn, signal;                     /* enum gnss_signal */
     uint16_t stage, flags;                    /* enum fgpu_gnss_stage of the integration, enum fgpu_gnss_flag */
     int32_t symbol_period; /* index of the code period in its symbol or secondary code; -1: not known */
-    uint32_t n_starts;     /* acquisitions of the satellite so far */
+    uint32_t n_starts;     /* number of acquisitions of the satellite so far */
 };
 
 /* The numpy dtype of a record. */

@@ -47,7 +47,7 @@ static void open_acquire(struct fgpu_gnss_search *s)
         want_block(s);
         return;
     }
-    end(s, false); /* without memory the satellite counts as not found */
+    end(s, false); /* out of memory: the satellite counts as not found */
 }
 
 static double period_s(const struct fgpu_gnss_search *s)
@@ -89,7 +89,7 @@ static void find(struct fgpu_gnss_search *s)
                                               .code_subchips = ldexp((double)acquired.code_phase, -GNSS_CODE_BITS),
                                               .doppler_hz = acquired.doppler_hz};
     if (s->found.code_subchips >= s->config.n_subchips)
-        s->found.code_subchips = 0; /* the phase was rounded up to the table's length */
+        s->found.code_subchips = 0; /* rounding had raised the phase to the table's length */
     end(s, true);
 }
 
@@ -142,7 +142,7 @@ int64_t fgpu_gnss_search_block(const struct fgpu_gnss_search *search, int64_t sa
 
 void fgpu_gnss_search_push(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search)
 {
-    atomic_store_explicit(&search->is_away, true, memory_order_relaxed); /* the inbox orders this store */
+    atomic_store_explicit(&search->is_away, true, memory_order_relaxed); /* ordered by inbox_push() */
     inbox_push(searcher->inbox, &(struct inbox_item){0, 0, search});
 }
 

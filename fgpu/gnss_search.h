@@ -2,9 +2,9 @@
  *
  * Flow:      worker: begin --> thread: block wanted --> worker: samples of a block --push--> thread: gnss_acquire_add
  *            --> ... --> thread: found or not --> worker
- * Stages:    a wide search covers all Dopplers of the satellite.  A narrow search of new samples, around the peak of
- *            the wide search, follows.  So the result is recent, however long the wide search took.  Noise causes a
- *            false acquisition only if it gives the highest peak twice.
+ * Stages:    a wide search covers all Dopplers of the satellite.  A narrow search around the peak of the wide search
+ *            follows, with new samples.  So the result is recent, however long the wide search took.  Noise causes a
+ *            false acquisition only if its peak is the highest in both searches.
  * Blocks:    a block of a narrow search begins with a code period, as found by the wide search.  Data and secondary
  *            codes change the signal's sign between periods.  A change within a block would split the peak and move
  *            it to a wrong Doppler.  With this Doppler the loops would lock with an error of half a turn per period.
@@ -26,7 +26,7 @@ struct fgpu_gnss_searcher;
 
 enum fgpu_gnss_search_state {
     FGPU_GNSS_SEARCH_IDLE,
-    FGPU_GNSS_SEARCH_WANTS, /* waits for a block of 'n_wanted' samples */
+    FGPU_GNSS_SEARCH_WANTS, /* the search needs a block of 'n_wanted' samples */
     FGPU_GNSS_SEARCH_ENDED, /* result in 'is_found' and, if found, in 'found' */
 };
 
@@ -37,28 +37,28 @@ struct fgpu_gnss_search {
     int8_t *samples;      /* [const] pinned: [pol][pitch_samples][re, im] */
     size_t pitch_samples; /* [const] */
     uint32_t n_wanted;
-    int64_t block_sample; /* number of the block's first sample, by fgpu_gnss_search_block() */
-    bool begins_anew;     /* time went back before this block, so the search restarts with the block */
+    int64_t block_sample; /* number of the block's first sample, chosen by fgpu_gnss_search_block() */
+    bool begins_anew;     /* true if time went back before this block, so that the search restarts with this block */
     size_t satellite;
     bool is_found;
     struct fgpu_gnss_acquisition found;
 
-    /* Fields of the thread, from begin on. */
+    /* From fgpu_gnss_search_begin() on, the thread owns these fields. */
     struct gnss_acquire_config config;
     uint32_t n_blocks, n_added;
     bool is_narrow;
     int64_t origin_sample; /* first sample of the first block */
-    double period_begin;   /* narrow search: sample at which a code period began */
+    double period_begin;   /* for a narrow search: sample at which a code period began */
     double period_samples; /* narrow search */
     struct gnss_acquire *acquire;
 };
 
-/* Creates the thread's inbox, for searches of 'n_streams' streams.  The thread notifies the engine's worker when a
- * search has returned.  Returns 0 or -ENOMEM. */
+/* Creates the thread's inbox, for searches of 'n_streams' streams.  The thread notifies the engine's worker when it has
+ * handed a search back.  Returns 0 or -ENOMEM. */
 int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, struct fgpu_gnss_searcher **searcher);
 /* Starts the thread.  Returns 0 or negative errno. */
 int fgpu_gnss_searcher_start(struct fgpu_gnss_searcher *searcher);
-/* Stops the thread, after the block that it is adding.  The worker must have ended.  Idempotent. */
+/* Stops the thread after it has added its current block.  The worker must have ended.  Idempotent. */
 void fgpu_gnss_searcher_stop(struct fgpu_gnss_searcher *searcher);
 /* Stops the thread and destroys the searcher.  NULL is accepted. */
 void fgpu_gnss_searcher_destroy(struct fgpu_gnss_searcher *searcher);

@@ -1,4 +1,4 @@
-/* gnss_stream.c - creates one antenna's stream of satellites' sums. */
+/* gnss_stream.c - creates one antenna's stream of satellite sums. */
 #include "fgpu/gnss_stream.h"
 
 #include "common/base/clock.h"
@@ -290,16 +290,16 @@ static void register_satellite(const struct gnss_followed *sat, const char *of_s
     snprintf(labels, sizeof(labels), "%s", of_stream);
     stats_label(labels, sizeof(labels), "satellite", fgpu_gnss_name(&sat->id, name));
     stats_gauge("fgpu_gnss_stage", "0: searched for, 1: pull-in, 2: settling, 3: tracking.", labels, &sat->stage);
-    stats_gauge_scaled("fgpu_gnss_doppler_hz", "Doppler of a satellite that is followed, else 0.", labels,
-                       &sat->doppler_mhz, 1e-3);
-    stats_counter("fgpu_gnss_losses", "Times that a satellite was lost.", labels, &sat->losses);
-    stats_counter("fgpu_gnss_searches", "Searches for a satellite.", labels, &sat->searches);
+    stats_gauge_scaled("fgpu_gnss_doppler_hz", "Doppler of the satellite; 0 while the satellite is not followed.",
+                       labels, &sat->doppler_mhz, 1e-3);
+    stats_counter("fgpu_gnss_losses", "Number of times that tracking of the satellite was lost.", labels, &sat->losses);
+    stats_counter("fgpu_gnss_searches", "Number of searches for the satellite.", labels, &sat->searches);
     for (int pol = 0; pol < N_POLS; pol++) {
         const char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
-        stats_gauge_scaled("fgpu_gnss_cn0_db_hz", "C/N0 of a satellite that is followed, else 0.", with_pol,
-                           &sat->cn0_mdb[pol], 1e-3);
+        stats_gauge_scaled("fgpu_gnss_cn0_db_hz", "C/N0 of the satellite; 0 while the satellite is not followed.",
+                           with_pol, &sat->cn0_mdb[pol], 1e-3);
     }
 }
 
@@ -312,12 +312,14 @@ static void register_metrics(struct gnss_stream *s)
     outbuf_metrics("fgpu_gnss", labels, &s->stats);
     stats_counter("fgpu_gnss_dropped_heaps", "Heaps of satellites' sums not made because no output buffer was free.",
                   labels, &s->dropped_heaps);
-    stats_counter("fgpu_gnss_samples", "Complex samples that were correlated, of each polarisation.", labels,
+    stats_counter("fgpu_gnss_samples", "Number of complex samples that were correlated, per polarisation.", labels,
                   &s->present_samples);
-    stats_counter("fgpu_gnss_missing_samples", "Complex samples not correlated because input was missing.", labels,
+    stats_counter("fgpu_gnss_missing_samples",
+                  "Number of complex samples that were not correlated because input was missing.", labels,
                   &s->missing_samples);
-    stats_counter("fgpu_gnss_clipped_samples", "Complex samples beyond the range of 8 bits, of both polarisations.",
-                  labels, &s->clipped_samples);
+    stats_counter("fgpu_gnss_clipped_samples",
+                  "Number of complex samples that exceeded the range of 8 bits, of both polarisations.", labels,
+                  &s->clipped_samples);
     for (size_t i = 0; i < s->sizes.n_satellites; i++)
         register_satellite(&s->satellites[i], labels);
 }

@@ -1,5 +1,5 @@
-/* gnss_stream.h - one antenna's stream of satellites' sums: creation and destruction of its buffers and satellites,
- * and its status.
+/* gnss_stream.h - one antenna's stream of satellite sums: creation and destruction of its buffers and satellites, and
+ * its status.
  *
  * For gnss.c and gnss_stream.c only.  gnss.h is the interface for other files.
  * Threads: as in gnss.h. */
@@ -33,7 +33,7 @@ struct gnss_buffer {
     struct gnss_level *levels, *device_levels; /* [const] pinned and device: [pol] */
     struct gnss_piece_info *infos;             /* [const] [max_pieces] */
     size_t n_pieces;
-    int64_t begin, end; /* numbers of the first sample and of the sample after the last */
+    int64_t begin, end; /* number of the first sample, and number after the last sample */
     uint64_t n_present;
     float scale[N_POLS];
     bool ends_block;                  /* the buffer has the last samples of a search's block */
@@ -47,10 +47,10 @@ struct gnss_followed {
     struct fgpu_gnss_satellite id; /* [const] */
     const int8_t *table;           /* [const] host */
     struct fgpu_gnss_track track;
-    bool is_dropped;                     /* ?gnss-drop: the satellite is neither searched for nor followed */
+    bool is_dropped;                     /* true after ?gnss-drop: the satellite is neither searched for nor followed */
     int64_t retry_sample;                /* sample before which no search for the satellite begins */
     struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite from the first input on */
-    struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; thousandths of dB-Hz */
+    struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; C/N0 in thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
     double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums over both polarisations */
     struct gauge taps[FGPU_GNSS_N_TAPS]; /* 'peak' in thousandths of the prompt tap's amplitude; 0: not followed */
@@ -80,15 +80,15 @@ struct gnss_stream {
     struct outbuf_pool pool;
     size_t n_downloading; /* buffers being downloaded */
     float scale[N_POLS];
-    bool has_input; /* an input has been processed; 'input_samples' is its timestamp */
+    bool has_input; /* true if an input has been processed; 'input_samples' is the timestamp of the last one */
     int64_t input_samples;
     struct fgpu_gnss_search search;
     bool is_searching; /* a search has begun, and its result has not been used yet */
-    bool is_stale;     /* the data's time restarted during the search */
-    bool fills_block;  /* the block's last samples are on their way to the host */
+    bool is_stale;     /* true if the data's time restarted during the search */
+    bool fills_block;  /* true while the block's last samples are being downloaded */
     uint32_t n_collected;
     int64_t collected_end; /* number of the sample after the collected samples */
-    size_t next_satellite; /* satellite of the next search */
+    size_t next_satellite; /* index of the first candidate for the next search */
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter dropped_heaps, clipped_samples, present_samples, missing_samples;
@@ -110,7 +110,8 @@ extern const char *const fgpu_gnss_stage_words[];
 /* Number of sums of a piece: [tap][pol][re, im]. */
 #define GNSS_SUMS_OF_PIECE (FGPU_GNSS_N_TAPS * N_POLS * 2)
 
-/* Returns the correlator's arguments for a buffer; for compilation, if 'buffer' is NULL. */
+/* Returns the correlator's arguments for a buffer.  If 'buffer' is NULL, returns the arguments for compiling the
+ * kernel. */
 struct gnss_correlate_args gnss_stream_correlate_args(const struct gnss_stream *stream,
                                                       const struct gnss_buffer *buffer);
 
@@ -118,7 +119,7 @@ struct gnss_correlate_args gnss_stream_correlate_args(const struct gnss_stream *
  * negative errno with one sentence in 'why'. */
 int gnss_stream_init(struct gnss_stream *stream, char *why, size_t why_bytes);
 
-/* Frees a stream, after the searcher has been destroyed.  A stream of zeros is accepted. */
+/* Frees a stream, after the searcher has been destroyed.  A zero-initialised stream is accepted. */
 void gnss_stream_fini(struct gnss_stream *stream, struct device *device);
 
 #endif

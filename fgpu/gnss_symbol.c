@@ -1,4 +1,5 @@
-/* gnss_symbol.c - the search for symbols; gnss_track.c feeds it while the carrier is locked. */
+/* gnss_symbol.c - searches for the start of data symbols.  gnss_track.c passes sums to the search while the carrier is
+ * locked. */
 #include "fgpu/gnss_symbol.h"
 
 #include "common/base/units.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #define SEARCH_SECONDS 1.0
-#define MIN_LEAD       0.4 /* smallest lead of the best place over the second best, in units of a period's power */
+#define MIN_LEAD       0.4 /* minimum lead of the best over the second best agreement, in periods' powers */
 
 static uint32_t modulo(int64_t value, uint32_t n)
 {
@@ -33,7 +34,7 @@ void fgpu_gnss_symbol_init(struct fgpu_gnss_symbol *symbol, enum gnss_signal sig
     symbol->n_wanted = n * (uint32_t)lrint(SEARCH_SECONDS / (n * period_s));
 }
 
-/* Returns the agreement of the sums with symbols that begin with period 'first'. */
+/* Returns a measure of how well the sums agree with symbols that begin with period 'first'. */
 static double agreement(const struct fgpu_gnss_symbol *symbol, uint32_t first)
 {
     double sum = 0;

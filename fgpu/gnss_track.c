@@ -1,15 +1,15 @@
-/* gnss_track.c - from the sums of one satellite's integrations to the replicas of the next integrations. */
+/* gnss_track.c - computes a satellite's next replicas from the sums of its previous integrations. */
 #include "fgpu/gnss_track.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#define MIN_FRACTION   0.5  /* least fraction of present samples in an integration */
-#define MIN_CODE       25.0 /* lowest C/N0 of a locked code, dB-Hz */
-#define MIN_CARRIER    0.25 /* lowest indicator of a locked carrier */
-#define MAX_DOPPLER_HZ 5e4  /* a satellite's Doppler is up to 5 kHz; the rest allows for oscillators */
-#define MOMENTS_MIN_S  0.4  /* s of data before the moments decide about the lock */
+#define MIN_FRACTION   0.5  /* minimum fraction of present samples in an integration */
+#define MIN_CODE       25.0 /* minimum C/N0 of a locked code, in dB-Hz */
+#define MIN_CARRIER    0.25 /* minimum indicator of a locked carrier */
+#define MAX_DOPPLER_HZ 5e4  /* a satellite's Doppler is up to 5 kHz; the limit also allows for oscillator errors */
+#define MOMENTS_MIN_S  0.4  /* seconds of data before the moments decide about the lock */
 
 static const struct {
     double frequency_hz, phase_hz, code_hz; /* bandwidths; 0: no loop of this kind */
@@ -22,9 +22,9 @@ static const struct {
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the error in sub-chips at a discriminator of 1: the autocorrelation R of a chip at the tap, over twice its
- * downward slope.  For small errors E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2.  R is a straight line between
- * whole sub-chips. */
+/* Returns the code error, in sub-chips, for a discriminator value of 1.  This error is the autocorrelation R of a chip
+ * at the tap, divided by twice its downward slope.  For small errors E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2.
+ * R is a straight line between whole sub-chips. */
 static double code_gain(enum gnss_subcarrier subcarrier, double tap_subchips)
 {
     const int8_t chip = 1;
@@ -131,9 +131,9 @@ static uint64_t code_phase(const struct fgpu_gnss_track *track, __int128 code)
     return (uint64_t)((code - divide_down(code, length) * length) >> (64 - GNSS_CODE_BITS));
 }
 
-/* Begins an integration.  Normally it begins with the next period.  The integration begins at the next sample if this
- * sample's code phase is less than a chip after the period's begin.  The phase may be there because a correction has
- * moved it.  Returns false if the period begins at or after 'end'. */
+/* Begins an integration, normally with the next code period.  A correction may have moved the code phase past the start
+ * of a period.  If the next sample lies less than a chip after this start, the integration begins at the next sample.
+ * Returns false if the period begins at or after 'end'. */
 static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
 {
     const __int128 length = code_length(track), chip = (__int128)track->chip_subchips << 64;
@@ -168,7 +168,7 @@ static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
     return true;
 }
 
-/* Returns a piece of the next 'n' samples of the open integration. */
+/* Returns a piece that covers the next 'n' samples of the open integration. */
 static struct gnss_piece take_piece(struct fgpu_gnss_track *track, uint32_t n)
 {
     struct gnss_piece piece = track->open;
@@ -192,7 +192,7 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
     size_t n = 0;
 
     if (track->stage != FGPU_GNSS_SEARCH && fabs(doppler_hz) > MAX_DOPPLER_HZ)
-        lose(track); /* a loop has diverged, or the time has jumped far */
+        lose(track); /* a loop has diverged, or time has jumped by hours */
     if (track->stage == FGPU_GNSS_SEARCH)
         return 0;
     if (track->next_sample < begin) {
@@ -213,10 +213,11 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
 
 /* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
-/* An integration's prompt sums relative to the model: the signal's phase minus the model's. */
+/* An integration's prompt sums, rotated by the model's phase.  Their phase is the signal's phase minus the model's
+ * phase. */
 struct prompt {
     double of[N_POLS][2];
-    double data_s; /* time of the present samples */
+    double data_s; /* duration of the present samples */
 };
 
 static void rotate(double sum[2], double turns)
@@ -232,8 +233,8 @@ static double turns_of(__int128 carrier)
     return (double)(int64_t)(uint64_t)carrier * 0x1p-64;
 }
 
-/* Returns the prompt sums relative to the model.  The sums are scaled to the noise of a whole integration.  So
- * the signal has sqrt(fraction of present samples) of a whole integration's amplitude. */
+/* Returns the prompt sums relative to the model.  The sums are scaled to the noise of a whole integration.  So the
+ * signal's amplitude is the amplitude in a whole integration times sqrt(fraction of present samples). */
 static struct prompt prompt_of(const struct fgpu_gnss_track *track, const struct fgpu_gnss_sum *sum)
 {
     struct prompt prompt = {.data_s = sum->n_samples / track->rates.sample_rate_hz};
@@ -248,8 +249,8 @@ static struct prompt prompt_of(const struct fgpu_gnss_track *track, const struct
     return prompt;
 }
 
-/* Corrects the code by early minus late power of both polarisations.  The total error is the signal's error relative
- * to the replica, plus the replica's error relative to the model. */
+/* Corrects the code.  The discriminator is early power minus late power, summed over both polarisations.  The total
+ * error is the signal's error relative to the replica, plus the replica's error relative to the model. */
 static void correct_code(struct fgpu_gnss_track *track, const struct fgpu_gnss_sum *sum, double data_s)
 {
     double powers[FGPU_GNSS_N_TAPS] = {0};
@@ -265,8 +266,8 @@ static void correct_code(struct fgpu_gnss_track *track, const struct fgpu_gnss_s
     fgpu_gnss_model_correct_code(&track->model, error_subchips, stages[track->stage].code_hz, data_s);
 }
 
-/* Corrects the Doppler by the frequency relative to the model, from the sums of two consecutive periods.  Adds the
- * product of the sums to the search of symbols. */
+/* Corrects the Doppler by the frequency relative to the model, from the sums of two consecutive periods.  Also passes
+ * the product of these sums to the search for symbols. */
 static void correct_frequency(struct fgpu_gnss_track *track, const struct prompt *prompt, int64_t period)
 {
     double dot = 0, cross = 0;
@@ -285,7 +286,7 @@ static void correct_frequency(struct fgpu_gnss_track *track, const struct prompt
         fgpu_gnss_symbol_add(&track->symbol, period, dot);
 }
 
-/* Removes a pilot's ambiguity of half a turn, when the signs of its secondary code are known. */
+/* Resolves a pilot's ambiguity of half a turn.  Called when the signs of the pilot's secondary code are known. */
 static void resolve_half_turn(struct fgpu_gnss_track *track, double chip_re)
 {
     track->polarity += chip_re;
@@ -364,7 +365,7 @@ static struct fgpu_gnss_integration integration_of(const struct fgpu_gnss_track 
     return integration;
 }
 
-/* Corrects the model by a finished integration. */
+/* Corrects the model with the sums of a finished integration. */
 static void close_sum(struct fgpu_gnss_track *track)
 {
     struct fgpu_gnss_sum *sum = &track->sum;
@@ -402,7 +403,7 @@ size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)
         return 0;
     if (sum->is_open && sum->of.integration != piece->integration) {
         ended[n_ended++] = integration_of(track);
-        close_sum(track); /* a gap cut the integration */
+        close_sum(track); /* a gap had cut the integration short */
         if (track->stage == FGPU_GNSS_SEARCH)
             return n_ended;
     }

@@ -3,44 +3,45 @@
  * Flow:      acquisition --start--> model --pieces--> gnss_correlate --sums, some chunks later--> model
  * Model:     gnss_model.h is the loops' estimate of code and carrier.  A discriminator yields the signal's phase
  *            minus the replica's phase, and the replica's phase is known exactly.  So each integration measures the
- *            signal's own phase.  The loop corrects the model at the middle of the integration.  A replica is the
- *            model, moved ahead.
+ *            signal's own phase.  The loop corrects the model at the middle of the integration.  A replica is the model
+ *            extrapolated to a later time.
  * Delay:     a correction is relative to the model at the time of the integration, not to the latest replica.  So
  *            the delay of the sums is outside the loop, and the loop's poles do not depend on the delay.  The delay
  *            only makes replicas less exact.  The carrier's error is (Doppler's error) x delay + (rate's error) x
  *            delay^2 / 2.  The Doppler's error must stay small compared with a turn per code period, and the code's
  *            error compared with the taps' distance.  A Kalman filter does the same (Psiaki and Jung, Extended Kalman
  *            filter methods for tracking weak GPS signals, ION GPS 2002).
- * Pieces:    an integration is one code period with its own exact phases.  The integration starts at the period's
- *            first sample.  If a chunk ends within the integration, the rest is a piece of the next chunk, by
- *            gnss_piece_skip().  The sums of both pieces are added here.
+ * Pieces:    an integration is one code period with its own exact phases.  The integration starts at the period's first
+ *            sample.  If a chunk ends within the integration, the integration's remaining samples are a piece of the
+ *            next chunk (gnss_piece_skip()).  The sums of both pieces are added here.
  * Loops:     stage       frequency  phase  code    until
  *            PULL_IN     4 Hz       -      2 Hz    0.5 s of data
  *            SETTLING    -          25 Hz  1 Hz    1 s of data; second order
  *            TRACKING    -          5 Hz   0.5 Hz
- *            Frequency: atan(cross / dot) of consecutive sums.  Phase: Costas, atan(Q / I); atan2 of pilots whose
- *            secondary code is known.  Code: (E^2 - L^2) / (E^2 + L^2), over the slope that the replica's
- *            autocorrelation has.  Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.7 to 8.9.
- * Pull-in:   the loops pull in from an acquisition with limited errors.  The Doppler's error is at most 1/8 turn per
- *            code period (125 Hz, E1: 31 Hz).  The code's error is at most a quarter of a chip (E1: 0.15 chip).  In
- *            simulations 1 of 5000 starts failed at 35 dB-Hz, 1 of 6 at 32 dB-Hz.
- * Pols:      the code and frequency loops use the sum of both polarisations' powers and products, and need no phase
- *            between the polarisations.  The phase loop uses the polarisation that is stronger after PULL_IN, and keeps
- *            this polarisation.  The instrument's phase between polarisations is unknown, so a change of polarisation
- *            would be a step of phase.
- * Data:      before the symbol's place is known (gnss_symbol.h), signs of data and secondary code do not matter to
- *            any loop.  When the place is known, a pilot's phase loses its ambiguity of half a turn.
+ *            Frequency: atan(cross / dot) of consecutive sums.  Phase: Costas, atan(Q / I), but atan2(Q, I) for pilots
+ *            whose secondary code is known.  Code: (E^2 - L^2) / (E^2 + L^2), divided by the slope of the replica's
+ *            autocorrelation.  Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.7 to 8.9.
+ * Pull-in:   the loops pull in if the acquisition's errors are small enough.  The Doppler's error may be at most 1/8
+ *            turn per code period (125 Hz; for E1: 31 Hz).  The code's error may be at most a quarter of a chip (for
+ *            E1: 0.15 chip).  In simulations 1 of 5000 starts failed at 35 dB-Hz, and 1 of 6 starts failed at 32 dB-Hz.
+ * Pols:      the code and frequency loops use the sum of both polarisations' powers and products, so the phase between
+ *            the polarisations does not matter.  The phase loop uses only the polarisation that is stronger at the end
+ *            of PULL_IN, and never changes to the other.  The instrument's phase between polarisations is unknown, so
+ *            such a change would cause a phase step.
+ * Data:      before the start of symbols is known (gnss_symbol.h), no loop depends on the signs of data and secondary
+ *            code.  When the start is known, a pilot's phase loses its ambiguity of half a turn.
  * Gaps:      missing samples are zeros.  A sum is scaled by its fraction of present samples, which reduces its gains
- *            in the loops by the same factor.  A sum with less than half of its samples is not used, and the phases
- *            continue.
+ *            in the loops by the same factor.  If less than half of a sum's samples are present, the loops ignore the
+ *            sum and the model continues without a correction.
  * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In TRACKING
- *            both must be locked, before TRACKING only the code.  Otherwise the stage becomes SEARCH, and the owner
- *            acquires and starts again.  A Doppler beyond 50 kHz, which only an error or a gap of hours can cause,
- *            has the same effect.
+ *            both must be locked, before TRACKING only the code.  If the lock is lost, the stage becomes SEARCH, and
+ *            the owner begins again with an acquisition.  A Doppler beyond 50 kHz has the same effect.  Only an error
+ *            or a gap of hours can cause such a Doppler.
  * Phase:     the carrier's phase at a sample is the phase of the signal in the phase loop's polarisation.  Whole
  *            turns count from the acquisition.  L5Q is a quarter turn behind L5I, and the phase of L5Q includes this
  *            quarter turn.
- * Limits:    the band must not be inverted.  Codes must not run backwards.  One antenna's sums close the loops.
+ * Limits:    the band must not be inverted.  Codes must not run backwards.  A tracker uses the sums of one antenna
+ *            only.
  * Ownership: all state is in the caller's struct.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
 #ifndef FGPU_GNSS_TRACK_H
@@ -54,13 +55,14 @@
 
 #include <stdbool.h>
 
-/* The taps: the prompt tap, and one tap a quarter of a chip ahead and one behind.  For BOC and CBOC the distance is
- * 2.5 / 12 of a chip.  At this distance both autocorrelations of E1 are steep, unlike at some smaller distances. */
+/* The taps: the early tap is a quarter of a chip ahead of the prompt tap, and the late tap is a quarter of a chip
+ * behind it.  For BOC and CBOC this distance is 2.5 / 12 of a chip.  At this distance both autocorrelations of E1 are
+ * steep, unlike at some smaller distances. */
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3
 
-/* Maximum number of pieces whose sums have not arrived.  Beyond this number no pieces are made, and their samples
- * are a gap. */
+/* Maximum number of pieces whose sums have not arrived.  While this number is reached, no pieces are made, and the
+ * samples count as a gap. */
 #define FGPU_GNSS_MAX_PENDING 256
 
 enum fgpu_gnss_stage { FGPU_GNSS_SEARCH, FGPU_GNSS_PULL_IN, FGPU_GNSS_SETTLING, FGPU_GNSS_TRACKING };
@@ -81,16 +83,16 @@ struct fgpu_gnss_acquisition {
 
 struct fgpu_gnss_piece_pending {
     uint32_t start;       /* the track's n_starts */
-    uint32_t integration; /* number of the integration since the start */
+    uint32_t integration; /* index of the integration, counted from the start of tracking */
     bool is_last;         /* the piece is the last of its integration */
     uint32_t n_samples;
-    uint32_t n_integration; /* samples of the whole integration */
+    uint32_t n_integration; /* number of samples in the whole integration */
     int64_t period;         /* code periods since the acquisition */
     int64_t middle;         /* the integration's middle sample, which has the phases below */
     __int128 carrier, code; /* replica's phases, in units of the model */
 };
 
-/* An integration, with the sums that have arrived. */
+/* An integration, with those of its sums that have arrived. */
 struct fgpu_gnss_sum {
     bool is_open;
     struct fgpu_gnss_piece_pending of; /* latest piece */
@@ -106,39 +108,39 @@ struct fgpu_gnss_integration {
     double code_subchips;          /* code phase within the period */
     int64_t carrier_turns;         /* whole turns */
     uint64_t carrier_phase;        /* 2^-64 turns */
-    uint32_t n_samples, n_present; /* all samples, and the samples that arrived */
+    uint32_t n_samples, n_present; /* number of all samples, and number of samples that arrived */
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
 struct fgpu_gnss_track {
     struct fgpu_gnss_track_config config;
     struct fgpu_gnss_rates rates;
-    uint32_t n_subchips;    /* sub-chips of the table */
-    uint32_t chip_subchips; /* sub-chips of a chip */
+    uint32_t n_subchips;    /* number of sub-chips in the table */
+    uint32_t chip_subchips; /* number of sub-chips in a chip */
     double tap_subchips;    /* distance from the prompt tap to the early tap */
-    double code_gain;       /* error in sub-chips at a discriminator of 1 */
+    double code_gain;       /* code error, in sub-chips, for a discriminator value of 1 */
     double period_s;        /* nominal period of the code */
 
     enum fgpu_gnss_stage stage;
-    double stage_s; /* s of data in this stage */
+    double stage_s; /* seconds of data since this stage began */
     uint32_t n_starts, n_losses;
-    struct fgpu_gnss_model model; /* model at the middle of the latest integration that was used or coasted over */
+    struct fgpu_gnss_model model; /* model at the middle of the latest integration, whether its sums were used or not */
     struct fgpu_gnss_lock locks[N_POLS];
     struct fgpu_gnss_symbol symbol;
     int pol;         /* polarisation of the phase loop */
-    bool is_pure;    /* the phase loop has no ambiguity of half a turn */
-    double polarity; /* sum of prompt sums times the secondary code's chips, until 'is_pure' */
+    bool is_pure;    /* true if the phase loop has no ambiguity of half a turn */
+    double polarity; /* until 'is_pure': sum of the products of prompt sums and the secondary code's chips */
     int n_polarity;
-    int64_t last_period;    /* period of 'last'; -1: none */
-    double last[N_POLS][2]; /* prompt sums relative to the model */
+    int64_t last_period;    /* code period of the sums in 'last'; -1: none */
+    double last[N_POLS][2]; /* prompt sums of that period, relative to the model */
 
     int64_t next_sample;     /* first sample after the pieces so far */
     uint32_t n_integrations; /* number of integrations since the latest start */
-    uint32_t open_samples;   /* samples left of the integration that a chunk's end has cut; 0: none */
-    struct gnss_piece open;  /* rest of the integration that a chunk's end has cut */
+    uint32_t open_samples;   /* number of remaining samples of an integration that a chunk's end has cut; 0: none */
+    struct gnss_piece open;  /* piece for these remaining samples */
     struct fgpu_gnss_piece_pending open_pending;
 
-    uint32_t n_pushed, n_popped; /* number of pieces made, and of pieces whose sums have been added */
+    uint32_t n_pushed, n_popped; /* number of pieces made, and number of pieces whose sums have been added */
     struct fgpu_gnss_piece_pending pending[FGPU_GNSS_MAX_PENDING];
     struct fgpu_gnss_sum sum;
 };
@@ -154,7 +156,7 @@ struct fgpu_gnss_state {
     uint64_t carrier_phase; /* 2^-64 turns */
     double doppler_hz, doppler_rate_hz_s;
     double cn0_db_hz[N_POLS];
-    int symbol_period; /* place of the code period in its symbol or secondary code; -1: not known */
+    int symbol_period; /* index of the code period in its symbol or secondary code; -1: not known */
 };
 
 /* Initialises a tracker in stage SEARCH. */
@@ -163,27 +165,29 @@ void fgpu_gnss_track_init(struct fgpu_gnss_track *track, const struct fgpu_gnss_
 /* Writes n_subchips and the taps [FGPU_GNSS_N_TAPS] of the satellite's entry for gnss_correlate. */
 void fgpu_gnss_track_taps(const struct fgpu_gnss_track *track, struct gnss_satellite *satellite);
 
-/* Begins to follow the signal of an acquisition.  Later sums of earlier pieces must still be passed, and are
- * ignored. */
+/* Begins to follow the signal that an acquisition has found.  The caller must still pass the outstanding sums of
+ * earlier pieces, which are ignored. */
 void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss_acquisition *acquisition);
 
-/* Makes the pieces of the samples [begin, end), which follow the samples of the last call; skipped samples make a
- * gap.  'first' counts from 'begin', and 'integration' counts from 0, so that each piece has its own sums.
- * 'satellite' is 0.  Returns the number of pieces, at most 'max_pieces'; 2 + (end - begin) / (samples of a period)
- * is enough.  Makes no pieces in SEARCH. */
+/* Makes the pieces of the samples [begin, end).  'begin' is at or after the last call's 'end'; the samples between them
+ * are a gap.  'first' counts from 'begin', and 'integration' counts from 0, so that each piece has its own sums.
+ * 'satellite' is 0.  Returns the number of pieces, at most 'max_pieces'; 2 + (end - begin) / (samples of a period) is
+ * enough.  Makes no pieces in SEARCH. */
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces);
 
-/* Ends tracking: the stage becomes SEARCH.  Later sums of its pieces must still be passed, and are ignored. */
+/* Ends tracking: the stage becomes SEARCH.  The caller must still pass the outstanding sums of earlier pieces, which
+ * are ignored. */
 void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
 
 /* Adds the sums of the oldest piece whose sums are outstanding.  Call this function once for each piece, in order.
- * Multiplies the sums of a polarisation by its 'unit'.  'n_missing' of the samples were zeros: all samples, if the
- * piece was not computed.  Writes the integrations that ended to 'ended' and returns their number, 0 to 2. */
+ * Multiplies the sums of each polarisation by the polarisation's 'unit'.  'n_missing' is the number of samples that
+ * were zeros; if the piece was not computed, the number of all its samples.  Writes the integrations that ended to
+ * 'ended' and returns their number, 0 to 2. */
 size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
                             uint32_t n_missing, struct fgpu_gnss_integration ended[2]);
 
-/* Returns the state, moved to a sample. */
+/* Returns the loops' estimates, extrapolated to a sample. */
 struct fgpu_gnss_state fgpu_gnss_track_at(const struct fgpu_gnss_track *track, int64_t sample);
 
 #endif

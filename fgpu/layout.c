@@ -1,4 +1,4 @@
-/* layout.c - sizes that follow from the configuration, and checks across its keys. */
+/* layout.c - computes the sizes that follow from the configuration, and checks keys that depend on each other. */
 #include "fgpu/layout.h"
 #include "fgpu/settings.h"
 
@@ -25,8 +25,8 @@
 #define N_OUTPUT_ITEMS 4 /* items of a heap: timestamp, feng_id, frequency, feng_raw */
 
 #define TAPS_PER_SUBSAMPLE 16   /* default */
-#define N_SPARE_COMMANDS   16   /* commands that may wait, in addition to one for each output of each antenna */
-#define MIN_PASS_FRACTION  1e-6 /* keeps the bands of a filter wider than the rounding errors of their ends */
+#define N_SPARE_COMMANDS   16   /* extra command slots, beside one for each output of each antenna */
+#define MIN_PASS_FRACTION  1e-6 /* makes the bands of a filter wider than the rounding errors of the band limits */
 
 int64_t fgpu_band_taps(const struct fgpu_config_band *band)
 {
@@ -64,7 +64,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     int64_t n_buffer = out->n_batches * out->spectra_per_heap;
     int64_t n_chunk = config->recv.chunk_samples * out->spectra_per_heap / fgpu_batch_samples(out);
 
-    /* One append has all spectra of a chunk for which the buffer has room. */
+    /* One append has at most the spectra of a chunk, or of a buffer if a buffer is smaller. */
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
         .n_bins = n_bins_of(out),
@@ -85,7 +85,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     };
 }
 
-/* Returns the number of output buffers that one chunk can fill, in part or wholly. */
+/* Returns the number of output buffers that one chunk can fill, including a partly filled buffer. */
 static size_t chunk_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
     int64_t buffer_samples = fgpu_batch_samples(output) * output->n_batches;
@@ -296,8 +296,9 @@ int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *d
             continue;
         snprintf(
             why, why_bytes,
-            "outputs[%zu].batches_per_buffer: output %s has %lld spectra in a buffer, but a GPU can take at most %d", o,
-            output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
+            "outputs[%zu].batches_per_buffer: output %s has %lld spectra in a buffer, but the GPU kernels support at "
+            "most %d",
+            o, output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
         return -EINVAL;
     }
     return 0;
@@ -312,22 +313,23 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
         return err;
     err = device_check_memory(
         device, layout->memory.host_bytes, layout->memory.device_bytes, "recv.chunk_samples",
-        "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
-        "fewer antennas",
+        "lower recv.chunk_samples or recv.chunks, lower batches_per_buffer or buffers of outputs, or serve fewer "
+        "antennas",
         why, why_bytes);
     if (!err && config->recv.base.direct)
         err = device_check_direct(
             device, layout->memory.direct_bytes, "recv.direct",
-            "lower recv.chunk_samples or recv.chunks, serve fewer antennas, give the GPU a resizable BAR "
-            "(docs/operation.md), or set it to false",
+            "lower recv.chunk_samples or recv.chunks, serve fewer antennas, enable the GPU's resizable BAR "
+            "(docs/operation.md), or set the key to false",
             why, why_bytes);
     if (!err && config->recv.base.gpudirect)
         err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Returns the number of chunks that an input needs if a polarisation may be 'wait_chunks' behind the other.  These are
- * 'window_chunks' open chunks, wait_chunks + 1 in the matcher, one being uploaded, and one free. */
+/* Returns the number of chunks that an input needs if one polarisation may be 'wait_chunks' chunks behind the other
+ * polarisation.  The number consists of 'window_chunks' open chunks, wait_chunks + 1 chunks in the matcher, one chunk
+ * that is being uploaded, and one free chunk. */
 static int64_t chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_chunks)
 {
     struct matcher_config matcher = {.n_members = N_POLS, .wait_chunks = (unsigned)wait_chunks};
@@ -346,7 +348,7 @@ static void check_recv(const struct fgpu_config *config, struct config *errors)
     int64_t n_min = chunks_to_wait(recv, recv->base.window_chunks);
 
     if (recv->sample_bits == 11 || (recv->sample_bits > 12 && recv->sample_bits < 16))
-        config_error(errors, &recv->sample_bits, "sample_bits must be 2 to 10, 12 or 16, not %lld",
+        config_error(errors, &recv->sample_bits, "sample_bits must be from 2 to 10, or 12 or 16, not %lld",
                      (long long)recv->sample_bits);
     if (recv->packet_samples % 8 != 0)
         config_error(errors, &recv->packet_samples, "packet_samples must be a multiple of 8, not %lld",
@@ -364,7 +366,7 @@ static void check_antennas(const struct fgpu_config *config, struct config *erro
     for (size_t a = 0; a < config->antennas.n; a++) {
         const struct fgpu_config_antenna *ant = fgpu_config_antenna(config, a);
         if (ant->feng_id >= config->send.array_size)
-            config_error(errors, &ant->feng_id, "feng_id %lld does not fit an array_size of %lld",
+            config_error(errors, &ant->feng_id, "feng_id %lld must be below the array_size of %lld",
                          (long long)ant->feng_id, (long long)config->send.array_size);
         for (size_t b = 0; b < a; b++) {
             if (ant->feng_id == fgpu_config_antenna(config, b)->feng_id)
@@ -400,7 +402,7 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
     }
 }
 
-/* Checks that no output is sent to an input.  Reports one error for each such output. */
+/* Checks that no output is sent to the address of an input.  Reports one error for each such output. */
 static void check_loops(const struct fgpu_config *config, struct config *errors)
 {
     for (size_t o = 0; o < config->outputs.n && !config->recv.base.pcap_file && !config->send.pcap_file; o++)
@@ -434,7 +436,7 @@ static void check_band(const struct fgpu_config *config, const struct fgpu_confi
                                                  : "2 to 256 without a pass_bandwidth",
                      (long long)band->decimation);
     else if (fgpu_band_taps(band) < subsampling || fgpu_band_taps(band) < 4 || fgpu_band_taps(band) > 64 * subsampling)
-        config_error(errors, &band->n_ddc_taps, "ddc_taps must be %lld to %lld with this decimation, not %lld",
+        config_error(errors, &band->n_ddc_taps, "ddc_taps must be from %lld to %lld with this decimation, not %lld",
                      (long long)(subsampling < 4 ? 4 : subsampling), (long long)(64 * subsampling),
                      (long long)band->n_ddc_taps);
     if (band->pass_bandwidth_hz > 0 && band->pass_bandwidth_hz < MIN_PASS_FRACTION * band_hz)
@@ -447,7 +449,7 @@ static void check_band(const struct fgpu_config *config, const struct fgpu_confi
                      band->pass_bandwidth_hz);
 }
 
-/* Returns true if a name may be a part of a sensor's name. */
+/* Returns true if a name has only characters that are allowed in a sensor's name. */
 static bool is_sensor_name(const char *name)
 {
     return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == strlen(name);
@@ -478,8 +480,8 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
         return;
     }
     send_keys_check_destinations(&config->send, &out->destinations, errors);
-    /* Not every receiver needs this alignment.  A receiver that works packet by packet relies on whole channels or
-     * whole fractions of channels. */
+    /* Only some receivers need this alignment, so a misalignment is no error.  A receiver that processes each packet
+     * separately expects whole channels, or a channel divided into equal packets. */
     int64_t chan_bytes = out->spectra_per_heap * N_POLS * 2 * out->sample_bits / 8;
     int64_t heap_bytes = chan_bytes * (out->n_chan / n_substreams);
     int64_t payload = config->send.packet_payload_bytes;
@@ -495,7 +497,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
     if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
         config_error(errors, &out->n_buffers,
-                     "buffers must be at least %lld, not %lld: a chunk makes up to %lld buffers of output %s at once",
+                     "buffers must be at least %lld, not %lld: one chunk fills up to %lld buffers of output %s",
                      (long long)n_min, (long long)out->n_buffers, (long long)n_min - 1, out->name);
 }
 
@@ -522,7 +524,7 @@ static void check_sizes(const struct fgpu_config *config, struct config *errors)
     if (bytes_plus(layout.memory.host_bytes, layout.memory.device_bytes) == UINT64_MAX)
         config_error(errors, &config->recv.chunk_samples,
                      "this configuration needs more memory than 64 bits can count: lower recv.chunk_samples, "
-                     "recv.chunks, or batches_per_buffer or buffers of outputs");
+                     "recv.chunks, batches_per_buffer or the outputs' buffers");
 }
 
 void fgpu_config_check(void *values, struct config *errors)

@@ -1,7 +1,7 @@
 /* layout.h - the sizes that follow from fgpu's configuration: heaps, chunks, windows, rates, memory.
  *
- * Pure arithmetic on a checked configuration.  Every stage uses the layout.  --check-config uses it to report memory
- * that does not fit. */
+ * Pure arithmetic on a checked configuration.  Every stage uses the layout.  --check-config uses the layout to check
+ * whether memory suffices. */
 #ifndef FGPU_LAYOUT_H
 #define FGPU_LAYOUT_H
 
@@ -21,28 +21,28 @@
 /* Number of complex samples that the status page averages from a batch. */
 #define FGPU_PREVIEW_SAMPLES (UINT32_C(1) << 20)
 
-/* Shapes, seed and filter of one output's kernels, the same on all antennas (choice.h).  Shapes of zeros mean the
- * defaults. */
+/* Shapes, seed and filter of one output's kernels, the same for all antennas (choice.h).  A shape of zeros selects the
+ * default shape. */
 struct fgpu_choice {
     struct channelise_choice channelise;
     struct ddc_shape ddc; /* narrow band only */
     uint64_t dither_seed;
-    float *filter; /* narrow band: the filter; else NULL */
+    float *filter; /* filter of a narrow band; NULL for a wide band */
 };
 
 struct fgpu_layout {
     size_t n_ants;
-    size_t n_inputs;  /* antennas x polarisations; input = ant * N_POLS + pol */
+    size_t n_inputs;  /* number of antennas * N_POLS; the index of an input is ant * N_POLS + pol */
     size_t n_outputs; /* per antenna */
     size_t n_recv_threads;
     size_t packet_bytes;    /* bytes of a digitiser heap */
-    size_t heaps_per_chunk; /* heaps of one input's chunk */
+    size_t heaps_per_chunk; /* number of heaps in a chunk of one input */
     size_t chunk_bytes;
-    int64_t history_samples; /* samples kept of the last chunk: longest window + max_delay_diff, in whole heaps */
+    int64_t history_samples; /* samples kept of the previous chunk: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
     struct memory_use memory; /* UINT64_MAX if a sum exceeds 64 bits; device bytes include exported memory */
-    size_t frames_per_heap;   /* most NIC frames that a heap occupies, with gpudirect; else 0 */
+    size_t frames_per_heap;   /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
 /* Returns the timebase of the timestamps: sync time, ADC sample rate, and whether packets are the clock. */
@@ -60,17 +60,18 @@ static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
     return layout->history_bytes + layout->chunk_bytes + spare;
 }
 
-/* Returns the input samples per sample of a band: the decimation, doubled if nothing is discarded. */
+/* Returns the number of input samples per baseband sample: the decimation, doubled if no part of the computed band is
+ * discarded. */
 static inline int64_t fgpu_band_subsampling(const struct fgpu_config_band *band)
 {
     return band->decimation * (band->pass_bandwidth_hz > 0 ? 2 : 1);
 }
 
-/* Returns the taps of the band's filter. */
+/* Returns the number of taps of the band's filter. */
 int64_t fgpu_band_taps(const struct fgpu_config_band *band);
 
-/* Return the decimation of an output's band (1 for a wide band), and the input samples per channelised sample (1 for
- * a wide band). */
+/* The first function returns the decimation of an output's band.  The second function returns the number of input
+ * samples per channelised sample.  Both numbers are 1 for a wide band. */
 static inline int64_t fgpu_decimation(const struct fgpu_config_output *output)
 {
     return output->kind == FGPU_NARROWBAND ? output->band.decimation : 1;
@@ -81,23 +82,23 @@ static inline int64_t fgpu_subsampling(const struct fgpu_config_output *output)
     return output->kind == FGPU_NARROWBAND ? fgpu_band_subsampling(&output->band) : 1;
 }
 
-/* Returns the input samples in the window of a spectrum of an output. */
+/* Returns the number of input samples in the window of an output's spectrum. */
 int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 
-/* Returns the index of the output that measures the inputs' power.  This is the first wide band, whose filter measures
- * the samples that it reads, or else output 0. */
+/* Returns the index of the output that measures the inputs' power.  This is the first wideband output, because its
+ * filter measures the samples that it reads.  Without a wideband output it is output 0. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
 /* Derives the layout.  'shared_bytes' is the result of device_shared_bytes().  'choices' is [output], or NULL for the
- * defaults.  'mtu' is the MTU of recv's interface, for frames of a NIC, or 0 for the largest.  The configuration must
- * have passed the checks that fgpu_config_check makes before it calls this function. */
+ * defaults.  'mtu' is the MTU of recv's interface, which determines the size of NIC frames; 0 means the largest MTU.
+ * The configuration must have passed the checks that fgpu_config_check makes before it calls this function. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                       const struct fgpu_choice *choices, size_t mtu);
 
-/* Returns the number of chunks that a polarisation may be behind the other.  Beyond this number the other
+/* Returns the number of chunks by which one polarisation may be behind the other.  If it is further behind, the other
  * polarisation's chunks are discarded one by one, because one polarisation alone is of no use.  The number is the
- * largest for which an input has enough chunks, and at least 'window_chunks'.  Waiting costs no time while both
- * polarisations arrive. */
+ * largest for which an input has enough chunks, and at least 'window_chunks'.  While both polarisations arrive, this
+ * waiting adds no latency. */
 unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv);
 
 /* Returns the shape of an input's chunks. */
@@ -126,26 +127,30 @@ void fgpu_layout_log(const struct fgpu_layout *layout);
 /* Returns the engine's sizes for this configuration. */
 struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config);
 
-/* Return the input samples from batch to batch of an output, and the bytes of a batch (all substreams). */
+/* The first function returns the number of input samples from one batch of an output to the next.  The second function
+ * returns the bytes of a batch, with all substreams. */
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 
-/* Return the number of spectra of a batch that the status page averages, and the bytes of their voltages. */
+/* The first function returns the number of spectra of a batch that the status page averages.  The second function
+ * returns the bytes of the voltages of these spectra. */
 size_t fgpu_preview_spectra(const struct fgpu_config_output *output);
 size_t fgpu_preview_bytes(const struct fgpu_config_output *output);
 
-/* Return the bytes of an output's gains, complex float [chan][pol], and write the gains of the configuration. */
+/* The first function returns the bytes of an output's gains, complex float [chan][pol].  The second function writes the
+ * configured gains. */
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output);
 void fgpu_default_gains(const struct fgpu_config_output *output, float *gains);
 
-/* Returns the number of output buffers of an output, per antenna: the configured number, or the default.  The
- * default lets one chunk's output leave at its pace while the next chunk's output is computed. */
+/* Returns the number of output buffers of an output, per antenna: the configured number, or the default.  With the
+ * default number, the output of one chunk can be sent at its pace while the output of the next chunk is computed. */
 size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
-/* Returns the number of shares (send.h) of one antenna's stream: one, or the number of send threads per stream. */
+/* Returns the number of shares (send.h) of one antenna's stream.  The number is the number of send threads per stream,
+ * at least 1. */
 size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
-/* Returns the bytes per second, headers included, at which one antenna's stream is sent; 0: unpaced. */
+/* Returns the pace of one antenna's stream in bytes per second, headers included; 0: unpaced. */
 double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
 #endif

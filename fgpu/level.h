@@ -2,10 +2,10 @@
  *
  * Flow:      sums of squares of each output buffer --add--> windows --> dBFS
  * Buffers:   the buffers of one output (fgpu_power_output()), in order of time.
- * Windows:   the time axis is divided into windows of window_samples.  A buffer belongs to the window in which it
- *            begins.  So the first buffer of the next window closes a window.  A window consists of whole buffers.  So
- *            its mean is exact, but its ends are not on the grid.  A window is valid if its buffers miss no input and
- *            follow each other without a gap, including the buffers before and after the window.
+ * Windows:   the time axis is divided into windows of window_samples.  A buffer belongs to the window in which the
+ *            buffer begins.  The first buffer of the next window closes a window.  A window consists of whole buffers,
+ *            so the mean is exact but the ends are not on the grid.  A window is valid if no input is missing in its
+ *            buffers and there is no gap between them, nor before the first or after the last of them.
  * Scale:     0 dBFS is the power of a sine that just fills the digitiser's range, (2^(bits - 1) - 1)^2 / 2.
  * Threads:   pure functions on the caller's struct. */
 #ifndef FGPU_LEVEL_H
@@ -16,22 +16,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LEVEL_SILENCE_DBFS (-1000.0) /* level that stands for power 0, which has no logarithm */
+#define LEVEL_SILENCE_DBFS (-1000.0) /* level reported for power 0, whose logarithm does not exist */
 
 struct fgpu_level {
     int64_t window_samples;
-    double full_scale;    /* power of 0 dBFS */
-    bool started;         /* a buffer has been added */
+    double full_scale;    /* mean square of a sample at 0 dBFS */
+    bool started;         /* true if a buffer has been added */
     int64_t window;       /* number of the open window */
     int64_t next_samples; /* timestamp of the last buffer's end */
-    bool whole;           /* no sample of the open window has been missing so far */
+    bool whole;           /* true if no sample of the open window has been missing so far */
     uint64_t sums[N_POLS];
     int64_t n_samples; /* number of samples of each polarisation in the open window */
     /* Results of the last closed window. */
     double dbfs[N_POLS];
     bool valid;
     int64_t end_samples; /* end of the window */
-    int64_t n_closed;    /* windows closed so far */
+    int64_t n_closed;    /* number of windows closed so far */
 };
 
 void fgpu_level_init(struct fgpu_level *level, int64_t window_samples, int sample_bits);

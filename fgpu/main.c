@@ -1,4 +1,4 @@
-/* main.c - fgpu.  common/daemon/daemon.c runs the process from start to end. */
+/* main.c - fgpu's main().  common/daemon/daemon.c runs the process. */
 #include "fgpu/config.h"
 #include "fgpu/pipeline.h"
 #include "fgpu/tune.h"

@@ -1,4 +1,4 @@
-/* monitor.c - counters and sensors of an input, from received chunks and from windows of power. */
+/* monitor.c - updates the counters and sensors of an input from received chunks and from power windows (level.h). */
 #include "fgpu/monitor.h"
 
 #include "common/base/clock.h"
@@ -47,8 +47,8 @@ int fgpu_monitor_add_sensors(struct fgpu_monitor *m, struct sensors *sensors, si
          {now_ns, SENSOR_NOMINAL, {.integer = 0}}},
         {&m->rms_dbfs,
          {names[1],
-          "Mean power of the digitiser's samples over about a second; 0 is a full-scale sine. Nominal from -30 to -10, "
-          "warn from -33 to -7; failure: samples are missing in this second",
+          "Mean power of the digitiser's samples over about a second; 0 is a full-scale sine. Status: nominal from "
+          "-30 to -10, warn from -33 to -7, else error; failure if samples are missing",
           "dBFS", SENSOR_FLOAT, .auto_shortest_s = AUTO_SHORTEST_S},
          {now_ns, SENSOR_UNKNOWN, {.real = 0}}},
         {&m->timestamp,
@@ -61,8 +61,8 @@ int fgpu_monitor_add_sensors(struct fgpu_monitor *m, struct sensors *sensors, si
          {now_ns, SENSOR_ERROR, {.real = -1}}},
         {&m->missing_unixtime,
          {names[4],
-          "UNIX time (in s) of the last chunk with heaps missing in it or before it; error at first, nominal some time "
-          "later",
+          "UNIX time (in s) of the last chunk in which or before which heaps were missing; error at first, nominal "
+          "after some time without loss",
           "", SENSOR_TIMESTAMP, .auto_shortest_s = AUTO_SHORTEST_S, .timeout_ns = timeout_ns, .recovers = true},
          {now_ns, SENSOR_NOMINAL, {.real = -1}}},
     };
@@ -100,7 +100,7 @@ static enum sensor_status power_status(double dbfs)
 
 void fgpu_monitor_power(struct fgpu_monitor *m, double dbfs, bool valid, int64_t end_samples)
 {
-    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* the reference reports power 0 as this number */
+    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* katgpucbf reports power 0 as this number */
 
     sensor_set_real(&m->rms_dbfs, timebase_unix_ns(&m->timebase, end_samples),
                     valid ? power_status(dbfs) : SENSOR_FAILURE, value);

@@ -1,9 +1,9 @@
-/* monitor.h - counters and sensors of an input (one polarisation of one antenna): the state of its digitiser and of the
- * path from the digitiser.
+/* monitor.h - counters and sensors of an input (one polarisation of one antenna): the state of the input's digitiser
+ * and of the network path from the digitiser.
  *
  * Flow:      chunks, in order of arrival; windows of power (level.h) --> counters, sensors
- * Times:     sensors have the data's time: rx.* the start of the chunk, clip counts the end of the chunk, power the
- *            end of the window.
+ * Times:     the time of a reading is a time of the data: the start of the chunk for rx.* sensors, the end of the chunk
+ *            for clip counts, and the end of the window for power.
  * Threads:   the worker, except create and destroy (main). */
 #ifndef FGPU_MONITOR_H
 #define FGPU_MONITOR_H

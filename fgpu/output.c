@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An output confirms its time after CONFIRM_NS of output in which no gap is as long as CONFIRM_NS. */
+/* An output confirms its time after it has produced CONFIRM_NS of data without a gap of CONFIRM_NS or more. */
 #define CONFIRM_NS (10 * NS_PER_S)
 
 struct fgpu_output {
@@ -22,7 +22,7 @@ struct fgpu_output {
     struct device *device;
     struct device_stream *compute, *download;
     struct fgpu_stream *stream;
-    struct fgpu_baseband *baseband; /* narrow band: its samples; else NULL */
+    struct fgpu_baseband *baseband; /* baseband of a narrow band; NULL for a wide band */
     struct channelise *channelise;
     float *gain;                                            /* device: complex [chan][pol] */
     struct channelise_spectrum *spectra[N_POLS];            /* scratch memory for one append */
@@ -31,7 +31,7 @@ struct fgpu_output {
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
     struct fgpu_delay_model shown[N_POLS]; /* models in 'delay_sensors' */
-    int64_t shown_since[N_POLS];           /* timestamps since which these models are in effect */
+    int64_t shown_since[N_POLS];           /* timestamps from which on these models are in effect */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
     struct gauge confirmed;   /* last confirmed time, as a timestamp */
@@ -44,11 +44,11 @@ struct fgpu_output {
     bool started;
     int64_t next_samples;        /* timestamp of the next spectrum */
     int64_t done_samples;        /* end of the last spectrum that was made or dropped */
-    int64_t steady_samples;      /* timestamp from which the output has all settings */
-    int64_t run_samples;         /* samples of output since the last long gap or restart */
+    int64_t steady_samples;      /* timestamp from which all settings are in effect in the output */
+    int64_t run_samples;         /* number of samples of output since the last long gap or restart */
     int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* end of the last input */
-    bool is_ahead;               /* the output is ahead of its input, as the delay sensors show */
+    bool is_ahead;               /* true if the output is ahead of its input, which the delay sensors report */
     int64_t skipped_samples;     /* timestamp before which batches no longer count as skipped; 0 after a restart */
 };
 
@@ -123,9 +123,9 @@ static void finish_buffer(struct fgpu_output *w)
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
     if (buffer->power)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
-    /* Once the download has ended, a NIC may read the voltages.  A callback begins as if the host had waited for the
-     * event before it (cudaLaunchHostFunc).  A third device that reads the GPU's memory needs no more than CUDA's
-     * synchronisation.  Only writes by such a device must be flushed (GPUDirect RDMA, "Synchronization and Memory
+    /* Once the download has ended, a NIC may read the voltages.  The callback runs with the same guarantees as a host
+     * that has waited for the download (cudaLaunchHostFunc).  CUDA's synchronisation is sufficient for a NIC that reads
+     * the GPU's memory.  Only writes by a NIC would need a flush (GPUDirect RDMA, "Synchronization and Memory
      * Ordering"). */
     outbuf_download(&buffer->base, w->download);
 }
@@ -145,8 +145,9 @@ void fgpu_output_flush(struct fgpu_output *w)
 
 /* ---- Where the next spectrum is ---------------------------------------------------------------------------------- */
 
-/* Position of a spectrum's windows.  FITS: the windows of both polarisations lie in the input.  TOO_EARLY: a window
- * begins before the input, and never fits again.  TOO_LATE: a window ends after the input, and does not fit yet. */
+/* Position of a spectrum's windows relative to the input.  FITS: the windows of both polarisations lie in the input.
+ * TOO_EARLY: a window begins before the input, so no later input will contain the window.  TOO_LATE: a window ends
+ * after the input, so a later input may contain the window. */
 enum fit { FITS, TOO_EARLY /* never again */, TOO_LATE /* not yet */ };
 
 /* Returns the timestamp of the first input sample that the output may use. */
@@ -172,15 +173,16 @@ static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_i
         w->spectra[pol][i] = (struct channelise_spectrum){
             .offset = start - in->timestamp_samples,
             .fine = (float)(values.fine_samples / (double)w->decimation),
-            /* The mixer uses the input's timestamps, so the coarse delay does not rotate the centre's phase. */
+            /* The mixer's phase follows the input's timestamps, so the coarse delay does not rotate the phase at the
+             * band's centre. */
             .phase = (float)(w->baseband ? values.phase_rad : fgpu_delay_wideband_phase(&values)),
         };
     }
     return fit;
 }
 
-/* Places up to 'n_max' spectra from 'next_samples' on.  Returns the number that fit, and in 'fit' the position of the
- * last placed spectrum's windows. */
+/* Places up to 'n_max' spectra from 'next_samples' on.  Returns the number of spectra that fit.  '*fit' is the position
+ * of the windows of the last spectrum that was placed. */
 static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
 {
     for (size_t i = 0; i < n_max; i++) {
@@ -191,8 +193,8 @@ static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_inpu
     return n_max;
 }
 
-/* Starts again at the first batch that the input allows, and counts the skipped batches.  Returns false if the present
- * delays allow no batch at any time. */
+/* Starts again at the first batch that the input allows, and counts the skipped batches.  Returns false if no future
+ * batch is possible with the present delays. */
 static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
@@ -223,7 +225,7 @@ static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 
 /* ---- Spectra ----------------------------------------------------------------------------------------------------- */
 
-/* Marks the batches whose spectra miss input on 'pol'.  The spectra are [first, first + n) of the buffer. */
+/* Marks each batch in which a spectrum lacks input on 'pol'.  The spectra are [first, first + n) of the buffer. */
 static void note_presence(struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol, size_t first,
                           size_t n)
 {
@@ -263,8 +265,9 @@ static void show_model(struct fgpu_output *w, unsigned pol)
     sensor_set(&w->delay_sensors[pol], reading);
 }
 
-/* Publishes the duration of input that must still arrive before the next batch can begin.  Called when no spectrum
- * fits.  spectra[pol][0] has the windows of the next spectrum.  A wait of up to a batch is usual and counts as 0. */
+/* Publishes the duration of the input that must still arrive before the next batch can begin.  Called when no spectrum
+ * fits.  The windows of the next spectrum are in spectra[pol][0].  A wait of at most one batch is normal and is
+ * published as 0. */
 static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     int64_t ahead_samples = 0;
@@ -282,7 +285,8 @@ static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in
         show_model(w, pol);
 }
 
-/* Counts another 'n_samples' of output, and confirms the output's time if the run is long enough. */
+/* Counts 'n_samples' more samples of output.  Confirms the output's time if enough samples have been produced without a
+ * long gap. */
 static void note_run(struct fgpu_output *w, int64_t n_samples)
 {
     w->run_samples += n_samples;
@@ -290,13 +294,14 @@ static void note_run(struct fgpu_output *w, int64_t n_samples)
         gauge_set(&w->confirmed, w->next_samples);
 }
 
-/* Updates the shown models, after spectra from 'first_samples' to 'last_samples' have been made. */
+/* Updates the models in the delay sensors.  Called after the spectra from 'first_samples' to 'last_samples' have been
+ * made. */
 static void note_models(struct fgpu_output *w, int64_t first_samples, int64_t last_samples)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         const struct fgpu_delay_model *model = fgpu_delay_queue_model(&w->delays[pol], last_samples);
         int64_t since = model->start_samples > first_samples ? model->start_samples : first_samples;
-        /* If time went back to before the start of the shown model's effect, the model is in effect since the jump. */
+        /* If time jumped back to before 'shown_since', the model counts as in effect since the jump. */
         if (memcmp(model, &w->shown[pol], sizeof(*model)) == 0 && w->shown_since[pol] <= since)
             continue;
         w->shown[pol] = *model;
@@ -332,7 +337,7 @@ static void append_spectra(struct fgpu_output *w, const struct fgpu_device_input
         finish_buffer(w);
 }
 
-/* Skips the batches that 'n' spectra would begin, and counts these batches as dropped, because no buffer is free. */
+/* Skips as many batches as 'n' spectra need, and counts these batches as dropped.  Called when no buffer is free. */
 static void drop_batches(struct fgpu_output *w, size_t n)
 {
     size_t n_batches = (n + w->spectra_per_heap - 1) / w->spectra_per_heap;
@@ -368,7 +373,7 @@ bool fgpu_output_advance(struct fgpu_output *w, const struct fgpu_device_input *
     }
 }
 
-/* Notes that output from 'samples' on has all settings made so far.  Returns 'samples'. */
+/* Records 'samples' as the timestamp from which all settings made so far are in effect.  Returns 'samples'. */
 static int64_t set_steady(struct fgpu_output *w, int64_t samples)
 {
     if (samples > w->steady_samples)
@@ -376,7 +381,8 @@ static int64_t set_steady(struct fgpu_output *w, int64_t samples)
     return samples;
 }
 
-/* Sets 'next_samples' back to the first batch whose windows lie after all input so far, if 'next_samples' is later. */
+/* Sets 'next_samples' back to the first batch whose windows begin after all input so far, unless 'next_samples' is
+ * already earlier. */
 static void resume(struct fgpu_output *w)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
@@ -394,8 +400,8 @@ static void resume(struct fgpu_output *w)
 int64_t fgpu_output_set_delays(struct fgpu_output *w, const struct fgpu_delays *delays)
 {
     memcpy(w->delays, delays->pols, sizeof(w->delays));
-    /* Models that were replaced may have made the output skip to a distant time.  The new models do not need this
-     * skip. */
+    /* The replaced models may have made the output skip to a distant time.  The new models may allow an
+     * earlier time. */
     if (w->started && !w->filling)
         w->next_samples = round_up(w->done_samples, w->batch_samples);
     if (delays->resumes)
@@ -478,7 +484,7 @@ static int create_gains(struct fgpu_output *w, size_t output)
         inbox_push(w->free_gains, &(struct inbox_item){0, 0, gains});
     }
     device_copy(w->compute, w->gain, w->gains[0].values, bytes);
-    device_stream_wait(w->compute); /* may block: called before READY */
+    device_stream_wait(w->compute); /* may block, which is allowed before READY */
     return 0;
 }
 

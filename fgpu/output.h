@@ -1,24 +1,26 @@
-/* output.h - one output of an antenna.  It places spectra in the antenna's device inputs, fills output buffers with the
- * spectra, and decides when a buffer is ready.
+/* output.h - one output of an antenna.  The output places the windows of spectra in the antenna's device inputs, fills
+ * output buffers with these spectra, and decides when a buffer is complete.
  *
  * Flow:      device input (of a narrow band: the samples of baseband.c) --> spectra whose windows, shifted by their
  *            polarisation's delay, lie in it --append--> output buffer --finish--> download --> worker's inbox
  * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  If the input for the next spectrum
- *            is gone, the output starts again at the first such multiple with input on both polarisations.  Causes
- *            are a gap, or a delay that grew by more than the history holds.  The cut batch is skipped.  If the
- *            input has not arrived yet, the output continues with the next input.  So a delay that jumps up reuses
- *            input, and a delay that jumps down skips input.
+ *            is gone, the output starts again at the first such multiple with input on both polarisations.  The cause
+ *            is a gap in the input, or a delay that grew by more than the length of the history.  The incomplete batch
+ *            is skipped.  If the input has not arrived yet, the output continues with the next input.  So the output
+ *            uses some input twice if a delay jumps up, and skips input if a delay jumps down.
  * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models
  *            that were set stay, so no jump of the data's time loses a model.
- * Time:      may begin again anywhere (fgpu_output_restart()).  Only gains and delay models survive the restart.  If
- *            the steady timestamp (fgpu_output_steady_samples()) was later than the new beginning, it becomes the new
- *            beginning.  An output confirms its time after CONFIRM_NS of output in which no gap is as long as
- *            CONFIRM_NS.  So the few packets that make a receiver believe in a jump of time confirm no time.
- * Ahead:     a delay that jumps up moves the output's timestamps ahead of its input's.  After a jump down the output
- *            waits until the input has reached these timestamps, because timestamps do not go back by themselves.
- *            Meanwhile the delay sensors are in error.  Only 'resumes' of struct fgpu_delays sets timestamps back: the
- *            next batch is the first after all input so far.  So no old input is sent again.
- * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
+ * Time:      after fgpu_output_restart() time may begin again at any timestamp.  Only gains and delay models survive
+ *            the restart.  A steady timestamp (fgpu_output_steady_samples()) later than the new beginning is set to the
+ *            new beginning.  An output confirms its time after it has produced CONFIRM_NS of data without a gap of
+ *            CONFIRM_NS or more.  So a few packets with wrong timestamps, which make a receiver assume a jump of time,
+ *            confirm no time.
+ * Ahead:     a delay that jumps up moves the output's timestamps ahead of the input's timestamps.  When the delay then
+ *            jumps down, the output waits until the input has reached these timestamps, because an output never goes
+ *            back without a request.  Meanwhile the delay sensors are in error.  Only 'resumes' of struct fgpu_delays
+ *            makes the output go back.  The next batch then begins after all input so far, so no old input is sent
+ *            again.
+ * Missing:   a batch is sent only if all packets that overlap its windows have arrived, on both polarisations.
  * Threads:   the worker, unless a function says otherwise.   Blocking: never. */
 #ifndef FGPU_OUTPUT_H
 #define FGPU_OUTPUT_H
@@ -35,7 +37,7 @@
 struct command_channel;
 struct fgpu_output;
 
-/* A pair of chunks on the device, after its history. */
+/* A pair of chunks on the device, preceded by its history. */
 struct fgpu_device_input {
     struct device_input base;      /* first */
     uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
@@ -43,7 +45,7 @@ struct fgpu_device_input {
     uint32_t *sums[N_POLS];        /* [const] prefix sums of 'present' */
     int64_t timestamp_samples;     /* timestamp of the history's first sample */
     int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
-    int64_t end_samples[N_POLS];   /* timestamp of the end of the chunk, or of a stream that ends in it */
+    int64_t end_samples[N_POLS];   /* end timestamp of the chunk, or of a stream that ends in the chunk */
     bool has_history;
     int64_t last_arrival_ns;
 };
@@ -57,31 +59,32 @@ struct fgpu_output_config {
     struct fgpu_stream *stream;
     size_t output;
     const struct fgpu_choice *choice;
-    struct command_channel *channel; /* woken when gains are free again; NULL: no wake-up */
+    struct command_channel *channel; /* channel to wake when a gain buffer is free again; NULL: none */
 };
 
 /* The delay models of both polarisations. */
 struct fgpu_delays {
     struct fgpu_delay_queue pols[N_POLS];
-    bool resumes; /* an output that is ahead of its input resumes immediately */
+    bool resumes; /* true if an output that is ahead of its input resumes immediately */
 };
 
 /* Gains on their way to the worker. */
 struct fgpu_gains {
-    struct buffer_ref ref; /* its last put returns the gains to the output's free gains */
+    struct buffer_ref ref; /* when the last reference is released, the gains return to the output's free gains */
     size_t ant, output;    /* [const] */
     float *values;         /* [const] pinned host: complex [chan][pol] */
 };
 
 int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);
 
-/* Makes the spectra that 'in' allows.  If no output buffer is free and 'may_wait' is true, returns false, and the
- * caller must call again with the same input.  If 'may_wait' is false, batches without an output buffer are dropped. */
+/* Makes all spectra whose windows lie in 'in'.  If no output buffer is free and 'may_wait' is true, returns false; the
+ * caller must then call again with the same input.  If 'may_wait' is false, batches without an output buffer are
+ * dropped. */
 bool fgpu_output_advance(struct fgpu_output *walk, const struct fgpu_device_input *in, bool may_wait);
 
 /* Replaces the delay models.  The models take effect at their start or, if the start has passed, with the next
- * spectrum.  With 'resumes', an output that is ahead of its input resumes immediately.  Returns the timestamp from
- * which all output uses the new models; 0 before the first output. */
+ * spectrum.  If 'resumes' is true, an output that is ahead of its input resumes immediately.  Returns the timestamp
+ * from which all output uses the new models; 0 before the first output. */
 int64_t fgpu_output_set_delays(struct fgpu_output *walk, const struct fgpu_delays *delays);
 
 /* [worker] Returns the models of a polarisation. */
@@ -92,7 +95,7 @@ const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *walk
 struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *walk);
 
 /* Sets gains that take effect with the first batch of the next buffer.  Discards earlier gains that have not taken
- * effect.  Returns the timestamp as fgpu_output_set_delays() does. */
+ * effect.  Returns the same timestamp as fgpu_output_set_delays(). */
 int64_t fgpu_output_set_gains(struct fgpu_output *walk, struct fgpu_gains *gains);
 
 /* Discards the incomplete batch of the open buffer, and hands over the buffer's complete batches.  Only a restart may
@@ -102,11 +105,11 @@ void fgpu_output_flush(struct fgpu_output *walk);
 /* Flushes the output.  The next input starts a new stream, at any timestamp. */
 void fgpu_output_restart(struct fgpu_output *walk);
 
-/* [worker] Returns the timestamp from which the output has all settings; 0 before anything was set. */
+/* [worker] Returns the timestamp from which all settings are in effect; 0 before the first setting. */
 int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
 
-/* [any] Returns the last confirmed time, or the output's present time if that is earlier.  Returns 0 before the first
- * confirmed time. */
+/* [any] Returns the last confirmed time, or the output's present time if the present time is earlier.  Returns 0 before
+ * the first confirmed time. */
 int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
 /* Returns the sensor of a polarisation's delay model in effect, in the format of fgpu_delay_text_format(). */

@@ -1,4 +1,4 @@
-/* pipeline.c - fgpu's operations of the engine; the order of the stages. */
+/* pipeline.c - implements the engine's operations for fgpu, and determines the order of the stages. */
 #include "fgpu/pipeline.h"
 
 #include "common/device/device.h"

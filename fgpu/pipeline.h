@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Creates everything between the sockets: receivers, device side, senders.  'values' is a struct fgpu_config.  The
- * created pipeline begins with a struct engine.  Signatures and errors: daemon.h. */
+/* Creates all stages from the receiving to the sending sockets: receivers, device side, senders.  'values' is a struct
+ * fgpu_config.  The created pipeline begins with a struct engine.  daemon.h describes signature and errors. */
 int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                          size_t why_bytes);
 
-/* Sets the pipeline's requests. */
+/* Registers the pipeline's requests with 'device'. */
 void fgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 
 /* Stops as engine_stop() does, and logs a line for each stage. */

@@ -32,7 +32,7 @@ struct recv_input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    struct gauge antenna_timestamp; /* used in polarisation 0: timestamp of the antenna's last chunk */
+    struct gauge antenna_timestamp; /* timestamp of the antenna's last chunk; only used in polarisation 0 */
 };
 
 struct fgpu_recv {
@@ -86,7 +86,7 @@ static int create_input(struct fgpu_recv *recv, size_t input, char *why, size_t 
     return 0;
 }
 
-/* Lists the endpoints of thread 't''s inputs, and the member of each endpoint. */
+/* Lists the endpoints of the inputs of thread 't', and the member index of each endpoint. */
 static int list_endpoints(struct fgpu_recv *recv, size_t t)
 {
     struct recv_thread *thread = &recv->threads[t];

@@ -19,7 +19,7 @@ struct fgpu_recv;
 int fgpu_recv_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                      struct fgpu_recv **recv, char *why, size_t why_bytes);
 
-/* Logs the packets that each input received and refused. */
+/* Logs the numbers of packets that each input received and refused. */
 void fgpu_recv_log(const struct fgpu_recv *recv);
 
 /* Destroys the receive side.  The worker must have returned all chunks.  NULL is accepted. */

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define N_ITEMS        4
-#define ITEM_TIMESTAMP 0 /* index of the only item that changes after a heap's creation */
+#define ITEM_TIMESTAMP 0 /* index of the item whose value changes after a heap's creation; no other item changes */
 
 struct fgpu_send {
     const struct fgpu_config *config;
@@ -29,7 +29,7 @@ struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t 
     return &send->streams[ant * send->layout->n_outputs + output];
 }
 
-/* Copies a batch's flag, time of arrival and clipped samples to the batch's groups in the shares. */
+/* Copies a batch's flag, arrival time and clip counts to the groups that represent the batch in the shares. */
 static void share_group(struct fgpu_buffer *buffer, size_t b)
 {
     const struct send_group *group = &buffer->job.groups[b];
@@ -38,13 +38,13 @@ static void share_group(struct fgpu_buffer *buffer, size_t b)
         struct send_group *share = &buffer->shares[i].groups[b];
         share->send = group->send;
         share->ready_ns = group->ready_ns;
-        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* only share 0 counts all clipped samples of the batch */
+        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* share 0 alone counts clipped samples */
             share->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
     }
 }
 
-/* Counts the sent and the saturated samples of a buffer, and updates the sensors.  The time of the readings is the end
- * of the last sent batch. */
+/* Counts the sent and the saturated samples of a buffer, and updates the sensors.  The end of the last sent batch is
+ * the time of the readings. */
 static void tell(struct fgpu_stream *stream, const struct fgpu_buffer *buffer)
 {
     int64_t batch_samples = fgpu_batch_samples(stream->output), end_samples = 0;
@@ -117,8 +117,8 @@ static int create_shares(struct fgpu_buffer *buffer)
     return buffer->shares ? 0 : -ENOMEM;
 }
 
-/* Creates the heaps of a buffer.  The payloads are consecutive from 'payloads' on.  Only the heaps' timestamps
- * change later, so the heaps are laid out once. */
+/* Creates the heaps of a buffer.  The payloads are consecutive from 'payloads' on.  Later only the timestamps change,
+ * so the heaps are laid out only once. */
 static int create_job(struct fgpu_buffer *buffer, const uint8_t *payloads, uint64_t feng_id)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
@@ -205,7 +205,7 @@ static int create_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
         if (!buffer->parts.power || !buffer->power)
             return -ENOMEM;
     }
-    /* Spectra that are never appended have a rotation of 0 instead of arbitrary values. */
+    /* A spectrum that is never appended then has a rotation of 0, not an arbitrary rotation. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
     err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
     return err ? err : outbuf_init(&buffer->base, &buffer->stream->pool, send->engine);
@@ -239,12 +239,12 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
                   &stream->dropped_heaps);
     stats_gauge_scaled("fgpu_output_ahead_seconds",
-                       "Seconds until the stream sends again, after a delay that was too large moved its timestamps "
-                       "ahead of its input; 0 while the stream sends.",
+                       "Seconds until a silent stream sends again. A stream is silent if a delay that was too large "
+                       "has moved its timestamps ahead of its input; 0 if the stream is not silent.",
                        labels, &stream->ahead_ns, 1e-9);
     stats_gauge_scaled("fgpu_output_delay_seconds",
-                       "Magnitude of the delay in the newest output: the larger one of both polarisations.", labels,
-                       &stream->delay_ps, 1e-12);
+                       "Magnitude of the delay in the newest output, of the polarisation with the larger magnitude.",
+                       labels, &stream->delay_ps, 1e-12);
     stats_gauge_scaled("fgpu_output_latency_seconds",
                        "Seconds from receiving a window's last packet to sending its first packet; newest value.",
                        labels, &stream->stats.latency_ns, 1e-9);
@@ -252,7 +252,7 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
-        stats_counter("fgpu_output_clipped_samples", "Complex samples sent that saturated.", with_pol,
+        stats_counter("fgpu_output_clipped_samples", "Number of sent complex samples that were saturated.", with_pol,
                       &stream->stats.clipped[pol]);
     }
 }
@@ -264,7 +264,8 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
 
     for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
         const struct sensor_desc about = {.name = name,
-                                          .description = "Complex samples sent that saturated, since the start",
+                                          .description = "Number of sent complex samples that were saturated, since "
+                                                         "the start",
                                           .units = "",
                                           .type = SENSOR_INTEGER,
                                           .auto_shortest_s = 1.0};
@@ -275,7 +276,7 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
     return err;
 }
 
-/* Describes the items of heaps of 'output' with 'n_chan' channels. */
+/* Writes the descriptors of the items in heaps of 'output' with 'n_chan' channels. */
 static void describe(const struct fgpu_config_output *output, int64_t n_chan,
                      struct spead_descriptor descriptors[N_ITEMS])
 {
@@ -316,8 +317,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     config.n_items = N_ITEMS;
     config.rate_bytes_per_s =
         fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n;
-    /* Heaps of different antennas have different heap counts.  So have heaps of different shares, although no receiver
-     * gets heaps of two shares. */
+    /* Heaps of different antennas have different heap counts.  Heaps of different shares have different heap counts,
+     * too, although no receiver receives heaps of two shares. */
     config.heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size;
     config.heap_cnt_step = stream->n_shares * (uint64_t)c->array_size;
     config.descriptors = descriptors;
@@ -336,8 +337,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     return err;
 }
 
-/* With send.gpudirect: allocates all buffers' voltages as one block, so that each share needs one registration with
- * the NIC. */
+/* With send.gpudirect: allocates the voltages of all buffers as one block, so that each share registers memory with the
+ * NIC only once. */
 static int create_exported(struct fgpu_send *send, struct fgpu_stream *stream, char *why, size_t why_bytes)
 {
     char reason[400];
@@ -413,7 +414,7 @@ int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout 
     for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)
         err = create_stream(s, i, why, why_bytes);
     if (err) {
-        stats_reset(); /* comes first, so that /metrics cannot read freed counters */
+        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
         fgpu_send_destroy(s);
         return err;
     }

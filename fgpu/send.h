@@ -28,10 +28,10 @@ struct fgpu_buffer {
     uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
     uint64_t *power;                /* [const] pinned host copy of parts.power; NULL if the output does not measure */
     int64_t timestamp_samples;      /* timestamp of spectrum 0 */
-    size_t n_filled;                /* spectra that were made */
-    bool whole;                     /* no spectrum missed input */
+    size_t n_filled;                /* number of spectra that were made */
+    bool whole;                     /* true if no spectrum lacks input */
     bool sampled_for_status;        /* the status page has requested a sample of this buffer (status.h) */
-    struct send_job job;            /* job whose groups are the batches; group->send: the batch is valid */
+    struct send_job job;            /* job with one group for each batch; group->send is true if the batch is valid */
     struct send_job *shares;        /* [n_shares] the buffer's part for each share of the stream */
 };
 
@@ -44,16 +44,16 @@ struct fgpu_stream {
     size_t n_buffers;                        /* [const] */
     struct device_exported exported;         /* [const] with send.gpudirect, voltages of all buffers; else zeros */
     uint8_t *preview_voltages;  /* [const] pinned, with send.gpudirect: status page's spectra, [chan][spectrum][pol] */
-    struct snapshot look;       /* request of the status page for a buffer, exchanged between HTTP and the worker */
+    struct snapshot look;       /* the status page's request for a sample, exchanged between HTTP and the worker */
     struct outbuf_pool pool;    /* [worker] */
     struct send_stream **sends; /* [const] [n_shares] */
     size_t n_shares;            /* [const] */
     struct send_stream_stats stats;
-    struct counter samples;       /* complex samples, in heaps handed to the senders */
-    struct counter skipped_heaps; /* heaps not sent because input was missing */
-    struct counter dropped_heaps; /* heaps not made because no output buffer was free */
+    struct counter samples;       /* number of complex samples in heaps handed to the senders */
+    struct counter skipped_heaps; /* number of heaps not sent because input was missing */
+    struct counter dropped_heaps; /* number of heaps not made because no output buffer was free */
     struct gauge ahead_ns;        /* duration of input that must arrive before the next heap can begin (output.h) */
-    struct gauge delay_ps;        /* larger magnitude of the delays of both polarisations in the newest output */
+    struct gauge delay_ps;        /* delay's magnitude in the newest output, for the polarisation with the larger one */
     struct sensor clip_cnt[N_POLS];
     int64_t n_clipped[N_POLS]; /* [worker] values of 'clip_cnt' */
     struct timebase timebase;  /* [const] */

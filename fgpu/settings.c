@@ -1,4 +1,4 @@
-/* settings.c - collects the settings of requests and files, and posts snapshots to the worker. */
+/* settings.c - collects the settings from requests and files, and posts snapshots of them to the worker. */
 #include "fgpu/settings.h"
 
 #include "common/base/clock.h"
@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Size of an error message of a file's reader. */
+/* Buffer size for an error message from the reader of a file. */
 #define SENTENCE_BYTES 512
 
-/* Age beyond which no data are expected.  Models that ended earlier may be forgotten to make room. */
+/* Maximum age of data that may still arrive.  Models that ended longer ago may be forgotten to make room. */
 #define MAX_AGE_NS (10 * NS_PER_S)
 
 /* The settings of one output of one antenna. */
@@ -33,9 +33,9 @@ struct setting {
     struct fgpu_delays delays;
     float *gains;                               /* complex [chan][pol] */
     float *config_gains;                        /* gains of the configuration */
-    bool begins_with_delays, begins_with_gains; /* settings that differ from an output's initial state */
-    bool keep_delays, keep_gains[N_POLS];       /* settings made by requests or kept files, to be written to files */
-    struct gauge mean_gain[N_POLS];             /* mean magnitude in units of 1e-9 */
+    bool begins_with_delays, begins_with_gains; /* true if not the output's initial settings */
+    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has set them */
+    struct gauge mean_gain[N_POLS];             /* mean magnitude of the gains, in units of 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
 
@@ -66,7 +66,7 @@ static struct fgpu_output *output_made(const struct setting *item)
     return fgpu_antenna_output(item->settings->engine->lanes[item->ant], item->output);
 }
 
-/* Returns a copy of the gains for the output, or NULL if all of the output's gains are on their way to the worker. */
+/* Returns a copy of the gains for the output, or NULL if none of the output's gain buffers is free. */
 static struct fgpu_gains *copy_gains(const struct setting *item)
 {
     struct fgpu_gains *gains = fgpu_output_take_gains(output_made(item));
@@ -187,7 +187,8 @@ static int64_t past_samples(const struct setting *item)
     const struct fgpu_settings *s = item->settings;
     int64_t confirmed = fgpu_output_confirmed_samples(output_made(item));
 
-    /* The host's time says nothing about the time of a recording, so only the time that the worker confirmed counts. */
+    /* The host's time is unrelated to the time of a recording, so only the time that the worker has confirmed
+     * is used. */
     if (s->timebase.from_packets || s->config->recv.base.pcap_file)
         return confirmed;
     int64_t past = timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS);
@@ -314,7 +315,7 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
     item->keep_delays = true;
 }
 
-/* Returns the number of channels of a polarisation for which the file had a gain. */
+/* Returns the number of channels of a polarisation for which the file has a gain. */
 static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
 {
     int64_t n = 0;
@@ -324,8 +325,8 @@ static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
     return n;
 }
 
-/* Restores kept gains.  'gains' is scratch memory, [output]: NULL except for this item's output, the only output that
- * the file may name. */
+/* Restores kept gains.  'gains' [output] is scratch memory.  All its entries are NULL except the entry of this item's
+ * output, because the file may name no other output. */
 static void restore_gains(struct setting *item, float **gains)
 {
     const char *path = state_file_path(item->gains_file);
@@ -398,8 +399,8 @@ static void register_metrics(struct setting *item)
         stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(item->settings->config, item->ant)->name);
         stats_label(labels, sizeof(labels), "stream", output_of(item)->name);
         stats_label(labels, sizeof(labels), "pol", pol ? "1" : "0");
-        stats_gauge_scaled("fgpu_output_gain", "Mean magnitude of an input's gains over all channels, as last set.",
-                           labels, &item->mean_gain[pol], 1e-9);
+        stats_gauge_scaled("fgpu_output_gain", "Mean magnitude of the input's latest gains, over all channels.", labels,
+                           &item->mean_gain[pol], 1e-9);
     }
 }
 

@@ -5,13 +5,14 @@
  * Snapshot:  all gains or all delay models of one output of one antenna, as set so far.
  * Kept:      each antenna and output has the files gains.OUTPUT@ANTENNA and delays.OUTPUT@ANTENNA, in the formats of
  *            gain_file.h and delay_text.h.  The file of gains has only the polarisations that were set.  Kept
- *            settings override the configuration.  A file that does not fit the configuration is ignored with one
- *            sentence.
- * Models:    all models that were set stay, here and in the worker, because the data's time may jump to any of them
- *            and back.  When an input has DELAY_MAX_MODELS - 1 models, the oldest makes room if the next model has
- *            started by a sure time.  A time that the worker has confirmed is sure (output.h).  For live data with
- *            'timebase: clock' the host's time less MAX_AGE_NS is sure, too.  The host's time advances even while no
- *            data arrive.
+ *            settings override the configuration.  A file that does not fit the configuration is ignored, with one
+ *            sentence in the log.
+ * Models:    all models that were set are retained, here and in the worker, because the data's time may jump to the
+ *            time of any model.  When an input has DELAY_MAX_MODELS - 1 models, the oldest model is removed to make
+ *            room, but only if no expected data need it: the next model must have started by then.  No data are
+ *            expected from before a time that the worker has confirmed (output.h).  For live data with 'timebase:
+ *            clock', no data are expected from before the host's time minus MAX_AGE_NS.  The host's time advances even
+ *            while no data arrive.
  * Threads:   main.   Blocking: none, except the reading of files before the start. */
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H
@@ -29,27 +30,27 @@
 struct engine;
 struct fgpu_settings;
 
-/* A snapshot on its way to the worker.  The gains belong to an output: fgpu_output_take_gains() gives them to main,
- * and the command returns them to the output.  The output frees them (output.h). */
+/* A snapshot on its way to the worker.  The gains are a buffer of an output (output.h).  Main takes the buffer with
+ * fgpu_output_take_gains(), and the command passes it back to the output.  Only the output frees it. */
 struct fgpu_command {
     struct command base;         /* first */
-    struct fgpu_gnss_order gnss; /* order about a satellite; with an action, the fields below are not used */
+    struct fgpu_gnss_order gnss; /* order about a satellite; if it has an action, the fields below are not used */
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
     struct fgpu_delays delays; /* not used with 'gains' */
     void *request;             /* [main] request that waits for the answer */
 };
 
-/* Reads the configured and the kept files, for the outputs of the engine's antennas.  Adds a sensor that lives as
- * long as the settings (state_file.h).  Returns 0 or negative errno with one sentence in 'why'. */
+/* Reads the configured files and the kept files, for the outputs of the engine's antennas.  Adds the sensor of
+ * state_file.h, which exists as long as the settings.  Returns 0 or negative errno with one sentence in 'why'. */
 int fgpu_settings_create(const struct fgpu_config *config, const struct engine *engine, struct fgpu_settings **settings,
                          char *why, size_t why_bytes);
 
 /* Applies the configuration and the kept files from the first spectrum on.  Called before the worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
-/* Post a snapshot of the delay models, or of the gains.  The answered command has 'request'.  Return false if no
- * command, or no buffer for gains, is free.  'channel' then wakes main when one becomes free. */
+/* Post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.  Return false if no
+ * command or no gain buffer is free.  In this case 'channel' wakes main as soon as a command or buffer is free. */
 bool fgpu_settings_post_delays(struct fgpu_settings *settings, size_t ant, size_t output,
                                struct command_channel *channel, void *request);
 bool fgpu_settings_post_gains(struct fgpu_settings *settings, size_t ant, size_t output,
@@ -77,7 +78,7 @@ void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t 
 /* Resumes an output that is ahead of its input (output.h).  No setting changes. */
 void fgpu_settings_resume(struct fgpu_settings *settings, size_t ant, size_t output);
 
-/* Writes the settings to be kept that have not been written.  No setting may change afterwards.  Idempotent. */
+/* Writes those settings to be kept that have not been written yet.  No setting may change afterwards.  Idempotent. */
 void fgpu_settings_stop(struct fgpu_settings *settings);
 
 /* Stops and destroys the settings.  NULL is accepted. */

@@ -1,4 +1,4 @@
-/* status.c - figures and spectra of outputs for the status page. */
+/* status.c - computes numbers and spectra of outputs for the status page. */
 #include "fgpu/status.h"
 
 #include "common/base/clock.h"
@@ -25,10 +25,10 @@ struct sample {
 
 /* The samples of one output of one antenna for the status page. */
 struct look {
-    struct snapshot *turn;      /* [const] exchange with the worker, in the stream */
-    struct sample sampled;      /* newest sample; owned, like 'power', by the side that has the turn (snapshot.h) */
+    struct snapshot *turn;      /* [const] exchange with the worker; points into the stream */
+    struct sample sampled;      /* newest sample; like 'power', it belongs to the side that has the turn (snapshot.h) */
     float *power[N_POLS];       /* [n_chan] */
-    int64_t wanted_ns;          /* [HTTP] time of the last request; the following fields are HTTP's, too */
+    int64_t wanted_ns;          /* [HTTP] time of the last request; the fields below also belong to HTTP */
     struct sample found;        /* last sample taken */
     float *found_power[N_POLS]; /* [n_chan] */
 };
@@ -143,7 +143,7 @@ static double unix_s(const struct fgpu_status *status, int64_t timestamp_samples
     return (double)timebase_unix_ns(&status->timebase, timestamp_samples) / (double)NS_PER_S;
 }
 
-/* Returns the power of 0 dB: a tone of full amplitude. */
+/* Returns the power that corresponds to 0 dB, which is the power of a tone of full amplitude. */
 static double full_scale(const struct fgpu_config_output *output)
 {
     double most = (double)((1 << (output->sample_bits - 1)) - 1);
@@ -216,8 +216,8 @@ static json_t *describe_look(const struct fgpu_status *status, size_t l, const c
                      "curves", curves);
 }
 
-/* Returns true if the query asks for this output.  A query without antenna and stream matches every output, and the
- * first match is shown. */
+/* Returns true if the query selects this output.  A query without antenna and stream selects every output; the caller
+ * shows the first output that is selected. */
 static bool is_asked(const struct fgpu_status *status, const struct status_query *query, size_t l)
 {
     const char *antenna = fgpu_config_antenna(status->config, l / status->layout->n_outputs)->name;

@@ -19,7 +19,7 @@ double fgpu_group_delay(const struct fgpu_config_output *output)
 {
     int64_t ddc_taps = output->kind == FGPU_NARROWBAND ? fgpu_band_taps(&output->band) : 1;
     int64_t subsampling = fgpu_subsampling(output);
-    /* Length of the window in channelised samples, without the part that the down-converter's filter adds. */
+    /* Length of the window in baseband samples, without the length that the down-converter's filter adds. */
     int64_t n_steps = (fgpu_window_samples(output) - ddc_taps) / subsampling + 1;
 
     return -(double)(n_steps - 1) / 2 * (double)subsampling + fgpu_ddc_group_delay(output);
@@ -30,7 +30,7 @@ static void add_times(struct stream_info *info, const struct fgpu_config *config
 {
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
-    stream_info_integer(info, "adc-bits", config->recv.sample_bits, "Bits of a digitiser's sample");
+    stream_info_integer(info, "adc-bits", config->recv.sample_bits, "Bits per digitiser sample");
     stream_info_real(info, "adc-sample-rate", "Hz", rate_hz, "Samples per second of each digitiser");
     stream_info_real(info, "scale-factor-timestamp", "Hz", rate_hz,
                      "Timestamps divided by this factor are seconds since sync-time");
@@ -54,7 +54,7 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
 
     stream_info_integer(info, "n-chans", output->n_chan, "Channels of the stream");
     stream_info_integer(info, "n-chans-per-substream", output->n_chan / (int64_t)output->destinations.n,
-                        "Channels that go to one destination");
+                        "Channels that are sent to one destination");
     stream_info_real(info, "bandwidth", "Hz", bandwidth_hz, "Bandwidth of all channels together");
     stream_info_real(info, "center-freq", "Hz", centre_hz,
                      "Centre of the stream's band in the digitised band, which begins at 0");
@@ -65,7 +65,7 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
                         "Bits of the real and of the imaginary part of a voltage");
 }
 
-/* The lists are written as Python writes them. */
+/* Lists have the format of Python. */
 
 static void write_labels(const void *labels, FILE *out)
 {
@@ -93,10 +93,10 @@ int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *co
         add_band(info, config, output);
         stream_info_written(info, "input-labels", write_labels, labels, "Names of the inputs, in order");
         stream_info_written(info, "source-indices", write_indices, config,
-                            "Positions of the inputs among the inputs of the array, in order");
+                            "Indices of the inputs among all inputs of the array, in order");
         snprintf(seed, sizeof(seed), "%" PRIu64, choices[o].dither_seed);
         stream_info_text(info, "dither-seed", seed,
-                         "Seed of the dither: the same seed and samples give the same stream");
+                         "Seed of the dither; the same seed and the same input samples reproduce the stream exactly");
     }
     return info->err;
 }

@@ -1,6 +1,6 @@
-/* stream_info.h - constant sensors that describe each output's configuration, for clients without another source.
+/* stream_info.h - constant sensors that describe each output's configuration, for clients without a controller.
  *
- * Names and meanings are the same as those of a site's controller.
+ * The sensors' names and meanings are the same as at a site's controller.
  * Threads: main. */
 #ifndef FGPU_STREAM_INFO_H
 #define FGPU_STREAM_INFO_H
@@ -15,9 +15,10 @@ struct labels;
 int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const struct fgpu_choice *choices,
                           const struct labels *labels, struct sensors *sensors);
 
-/* Return the group delay in samples of the whole path to an output, and of a narrow band's down-converter (0 for a
- * wide band).  The delay is the lag of the filter's output behind its window's start.  The sign is
- * negative, because a timestamp is the time of a window's first sample. */
+/* The first function returns the group delay, in samples, of the whole path to an output.  The second function returns
+ * the group delay of a narrow band's down-converter, or 0 for a wide band.  The magnitude is the time from the start of
+ * a window to the sample that the filter's output represents.  The sign is negative, because a timestamp is the time of
+ * a window's first sample. */
 double fgpu_group_delay(const struct fgpu_config_output *output);
 double fgpu_ddc_group_delay(const struct fgpu_config_output *output);
 

@@ -1,4 +1,4 @@
-/* tune.c - converts outputs to the sizes that the tuner measures. */
+/* tune.c - derives the kernel sizes that the tuner measures from the outputs. */
 #include "fgpu/tune.h"
 
 #include "fgpu/baseband.h"
@@ -15,7 +15,7 @@ struct sizes {
     struct ddc_args ddc; /* narrow band only */
 };
 
-/* Finds the tuner's jobs of an output.  Assumes that one launch converts all samples of a chunk. */
+/* Finds the tuner's jobs for an output.  Assumes that one launch converts all samples of a chunk. */
 static void find_jobs(const struct fgpu_config *config, size_t o, struct fgpu_choice *choice, struct sizes *s,
                       struct tuner_job jobs[N_JOBS])
 {

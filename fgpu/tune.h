@@ -1,5 +1,5 @@
-/* tune.h - the tuner's view of fgpu's kernels that have several shapes: fgpu --tune measures the shapes, each start
- * loads the kept results.
+/* tune.h - tuning of those kernels of fgpu that have several shapes.  fgpu --tune measures the shapes, and each start
+ * loads the saved results.
  *
  * Threads: main, while nothing else runs on the device. */
 #ifndef FGPU_TUNE_H
@@ -7,12 +7,12 @@
 
 #include "fgpu/layout.h"
 
-/* Measures the best shapes for the outputs' sizes and keeps them.  'values' is a struct fgpu_config.  Signature and
- * errors: daemon.h. */
+/* Finds the fastest shapes for the outputs' sizes and saves them.  'values' is a struct fgpu_config.  daemon.h
+ * describes signature and errors. */
 int fgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes);
 
-/* Loads the kept shapes for the outputs' sizes into choices[output], which must be zeroed.  The other shapes stay
- * defaults.  Logs the kept shapes. */
+/* Loads the saved shapes for the outputs' sizes into choices[output], which must be zeroed.  Shapes that were not saved
+ * stay at their defaults.  Logs the loaded shapes. */
 void fgpu_tune_load(const struct fgpu_config *config, struct device *device, struct fgpu_choice *choices);
 
 #endif

@@ -1,4 +1,4 @@
-/* audit.c - the host's own sums of products, for comparison with the sums of the device. */
+/* audit.c - computes sums of products on the host, for comparison with the device's sums. */
 #include "xbgpu/audit.h"
 
 #include "kernels/correlate/correlate.h"
@@ -45,7 +45,7 @@ void xbgpu_audit_draw(struct xbgpu_audit *audit)
     audit->draw.n++;
 }
 
-/* Returns the value of a nibble of two's complement. */
+/* Returns the value of a nibble in two's complement. */
 static int nibble(unsigned bits)
 {
     return (int)(bits & 7) - (int)(bits & 8);
@@ -141,8 +141,7 @@ static bool integers_agree(const struct xbgpu_audit_sample *sample, const int32_
     return true;
 }
 
-/* Compares floats.  If a term is infinite or not a number, the sum is not finite, in whatever order the terms are
- * added. */
+/* Compares floats.  If a term is infinite or not a number, the sum is not finite, in any order of addition. */
 static bool floats_agree(const struct xbgpu_audit_sample *sample, const float *v, bool flagged)
 {
     for (int i = 0; i < N_POL_PRODUCTS * 2; i++) {

@@ -1,18 +1,18 @@
-/* audit.h - the host sums a few products of each dump again, from pinned memory.
+/* audit.h - for each dump, the host computes the sums of a few products again, from voltages in pinned memory.
  *
  * The correlator's sums of integers are exact, so the host can check them bit for bit while the correlator runs.  For
- * each accumulation the audit draws a number of (baseline, channel) pairs.  The host sums the four products of each
- * pair from the chunks as received, and compares the sums with the downloaded dump.  The comparison covers upload,
- * device memory, kernels and download.  An error in a fraction f of the products stays undetected for n dumps with
- * probability (1 - f)^(n * samples).
+ * each accumulation the audit draws random (baseline, channel) pairs.  The host sums the four products of each pair
+ * from the chunks as received, and compares the sums with the downloaded dump.  The comparison covers upload, device
+ * memory, kernels and download.  An error in a fraction f of the products stays undetected for n dumps with probability
+ * (1 - f)^(n * samples).
  *
- * With half floats the products are exact on both sides.  The host's sums are double.  The device's sums are float32
- * over at most CORRELATE_FLOAT_SPECTRA spectra of all launches together, and are then added to double sums.  Tensor
- * cores process 8 spectra in one step: they add 16 products and the sum so far, each truncated at 2^-23 of the largest
- * term or better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23 of the magnitudes
- * summed so far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.  A launch's sums
- * are rounded at 2^-24 when they are added to memory.  This error is small compared with the tolerance.  The audit does
- * not detect an error below the tolerance.
+ * With half floats the products are exact on both sides.  The host's sums have double precision.  The device's sums are
+ * float32 over at most CORRELATE_FLOAT_SPECTRA spectra, counted over all launches, and are then added to double sums.
+ * Tensor cores process 8 spectra in one step.  A step adds 16 products and the sum so far, and truncates each term at
+ * 2^-23 of the largest term or better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23
+ * of the magnitudes summed so far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.
+ * A launch's sums are rounded at 2^-24 when they are added to memory.  This error is small compared with the tolerance.
+ * The audit does not detect an error below the tolerance.
  * Threads:   the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H
@@ -31,7 +31,7 @@ struct xbgpu_audit_sample {
     size_t ant1, ant2; /* ant1 <= ant2 */
     size_t chan;
     union {
-        int64_t integer[N_POL_PRODUCTS][2]; /* product p1 + 2 p2: re, im */
+        int64_t integer[N_POL_PRODUCTS][2]; /* product index is p1 + 2 * p2, with polarisations p1 and p2; [re, im] */
         double real[N_POL_PRODUCTS][2];     /* sums for half floats */
     } sums;
     double magnitudes[N_POL_PRODUCTS][2]; /* for half floats: sums of the terms' magnitudes */
@@ -57,12 +57,13 @@ void xbgpu_audit_draw(struct xbgpu_audit *audit);
  * absent. */
 void xbgpu_audit_add(struct xbgpu_audit *audit, const uint8_t *const *heaps);
 
-/* Adds 'n_spectra' spectra to sample 'i' alone: [spectrum][pol] of the first antenna ('x') and of the second ('y'). */
+/* Adds 'n_spectra' spectra to sample 'i' only.  'x' and 'y' are the voltages [spectrum][pol] of the first and second
+ * antenna. */
 void xbgpu_audit_add_spectra(struct xbgpu_audit *audit, size_t i, const uint8_t *x, const uint8_t *y, size_t n_spectra);
 
-/* Compares a drawn sample with a dump's visibilities [chan][baseline][product][re, im]: float if the voltages are half
- * floats, else int32.  If 'flagged', the baseline's visibilities must have the value for missing data.  Returns whether
- * the sample and the dump agree. */
+/* Compares a drawn sample with a dump's visibilities [chan][baseline][product][re, im].  The visibilities are float if
+ * the voltages are half floats, else int32.  If 'flagged' is true, the baseline's visibilities must equal the value for
+ * missing data.  Returns whether the sample and the dump agree. */
 bool xbgpu_audit_agrees(const struct xbgpu_audit_sample *sample, enum voltage_format format, size_t n_baselines,
                         const void *visibilities, bool flagged);
 

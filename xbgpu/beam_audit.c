@@ -1,4 +1,4 @@
-/* beam_audit.c - the host's own beams, for comparison with the beams of the device. */
+/* beam_audit.c - computes beams on the host, for comparison with the device's beams. */
 #include "xbgpu/beam_audit.h"
 
 #include "common/device/device.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 8 /* number of spectra; heaps have a multiple, and dither is drawn for four spectra at once */
+#define STEP 8 /* spectra per step; divides spectra_per_heap, and is a multiple of the 4 spectra of a dither draw */
 
 int xbgpu_beam_audit_init(struct xbgpu_beam_audit *audit, const struct xbgpu_config *config,
                           const struct xbgpu_layout *layout, struct device *device, const struct beam *beams)

@@ -1,9 +1,11 @@
-/* beam_audit.h - the host sums some spectra of one beam and channel of each input again, from pinned memory.
+/* beam_audit.h - for each input, the host computes some spectra of one beam and channel again, from voltages in pinned
+ * memory.
  *
- * Beams are exact, so the plain C twin of beamform makes the same bits.  For each input the audit draws a beam, a
- * batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  The audit copies the voltages as received when the beams
- * are queued.  The audit compares its beam with the downloaded beam in host memory before the heaps leave.
- * Finds:     errors of voltages, sums or beams in upload, device memory, kernel and download, if they touch the drawn
+ * Beams are exact, so the plain C version of the kernel beamform gives bit-identical results.  For each input the audit
+ * draws a beam, a batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  The audit copies the voltages as received
+ * when the beams are queued.  The audit compares its beam with the downloaded beam in host memory before the heaps
+ * leave.
+ * Finds:     errors of voltages, sums or beams in upload, device memory, kernel and download, if they affect the drawn
  *            spectra.
  * Misses:    errors in the coefficients, because the audit uses the device's coefficients.
  * Threads:   the worker, except init and fini (main).   Blocking: never. */
@@ -23,9 +25,9 @@ struct xbgpu_beam_audit {
     const struct beam *beams;          /* [const] [n_beams] on the host */
     size_t n_beams;                    /* [const] */
     size_t chan_offset;                /* [const] first channel of the engine in the band */
-    bool readable;                     /* [const] the host can read the received voltages */
+    bool readable;                     /* [const] true if the host can read the received voltages */
     struct xbgpu_draw draw;
-    bool drawn; /* the fields below are valid */
+    bool drawn; /* true if the fields below are valid */
     size_t beam, batch, chan, first, n;
     uint8_t *voltages;     /* [ant][spectrum][pol] */
     int16_t *coefficients; /* pinned: [ant][re, im] */
@@ -38,8 +40,8 @@ int xbgpu_beam_audit_init(struct xbgpu_beam_audit *audit, const struct xbgpu_con
                           const struct xbgpu_layout *layout, struct device *device, const struct beam *beams);
 void xbgpu_beam_audit_fini(struct xbgpu_beam_audit *audit, struct device *device);
 
-/* Draws from batches [begin, end), and copies voltages.  Draws nothing if the host cannot read the received
- * voltages. */
+/* Draws a beam, a batch in [begin, end), a channel and spectra, and copies their voltages.  Draws nothing if the host
+ * cannot read the received voltages. */
 void xbgpu_beam_audit_draw(struct xbgpu_beam_audit *audit, const struct xbgpu_output_input *input, size_t begin,
                            size_t end);
 
@@ -49,8 +51,8 @@ void xbgpu_beam_audit_fetch(struct xbgpu_beam_audit *audit, struct device_stream
                             const int16_t *coefficients, const int32_t *exponents);
 
 /* Compares the drawn spectra with the downloaded heaps.  'heaps' is [batch][beam], each of 'pitch' bytes, beginning
- * with [chan][spectrum][re, im].  Batch 0 has the number 'first_batch'.  'renormalise' is beamform's argument; NULL
- * means a factor of 1.  Returns whether the spectra and the heaps agree. */
+ * with [chan][spectrum][re, im].  Batch 0 has the number 'first_batch'.  'renormalise' is the array of factors that the
+ * kernel beamform used; NULL means a factor of 1.  Returns whether the spectra and the heaps agree. */
 bool xbgpu_beam_audit_agrees(const struct xbgpu_beam_audit *audit, const uint8_t *heaps, size_t pitch,
                              const float *renormalise, int64_t first_batch);
 

@@ -1,4 +1,4 @@
-/* beam_control.c - requests for beams, and their saved settings. */
+/* beam_control.c - handles requests for beams, and saves and restores the beams' settings. */
 #include "xbgpu/beam_control.h"
 
 #include "common/base/log.h"
@@ -21,8 +21,8 @@ struct xbgpu_beam_control {
     const struct xbgpu_layout *layout;
     const struct labels *labels;
     struct engine *engine;
-    struct xbgpu_beams *formed;      /* NULL: no voltage beams */
-    struct xbgpu_detected *detected; /* NULL: no detected beams */
+    struct xbgpu_beams *formed;      /* NULL if there are no voltage beams */
+    struct xbgpu_detected *detected; /* NULL if there are no detected beams */
     struct xbgpu_beams_settings settings;
     struct state_file *file;
     struct xbgpu_calibration calibration;
@@ -53,7 +53,7 @@ static struct xbgpu_beam_settings *arg_beam(struct xbgpu_beam_control *c, struct
     return beam && xbgpu_has_slot(c->engine->channel, call) ? beam : NULL;
 }
 
-/* Steers the beam, if its settings have accepted the request's arguments. */
+/* Steers the beam if the request's arguments were valid and are now in the beam's settings. */
 static void set_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call,
                      bool taken)
 {
@@ -104,7 +104,7 @@ void xbgpu_beam_control_calibration(struct xbgpu_beam_control *c, struct katcp_c
     if (c->settings.n == 0)
         katcp_fail(call, "there are no beams");
     else if (!has_coherent_beams(c))
-        katcp_fail(call, "the incoherent beam takes no calibration, and there are no other beams");
+        katcp_fail(call, "calibration does not apply to incoherent beams, and there are no other beams");
     else if (xbgpu_has_slot(c->engine->channel, call) && xbgpu_arg_input(c->labels, call, 0, &input) &&
              xbgpu_calibration_take(&c->calibration, input, call)) {
         struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_CALIBRATION, call);
@@ -169,7 +169,7 @@ static int create_settings(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Gives the worker the saved models of a beam: the older models directly, and the newest by a command. */
+/* Passes the saved models of a beam to the worker: the older models directly, the newest model by a command. */
 static int restore_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam)
 {
     struct beam_steering *steering = calloc(beam->n, sizeof(*steering));
@@ -189,7 +189,7 @@ static int restore_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings
     return 0;
 }
 
-/* Posts the saved settings of beams, if they can be read. */
+/* Reads the saved settings of beams and posts them, unless the file is unreadable. */
 static int restore_beams(struct xbgpu_beam_control *c)
 {
     const char *path = state_file_path(c->file);
@@ -214,7 +214,7 @@ static int restore_beams(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Calibrates with the gains of the files, from the first batch on. */
+/* Applies the calibration gains from the files, beginning with the first batch. */
 static int create_calibration(struct xbgpu_beam_control *c, struct state_files *files, char *why, size_t why_bytes)
 {
     int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, files, why, why_bytes);

@@ -1,5 +1,5 @@
-/* beam_control.h - the KATCP requests for beams: their checks, their saved settings, and their commands for the worker
- * (control.h).
+/* beam_control.h - handles the KATCP requests for beams: checks them, saves the settings, and posts commands to the
+ * worker (control.h).
  *
  * State:     the file "beams" of the state directory has the settings; calibration.h names the files of
  *            calibrations.
@@ -20,14 +20,14 @@ struct xbgpu_beams;
 struct xbgpu_command;
 struct xbgpu_detected;
 
-/* Creates the control and adds the sensors.  In a configuration without beams, '*control' refuses all requests for
+/* Creates the control and adds the sensors.  If the configuration has no beams, '*control' refuses all requests for
  * beams.  Returns 0 or negative errno; destroy follows in either case. */
 int xbgpu_beam_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                               const struct labels *labels, struct engine *engine, struct xbgpu_beams *formed,
                               struct xbgpu_detected *detected, struct xbgpu_beam_control **control);
 
-/* Posts the saved settings, and the calibration from the files.  Returns 0, or negative errno with one sentence in
- * 'why'. */
+/* Posts the saved settings, and the calibration that the files contain.  Returns 0, or negative errno with one sentence
+ * in 'why'. */
 int xbgpu_beam_control_restore(struct xbgpu_beam_control *control, struct state_files *files, char *why,
                                size_t why_bytes);
 
@@ -40,8 +40,8 @@ void xbgpu_beam_control_delays(struct xbgpu_beam_control *control, struct katcp_
 void xbgpu_beam_control_gain(struct xbgpu_beam_control *control, struct katcp_call *call);
 void xbgpu_beam_control_calibration(struct xbgpu_beam_control *control, struct katcp_call *call);
 
-/* Handles ?capture-start and ?capture-stop; there must be a free command slot.  Returns whether the call names a stream
- * of beams. */
+/* Handles ?capture-start and ?capture-stop.  The caller ensures that a command slot is free.  Returns whether the call
+ * names a stream of beams. */
 bool xbgpu_beam_control_capture(struct xbgpu_beam_control *control, bool on, int64_t from_samples,
                                 struct katcp_call *call);
 

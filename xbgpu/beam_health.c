@@ -1,4 +1,4 @@
-/* beam_health.c - figures of beams for metrics and the status page. */
+/* beam_health.c - computes statistics of beams for metrics and the status page. */
 #include "xbgpu/beam_health.h"
 
 #include "common/base/clock.h"
@@ -33,7 +33,7 @@ struct look {
     float *power; /* [n_chan] */
     /* HTTP owns these fields: */
     int64_t wanted_ns;
-    size_t found_beam; /* beam of the last sample; n: there was none */
+    size_t found_beam; /* beam of the last sample; n if there was no sample */
     int64_t found_batch;
     float *found_power;
 };
@@ -44,7 +44,7 @@ struct xbgpu_beam_health {
     struct timebase timebase;
     size_t n;         /* [const] beams */
     int64_t n_turns;  /* [const] number of batches in a second */
-    size_t chan_step; /* [const] distance between measured channels */
+    size_t chan_step; /* [const] distance between measured channels, in channels */
     struct figures *figures;
     struct look look;
 };
@@ -108,7 +108,7 @@ void xbgpu_beam_health_take(struct xbgpu_beam_health *health, int64_t batch, con
 
 /* ---- HTTP's side ------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of the beam of this name, or n. */
+/* Returns the index of the beam with this name, or n if there is none. */
 static size_t find_beam(const struct xbgpu_beam_health *h, const char *name)
 {
     size_t beam = name ? 0 : h->n;
@@ -118,7 +118,7 @@ static size_t find_beam(const struct xbgpu_beam_health *h, const char *name)
     return beam;
 }
 
-/* Copies a finished sample, and requests the next sample from the worker if it is due. */
+/* Copies a finished sample.  Requests the next sample from the worker if a sample is due. */
 static void refresh(struct xbgpu_beam_health *h, size_t beam)
 {
     struct look *look = &h->look;
@@ -129,7 +129,7 @@ static void refresh(struct xbgpu_beam_health *h, size_t beam)
         look->found_batch = look->batch;
         memcpy(look->found_power, look->power, h->layout->n_chan * sizeof(float));
     }
-    /* HTTP may read the beam at any time, because only HTTP changes it, on its own turn. */
+    /* HTTP may read look->beam at any time, because only HTTP changes it, and only on HTTP's turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && beam == look->beam) || !snapshot_retract(&look->turn))
         return;
     look->beam = beam;

@@ -1,4 +1,4 @@
-/* beam_settings.c - converts requests to the steering of a beam. */
+/* beam_settings.c - converts the arguments of requests to the steering of a beam. */
 #include "xbgpu/beam_settings.h"
 
 #include "common/base/units.h"
@@ -26,7 +26,7 @@ static bool has_n_values(const struct xbgpu_beam_settings *s, struct katcp_call 
     bool has = n == s->n_ants || n == s->n;
 
     if (!has && s->n > s->n_ants)
-        katcp_fail(call, "there must be %zu %s, one for each antenna, or %zu, one for each input, not %zu", s->n_ants,
+        katcp_fail(call, "there must be %zu %s (one for each antenna) or %zu (one for each input), not %zu", s->n_ants,
                    what, s->n, n);
     else if (!has)
         katcp_fail(call, "there must be %zu %s, one for each antenna, not %zu", s->n_ants, what, n);
@@ -45,7 +45,7 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
     return true;
 }
 
-/* Checks that an incoherent beam can have these weights and this gain. */
+/* Checks that these weights and this gain are allowed for an incoherent beam. */
 static bool has_range(const struct xbgpu_beam_settings *s, struct katcp_call *call, const double *weights, double gain)
 {
     for (size_t i = 0; s->is_incoherent && i < s->n; i++) {
@@ -115,7 +115,7 @@ static bool read_rates(struct katcp_call *call, int i, double *numbers)
     for (size_t n = 0; !wrong && n < DELAY_N_NUMBERS; n++)
         wrong = isfinite(all[n]) ? NULL : "delays, phases and their rates must be finite";
     if (!wrong && (all[DELAY_ACCELERATION] != 0 || all[DELAY_PHASE_ACCELERATION] != 0))
-        wrong = "a beam takes no accelerations";
+        wrong = "a beam's model must not have accelerations";
     if (!wrong && fabs(all[DELAY_RATE]) > DELAY_MAX_REQUEST_RATE)
         wrong = "the magnitude of a delay rate must be at most 0.001 s/s";
     if (wrong)
@@ -143,7 +143,7 @@ static bool read_model(struct katcp_call *call, int i, bool is_timed, double *nu
     return true;
 }
 
-/* Adds a model of zeros.  Returns its numbers, [n]. */
+/* Adds a model whose numbers are all zero.  Returns the array of the model's numbers, [n]. */
 static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))[XBGPU_BEAM_NUMBERS]
 {
     size_t bytes = s->n * sizeof(*s->models);
@@ -231,7 +231,7 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_
     return NULL;
 }
 
-/* Returns whether a beam has values for inputs, not for antennas. */
+/* Returns true if a beam has one value for each input, false if it has one for each antenna. */
 static bool has_inputs(const struct xbgpu_beam_settings *s)
 {
     return s->n > s->n_ants;
@@ -308,7 +308,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
 
     if (a < 0 || has_inputs(s) != (strcmp(row->fields[0], "input") == 0) || !read_numbers(row, 3, limits, 3, numbers))
         return false;
-    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* a coherent beam's setting */
+    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* set for a coherent beam */
         return false;
     s->weights[a] = numbers[0];
     s->models[a][DELAY_S] = numbers[1];
@@ -317,7 +317,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
     return true;
 }
 
-/* Reads a row of the newest model, or of a model that starts after the newest so far. */
+/* Reads a row of the model that is the newest so far, or of a later model. */
 static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                             const struct table_row *row)
 {
@@ -393,8 +393,8 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Resets weights and gain that are too large, and returns false.  Too large values may come from a stream of the same
- * name with shorter windows. */
+/* If weights and gain are too large, resets them and returns false.  Such values may have been saved for a stream with
+ * the same name and shorter windows. */
 static bool limit_amplitudes(struct xbgpu_beam_settings *s)
 {
     bool good = true;
@@ -438,7 +438,7 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_
     double rate_hz = timebase_decimal_to_double(settings->config->time.adc_sample_rate_hz);
     double chan_hz = rate_hz / (double)recv->samples_between_spectra;
     double from_centre_hz = ((double)recv->chan_offset - (double)recv->n_chan / 2) * chan_hz;
-    /* Exact, because heaps have a multiple of 8 spectra. */
+    /* The division is exact, because the number of spectra in a heap is a multiple of 8. */
     int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2;
     int64_t start = settings->starts.samples[model] > 0 ? settings->starts.samples[model] : 0;
     int64_t n_halves = floor_div(start, half_samples);
@@ -464,7 +464,7 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* Writes 'first', the numbers, and 'last' into a sensor. */
+/* Writes a list into a sensor: 'first', then the numbers, then 'last'. */
 static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64_t unix_ns, const char *first,
                      const double *numbers, size_t n, const char *last)
 {
@@ -492,7 +492,7 @@ static void show_zero_weights(struct xbgpu_beam_settings *settings)
     gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n);
 }
 
-/* Shows the newest model's delays and phases at 'samples', or at the load time if that is later. */
+/* Sets the sensor to the newest model's delays and phases at 'samples', or at a later load time. */
 static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
 {
     const double(*numbers)[XBGPU_BEAM_NUMBERS] = numbers_of(s, s->starts.n - 1);
@@ -532,8 +532,8 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     } rows[] = {
         {"weight", "Weights of the antennas, as a list.", SENSOR_STRING, &s->weight, false},
         {"delay",
-         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): in effect from the "
-         "timestamp on; phases apply at the centre of the whole stream.",
+         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): the delays are in effect "
+         "from the timestamp on. Phases apply at the centre of the whole stream.",
          SENSOR_STRING, &s->delay, s->is_incoherent},
         {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain, false},
         {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed, !s->has_seed},
@@ -556,8 +556,8 @@ static void register_metric(const struct xbgpu_beam_settings *settings)
     char labels[128] = "";
 
     stats_label(labels, sizeof(labels), "stream", settings->name);
-    stats_gauge_scaled("xbgpu_output_b_zero_weights_ratio", "Fraction of the antennas whose weight in a beam is 0.",
-                       labels, &settings->zero_weights, 1e-6);
+    stats_gauge_scaled("xbgpu_output_b_zero_weights_ratio", "Fraction of the beam's weights that are 0.", labels,
+                       &settings->zero_weights, 1e-6);
 }
 
 /* Initialises everything except the seed's sensor. */

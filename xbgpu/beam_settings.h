@@ -1,5 +1,5 @@
-/* beam_settings.h - the present weights, delays and gain of one beam: arguments of requests, sensors, and steering.
- * The device computes coefficients from the steering.
+/* beam_settings.h - the present weights, delays and gain of one beam.  They are set by requests, shown by sensors, and
+ * converted to steering, from which the device computes coefficients.
  *
  * A voltage beam has one value for each antenna.  A detected beam has one value for each input.  Requests for a
  * detected beam may give one value for each antenna instead, which applies to both inputs.  An incoherent beam has
@@ -8,9 +8,9 @@
  *
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
- * So a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to 2^-63
- * turns.  A model with a load time has the given delays and phases at that time, and rates.  A model without a load
- * time takes effect as soon as possible.  The saved text has rows for each beam that was set:
+ * So the phase of a delay is 0 at the centre of the whole stream.  Phases are computed in double precision and stored
+ * in units of 2^-63 turns.  A model with a load time has the given delays and phases at that time, and rates.  A model
+ * without a load time takes effect as soon as possible.  The saved text has rows for each beam that was set:
  *
  *     capture BEAM on|off FROM
  *     gain    BEAM GAIN
@@ -47,7 +47,7 @@ struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
     struct timebase timebase;
     char *name;
-    const char *stream; /* stream whose capture is saved with this beam; NULL: none */
+    const char *stream; /* name of the stream whose capture is saved with this beam; NULL: none */
     size_t n_ants;
     size_t n; /* number of values: n_ants, or inputs [ant][pol] of a detected beam */
     struct sensors *sensors;
@@ -55,10 +55,10 @@ struct xbgpu_beam_settings {
     struct xbgpu_beam_starts starts;
     double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][n]: s, s/s, rad, rad/s */
     double gain;                          /* gain before quantisation */
-    bool has_seed;                        /* the beam is dithered, so 'seed' has a value */
-    bool is_incoherent;                   /* the beam has no delays, and amplitudes of at most 'max_amplitude' */
+    bool has_seed;                        /* true if the beam is dithered, so that 'seed' has a value */
+    bool is_incoherent;                   /* true if the beam has no delays, and amplitudes up to 'max_amplitude' */
     double max_amplitude;
-    bool is_set; /* a request set weights, delays or gain */
+    bool is_set; /* true if a request has set weights, delays or gain */
     bool capture_is_set, captures;
     int64_t capture_from_samples;
     struct sensor weight, delay, quantiser_gain, dither_seed;
@@ -71,11 +71,11 @@ int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct 
 int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config,
                                       const struct xbgpu_config_detected *stream, size_t beam, struct sensors *sensors);
 
-/* Frees the settings.  Zeros are accepted. */
+/* Frees the settings.  Zero-initialised settings are accepted. */
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
 
-/* Set values from all arguments of a request from argument 1 on.  If any argument is wrong, fail the call, change
- * nothing, and return false.  Delay models that ended before 'past_samples' may be dropped to make room. */
+/* Set values from a request's arguments, from argument 1 to the last.  If any argument is wrong, fail the call, change
+ * nothing, and return false.  To make room, delay models that ended before 'past_samples' may be dropped. */
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
                                      int64_t past_samples);
@@ -85,8 +85,8 @@ bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct 
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
                                struct beam_steering *steering);
 
-/* Sets the sensors.  The settings are in effect from timestamp 'samples' on, which is 'unix_ns'.  If the newest model
- * has a later load time, they are in effect from the load time on. */
+/* Sets the sensors.  The settings are in effect from timestamp 'samples' on, which corresponds to the time 'unix_ns'.
+ * If the newest model has a later load time, they are in effect from the load time on. */
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
 
 /* Settings of all beams of an engine. */
@@ -96,8 +96,8 @@ struct xbgpu_beams_settings {
     const struct labels *labels;
 };
 
-/* Return the beam with this name, and the beam that has the capture of this stream.  Return NULL if there is no such
- * beam. */
+/* The first function returns the beam with this name.  The second function returns the beam with which the capture of
+ * the stream with this name is saved.  Both return NULL if there is no such beam. */
 struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name);
 struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_beams_settings *all, const char *name);
 
@@ -105,7 +105,7 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_
  * (state_file.h). */
 bool xbgpu_beams_settings_write(FILE *text, void *all);
 
-/* Reads the saved settings.  Rows that fit no present beam or antenna are ignored with a line in the log, and 'whole'
+/* Reads the saved settings.  Rows for unknown beams or antennas are ignored with a line in the log, and '*whole'
  * becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
                               size_t why_bytes);

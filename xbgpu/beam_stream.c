@@ -1,4 +1,4 @@
-/* beam_stream.c - the capture, the counters and the sensors of a stream of beams. */
+/* beam_stream.c - implements the capture, the counters and the sensors of a stream of beams. */
 #include "xbgpu/beam_stream.h"
 
 #include "common/base/log.h"

@@ -12,9 +12,9 @@
 
 struct xbgpu_beam_stream {
     const char *name;                     /* [const] */
-    bool capture;                         /* heaps are sent, from 'from_samples' on */
+    bool capture;                         /* true if heaps are sent; they are sent from 'from_samples' on */
     int64_t from_samples;                 /* earliest timestamp of a heap that is sent */
-    uint64_t n_clipped;                   /* clipped samples, sent or not */
+    uint64_t n_clipped;                   /* number of clipped samples in all heaps, sent or not */
     struct counter heaps, bytes, samples; /* sent */
     struct counter clipped_samples;       /* sent */
     struct counter audits, audit_failures;
@@ -26,8 +26,8 @@ struct xbgpu_beam_stream {
 int xbgpu_beam_stream_init(struct xbgpu_beam_stream *stream, const char *name, bool capture, struct sensors *sensors,
                            int64_t begin_ns);
 
-/* If 'on', later heaps that begin at 'from_samples' or later are sent, else none.  Returns the timestamp up to which
- * heaps have been pushed. */
+/* If 'on' is true, future heaps that begin at 'from_samples' or later are sent.  If 'on' is false, no future heaps are
+ * sent.  Returns the timestamp up to which heaps have been pushed. */
 int64_t xbgpu_beam_stream_set_capture(struct xbgpu_beam_stream *stream, bool on, int64_t from_samples);
 
 /* Returns whether a heap that begins at 'samples' is sent. */

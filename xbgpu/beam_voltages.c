@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Copies polarisations [pol, end_pol), which have the same delay, in runs of spectra that each lie in one heap. */
+/* Copies polarisations [pol, end_pol), which have the same delay.  Each copy covers consecutive spectra of a single
+ * heap. */
 static void copy_pols(const struct xbgpu_layout *l, const struct xbgpu_output_input *input, size_t ant, size_t chan,
                       size_t first, size_t n, size_t pol, size_t end_pol, uint8_t *out)
 {

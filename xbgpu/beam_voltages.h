@@ -8,9 +8,9 @@
 #include "xbgpu/layout.h"
 #include "xbgpu/output.h"
 
-/* Copies 'n' spectra of an antenna's channel, from spectrum 'first' on, counted from batch 0 of the input.  The spectra
- * are shifted by the inputs' delays.  An absent antenna gives zeros.  out [spectrum][pol].  input->heaps must not be
- * NULL. */
+/* Copies 'n' spectra of an antenna's channel to 'out' [spectrum][pol].  'first' is the first spectrum, counted from
+ * batch 0 of the input.  The spectra are shifted by the inputs' delays.  Spectra of an absent antenna are zeros.
+ * input->heaps must not be NULL. */
 void xbgpu_beam_voltages_copy(const struct xbgpu_layout *layout, const struct xbgpu_output_input *input, size_t ant,
                               size_t chan, size_t first, size_t n, uint8_t *out);
 

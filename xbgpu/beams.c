@@ -1,4 +1,4 @@
-/* beams.c - makes the heaps of beams from batches. */
+/* beams.c - computes voltage beams from batches, and makes their heaps. */
 #include "xbgpu/beams.h"
 
 #include "common/base/log.h"
@@ -22,23 +22,23 @@
 
 enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, ITEM_MASK, N_ITEMS };
 
-/* An output buffer: all beams of one device input. */
+/* An output buffer for all beams of one device input. */
 struct beam_buffer {
     struct outbuf base; /* first */
     struct xbgpu_beams *beams;
     int8_t *device_voltages;    /* [const] [batch][beam][chan][spectrum][re, im] */
     uint32_t *device_saturated; /* [const] [batch][beam] */
-    uint8_t *payloads;          /* [const] pinned: [batch][beam] voltages, and the bitmap if heaps have it */
-    uint32_t *saturated;        /* [const] pinned, the same */
-    uint32_t *n_present;        /* [const] [batch] antennas present */
+    uint8_t *payloads;          /* [const] pinned: [batch][beam] voltages, and the bitmap if heaps contain it */
+    uint32_t *saturated;        /* [const] pinned copy of device_saturated */
+    uint32_t *n_present;        /* [const] [batch] number of antennas present */
     float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
-    float *renormalise;         /* [const] pinned, the same */
+    float *renormalise;         /* [const] pinned source of device_renormalise */
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* range of batches that were made */
     int64_t last_arrival_ns;
     struct xbgpu_beam_audit audit;
     struct send_heap *heaps;   /* [const] [batch][beam] heaps of all beams */
-    struct send_heap *sent;    /* [batch][beam] heaps to send, at the front of each batch's row */
+    struct send_heap *sent;    /* [batch][beam] heaps to send; in each batch's row they come first */
     struct send_group *groups; /* [const] [batch] */
     struct send_job job;
 };
@@ -53,10 +53,10 @@ struct xbgpu_beams {
     const struct xbgpu_layout *layout;
     struct engine *engine;
     size_t n;             /* [const] beams */
-    size_t heap_bytes;    /* [const] bytes of the voltages */
-    size_t payload_bytes; /* [const] bytes of the voltages and the bitmap, if heaps have it */
-    size_t n_items;       /* [const] items in a heap */
-    bool renormalises;    /* [const] at least one beam is renormalised */
+    size_t heap_bytes;    /* [const] bytes of a heap's voltages */
+    size_t payload_bytes; /* [const] bytes of a heap's voltages, and of its bitmap if heaps contain it */
+    size_t n_items;       /* [const] number of items in a heap */
+    bool renormalises;    /* [const] true if at least one beam is renormalised */
     struct timebase timebase;
     struct beam *parameters; /* [n] on the host */
     struct xbgpu_steering steering;
@@ -64,7 +64,7 @@ struct xbgpu_beams {
     struct outbuf_pool pool;
     struct beam_buffer *buffers; /* [n_buffers] */
     size_t n_buffers;            /* [const] */
-    bool taken;                  /* all work for the current input has been queued, or its batches dropped */
+    bool taken;                  /* true if the current input's batches have been queued or dropped */
     struct beam_output *outputs; /* [n] */
     struct endpoint_list destinations;
     struct send_stream *send;
@@ -116,7 +116,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
     device_launch(compute, b->kernel, &grid, &args);
 }
 
-/* Queues all work for a buffer, with new coefficients if these are due. */
+/* Queues all work for a buffer.  Computes new coefficients if they are due. */
 static void fill(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
                  struct beam_buffer *buffer)
 {
@@ -152,7 +152,8 @@ static uint32_t count_present(const struct xbgpu_beams *b, const struct xbgpu_ou
     return n;
 }
 
-/* Writes the bitmap behind all heaps of a batch, if heaps have it: antenna a is bit a % 8 of byte a / 8. */
+/* If heaps contain the bitmap of antennas, writes it after the voltages of each heap of a batch.  Antenna a is bit a %
+ * 8 of byte a / 8. */
 static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_input *input, struct beam_buffer *buffer,
                        size_t batch)
 {
@@ -169,7 +170,7 @@ static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_in
         memcpy(mask + beam * b->payload_bytes, mask, n_bytes);
 }
 
-/* Returns the factor that scales a beam up in a batch in which antennas with a weight are absent. */
+/* Returns the factor by which a beam is scaled up in a batch, to compensate for absent antennas that have a weight. */
 static float factor_of(const struct xbgpu_beams *b, size_t beam, const uint8_t *present)
 {
     const float *amplitudes = b->steering.amplitudes + beam * b->layout->n_ants;
@@ -280,7 +281,7 @@ bool xbgpu_beams_check(struct outbuf *base)
     return false;
 }
 
-/* Counts a beam's clipped samples, and adds the heap to the batch's group if the heap is to be sent. */
+/* Counts the clipped samples of a beam's heap.  Adds the heap to the batch's group if the heap is to be sent. */
 static void push_heap(struct xbgpu_beams *b, struct beam_buffer *buffer, size_t batch, size_t beam, int64_t timestamp)
 {
     struct xbgpu_beam_stream *stream = &b->outputs[beam].sent;

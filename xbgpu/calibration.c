@@ -18,7 +18,7 @@
 struct xbgpu_calibration_ant {
     struct xbgpu_calibration *all;
     size_t ant;
-    bool keep[N_POLS]; /* a request set the gains, so they are saved */
+    bool keep[N_POLS]; /* [pol] true if a request has set the gains, so that they are saved */
     struct state_file *file;
 };
 
@@ -64,7 +64,7 @@ bool xbgpu_calibration_take(struct xbgpu_calibration *c, size_t input, struct ka
 
 struct reader {
     struct xbgpu_calibration *c;
-    struct xbgpu_calibration_ant *ant; /* antenna of a saved file; NULL: rows may name any antenna, and are not saved */
+    struct xbgpu_calibration_ant *ant; /* antenna of a saved file; NULL: configured file for all antennas */
 };
 
 static int read_row(const struct table_row *row, void *context)
@@ -103,7 +103,7 @@ static bool write_ant(FILE *text, void *arg)
     return ant->keep[0] || ant->keep[1];
 }
 
-/* Reads the saved gains of an antenna: all gains or, with a sentence in the log, none. */
+/* Reads the saved gains of an antenna.  If the file has an error, logs one sentence and uses none of its gains. */
 static int restore(struct xbgpu_calibration *c, struct xbgpu_calibration_ant *ant)
 {
     const char *path = state_file_path(ant->file);

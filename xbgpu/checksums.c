@@ -1,5 +1,5 @@
-/* checksums.c - launches the checksum kernels, with every correlate and before every dump (output.c), and compares
- * their results on the host. */
+/* checksums.c - launches the checksum kernels with every launch of correlate, and before every dump (output.c).
+ * Compares their results on the host. */
 #include "xbgpu/checksums.h"
 
 #include "common/device/device.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK_WORDS VERDICT_LENGTH /* offset of words[chan][2] in a dump's checks, after the verdict */
+#define CHECK_WORDS VERDICT_LENGTH /* offset of the array words[chan][2] in a dump's checks; the verdict is before it */
 
 static struct checksum_args add_args(const struct xbgpu_checksums *c, const struct correlate_args *correlate)
 {
@@ -65,7 +65,7 @@ void xbgpu_checksums_fini(struct xbgpu_checksums *checksums)
 void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream)
 {
     if (checksums->rows)
-        /* Bytes of 0 mean 0 in both types of rows. */
+        /* Rows have integers or floats; zero bytes mean 0 in both types. */
         device_fill(stream, checksums->rows, 0, checksums->layout->rows_bytes);
 }
 
@@ -112,8 +112,8 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
     if (first < n_rows) {
         snprintf(
             why, why_bytes,
-            "%zu of %zu rows of sums disagree with their checksums; the first is that of antenna %zu, polarisation "
-            "%zu, in channel %zu",
+            "%zu of %zu rows of sums disagree with their checksums; the first wrong row is antenna %zu, polarisation "
+            "%zu, channel %zu",
             n_rows - (size_t)checks[VERDICT_N_AGREED], n_rows, (size_t)first % chan_rows / N_POLS,
             (size_t)first % N_POLS, (size_t)first / chan_rows);
         return false;
@@ -124,7 +124,7 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
         return false;
     }
     if (checks[VERDICT_N_SATURATED] != n_saturated) {
-        snprintf(why, why_bytes, "the dump counts %llu clipped visibilities, but the sums have %llu",
+        snprintf(why, why_bytes, "the dump reports %llu clipped visibilities, but %llu of its sums are clipped",
                  (unsigned long long)n_saturated, (unsigned long long)checks[VERDICT_N_SATURATED]);
         return false;
     }

@@ -34,21 +34,22 @@ static const struct config_key recv_keys[] = {
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
             "Spectra in a heap of an F-engine; a multiple of 16. With half floats at most 8192."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
-            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+            "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband stream.",
+            .example = "8192"),
     KEY_INT("filter_samples", filter_samples, "0", UNIT_SAMPLES, 0, 2147483648.0,
-            "ADC samples from which the F-engine makes a spectrum, for the time of the centre of detected beams' "
-            "windows; 0: 16 * samples_between_spectra."),
+            "Number of ADC samples in the F-engine's filter window. It is only used to state the centre time of "
+            "detected beams' windows; 0: 16 * samples_between_spectra."),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
-            "Width of each received component: 4 or 8 (integers), or 16 (half floats). Visibilities of half floats are "
-            "float32."),
+            "Width of the real and of the imaginary part of a received voltage: 4 or 8 (integers), or 16 (half "
+            "floats). If voltages are half floats, visibilities are float32."),
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encoding_choices,
-             "Encoding of negative numbers of 4 bits: two's complement, or an offset of 8."),
+             "Encoding of 4-bit numbers: two's complement, or with an offset of 8."),
     KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
             "Heaps of each F-engine that are processed together."),
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
     KEY_INT("chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
             "Receive buffers per receive thread; at least 2 * window + 3."),
-    KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Receive threads, among which F-engines are divided."),
+    KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Number of receive threads, which share the F-engines."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
     CONFIG_DIRECT_ROW,
@@ -56,11 +57,12 @@ static const struct config_key recv_keys[] = {
     KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
             "With gpudirect: smallest payload of F-engines' packets, except a heap's last packet."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
-                 "Delay of each input in spectra, applied before all other processing, at most the spectra of a heap; "
-                 "in the order polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. []: no delays."),
+                 "Delay of each input in spectra, applied before all other processing. A delay is at most the length "
+                 "of a heap. The order is: polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. []: no "
+                 "delays."),
     KEY_INT("max_shift", max_shift, "0", UNIT_SPECTRA, 0, 65520,
-            "Largest magnitude, in spectra, of a shift that ?input-shift can set; at most the spectra of a heap. "
-            "0: only the range of the configured shifts."),
+            "Largest magnitude, in spectra, of a shift that ?input-shift can set; at most the length of a heap. 0: "
+            "the range of the configured shifts."),
     KEY_STRING("antenna_names", antenna_names, "", 0, 262144,
                "Names of the antennas, comma separated, in the order of their feng_id; empty: the common beginning of "
                "each antenna's input_labels, else a0, a1 and so on."),
@@ -82,24 +84,24 @@ static const struct config_key output_keys[] = {
                "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches applies."),
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the visibilities are sent."),
     KEY_ENUM("missing", missing, "flag", missing_choices,
-             "Effect of a lost heap. flag: the baselines of its antenna are flagged for the whole dump. weights: the "
-             "heap counts as zero, and the dump has the number of spectra of each baseline."),
+             "Effect of a lost heap. flag: all baselines of the heap's antenna are flagged in the dump. weights: the "
+             "heap counts as zero, and the dump contains the number of spectra that were added for each baseline."),
     KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
-             "Treatment of a dump without a complete antenna. send: the dump is sent all flagged. skip: the dump is "
-             "not sent. always: like send; consecutive dumps without any heap, between dumps with heaps, are also sent "
-             "if they are at most as many as the buffers."),
-    KEY_INT(
-        "audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
-        "Baselines and channels that the host sums again and compares, chosen at random for each dump; 0: no audit."),
+             "Treatment of a dump in which no antenna is complete. send: the dump is sent, with all values flagged. "
+             "skip: the dump is not sent. always: like send, and dumps without any heap are also sent. Such dumps are "
+             "sent between dumps with heaps, if the number of consecutive dumps is at most the number of buffers."),
+    KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
+            "Number of (baseline, channel) pairs per dump, chosen at random, whose sums the host computes again and "
+            "compares; 0: no audit."),
     KEY_BOOL("audit_checksum", audit_checksum, true,
-             "The device computes a checksum of each input and channel in another way and compares the checksum with "
-             "the dump. A wrong dump is sent all flagged."),
+             "The device computes a checksum for each input and channel by a different method, and compares the "
+             "checksum with the dump. A wrong dump is sent with all values flagged."),
     KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0: enough for the dumps of two chunks."),
     KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all spectra."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
-                 "Shifts of this output alone, instead of recv.shifts. Outputs with different shifts are points of a "
-                 "lag function. Each such output costs another copy of the voltages on the device for every chunk."),
+                 "Shifts of this output alone, instead of recv.shifts. Outputs with different shifts measure "
+                 "different lags. Each such output costs another copy of the voltages on the device for every chunk."),
 };
 #undef KEYS_OF
 
@@ -109,13 +111,14 @@ static const struct config_key beam_keys[] = {
     KEY_INT("pol", pol, KEY_REQUIRED, UNIT_NONE, 0, 1, "Polarisation of the antennas that the beam sums."),
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the beam's voltages are sent."),
     KEY_ENUM("dither", dither, "uniform", dither_choices,
-             "Dither before rounding: uniform within half a step either way, or none."),
+             "Dither before rounding: none, or uniform from minus to plus half a step."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
             "Seed of the dither; -1 chooses one at random."),
     KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
     KEY_BOOL(
         "renormalise", renormalise, false,
-        "Scale the beam up for missing antennas: by sqrt(n / n_present), where n counts the antennas with a weight."),
+        "Scale the beam up if antennas are missing, by sqrt(n / n_present). Both numbers count only antennas whose "
+        "weight is not 0."),
 };
 #undef KEYS_OF
 
@@ -124,9 +127,10 @@ static const struct config_key detected_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64,
                "Name of the stream, whose beams are called NAME.0, NAME.1 and so on."),
     KEY_ENUM("kind", kind, "coherent", beam_kind_choices,
-             "coherent: powers of sums of the antennas' voltages. incoherent: the sum of the antennas' powers, which "
-             "is one beam."),
-    KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, XBGPU_BEAMS_MAX, "Beams of both polarisations, which share heaps."),
+             "coherent: each beam is the power of a weighted sum of the antennas' voltages. incoherent: the single "
+             "beam is the sum of the antennas' powers."),
+    KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, XBGPU_BEAMS_MAX,
+            "Number of beams in the stream, each of both polarisations."),
     KEY_ENUM("products", products, "I", products_choices,
              "The power of one polarisation, of both (Stokes I), or all Stokes parameters."),
     KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Spectra in the sum of one power."),
@@ -149,10 +153,10 @@ static const struct config_key steering_keys[] = {
                "File of gains. Each line has input (label or number), channels of the whole stream (*, 17 or 300-310), "
                "real and imaginary part. Channels without a line have a gain of 1."),
     KEY_BOOL("antenna_mask", antenna_mask, false,
-             "Add the bitmap of the antennas that arrived to heaps of beams. These heaps are longer, and katgpucbf's "
-             "receivers and beamrec refuse them."),
+             "Append a bitmap of the antennas present to the heaps of beams. katgpucbf's receivers and beamrec refuse "
+             "these longer heaps."),
     KEY_INT("grid_batches", grid_batches, "0", UNIT_NONE, 0, 1048576,
-            "Batches between two evaluations of delay rates; 0: the batches of 10 ms, at least one."),
+            "Number of batches between two evaluations of delay rates; 0: the batches in 10 ms, at least one batch."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
             "Buffers of voltage beams, each for the heaps of a chunk; 0: enough for 50 ms (from 8 to 64)."),
 };
@@ -180,12 +184,13 @@ static const struct config_section sections[] = {
                 "Gates: selections of spectra, to which outputs refer.", .optional = true,
                 .example = xbgpu_gate_example),
     CONFIG_LIST(struct xbgpu_config, outputs, struct xbgpu_config_output, output_keys, 1, 64,
-                "Streams made of the voltages.", .example = output_example),
+                "Correlation streams made from the voltages.", .example = output_example),
     CONFIG_LIST(struct xbgpu_config, beams, struct xbgpu_config_beam, beam_keys, 0, XBGPU_BEAMS_MAX,
-                "Tied-array beams made of the voltages, of one polarisation each.", .optional = true,
+                "Tied-array beams made from the voltages, of one polarisation each.", .optional = true,
                 .example = beam_example),
     CONFIG_LIST(struct xbgpu_config, detected, struct xbgpu_config_detected, detected_keys, 0, XBGPU_DETECTED_MAX,
-                "Streams of beams' powers, of both polarisations.", .optional = true, .example = detected_example),
+                "Streams of detected beams: beams' powers, of both polarisations.", .optional = true,
+                .example = detected_example),
     CONFIG_SECTION(struct xbgpu_config, steering, steering_keys, "Keys that all beams share.", .optional = true),
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities and beams out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),

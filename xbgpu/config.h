@@ -32,7 +32,7 @@ struct xbgpu_config_recv {
     struct config_recv base; /* base.n_chunks is the number of chunks per receive thread */
     struct endpoint_list sources;
     int64_t n_ants;
-    int64_t n_chan; /* channels of the whole stream */
+    int64_t n_chan; /* number of channels of the whole stream */
     int64_t n_chan_substream;
     int64_t chan_offset;
     int64_t spectra_per_heap;
@@ -41,11 +41,11 @@ struct xbgpu_config_recv {
     int64_t sample_bits;
     int sample_encoding; /* enum xbgpu_encoding */
     int64_t batches_per_chunk;
-    int64_t packet_payload_bytes;  /* least payload of an F-engine's packets, except a heap's last packet */
-    struct config_int_list shifts; /* [2 * ant + pol] shifts of inputs in spectra; empty: 0 */
-    int64_t max_shift;             /* largest magnitude of a shift in spectra, unless 'shifts' has larger ones */
+    int64_t packet_payload_bytes;  /* minimum payload of an F-engine's packets, except a heap's last packet */
+    struct config_int_list shifts; /* [2 * ant + pol] shifts of inputs in spectra; empty: no shifts */
+    int64_t max_shift;             /* largest magnitude of a shift in spectra; 'shifts' may extend this range */
     char *antenna_names;           /* NULL: a0, a1... */
-    char *input_labels;            /* one for each input, comma separated; NULL: default labels */
+    char *input_labels;            /* comma-separated labels, one for each input; NULL: default labels */
     double centre_frequency_hz;    /* radio frequency of the stream's centre; 0: unknown */
 };
 
@@ -58,11 +58,11 @@ struct xbgpu_config_output {
     int missing;                      /* enum xbgpu_missing */
     int missing_dump;                 /* enum xbgpu_missing_dump */
     int64_t audit_samples;            /* number of (baseline, channel) pairs that the host sums again per dump */
-    bool audit_checksum;              /* the device checks every cell of every dump */
+    bool audit_checksum;              /* true if the device checks every cell of every dump */
     bool send_enabled;
     int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
     char *gate;                    /* name of a gate; NULL: all spectra are taken */
-    struct config_int_list shifts; /* replace recv's shifts in this output; empty: recv's shifts */
+    struct config_int_list shifts; /* shifts for this output instead of recv's shifts; empty: recv's shifts apply */
 };
 
 /* A tied-array beam of one polarisation. */
@@ -73,10 +73,10 @@ struct xbgpu_config_beam {
     int dither;                       /* enum xbgpu_dither */
     int64_t dither_seed;              /* -1: chosen at random and published */
     bool send_enabled;
-    bool renormalise; /* the beam is scaled up for missing antennas */
+    bool renormalise; /* true if the beam is scaled up to compensate for missing antennas */
 };
 
-/* Detected beams of both polarisations that share their heaps; or one incoherent beam. */
+/* A stream of detected beams of both polarisations, which share heaps, or of one incoherent beam. */
 struct xbgpu_config_detected {
     char *name;
     int kind; /* enum xbgpu_beam_kind */
@@ -94,9 +94,9 @@ struct xbgpu_config_detected {
 /* Parameters that all beams share. */
 struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
-    bool antenna_mask;    /* heaps have the bitmap of the antennas present */
-    int64_t grid_batches; /* batches between evaluations of rates; 0: see xbgpu_grid_batches() */
-    int64_t n_buffers;    /* buffers of voltage beams; 0: see xbgpu_beam_buffers() */
+    bool antenna_mask;    /* true if heaps contain the bitmap of the antennas present */
+    int64_t grid_batches; /* number of batches between two evaluations of rates; 0: see xbgpu_grid_batches() */
+    int64_t n_buffers;    /* number of buffers for voltage beams; 0: see xbgpu_beam_buffers() */
 };
 
 struct xbgpu_config {
@@ -113,7 +113,7 @@ struct xbgpu_config {
 
 extern const struct config_table xbgpu_config_table;
 
-/* Checks the configuration across keys: channels and substreams, integration lengths, memory.  Called by
+/* Checks keys that depend on each other: channels and substreams, integration lengths, memory.  Called by
  * command_line_main(). */
 void xbgpu_config_check(void *values, struct config *config);
 

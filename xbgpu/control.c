@@ -105,7 +105,7 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     state_file_changed(c->file);
 }
 
-/* Posts gate 'g' of the settings.  'made' is the same gate, ready for the worker; the command takes ownership of
+/* Posts a command that changes gate 'g'.  'made' is this gate, computed for the worker.  The command takes ownership of
  * 'made'. */
 static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
@@ -121,7 +121,7 @@ static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made,
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* These functions return false after failing the call. */
+/* On an error, these functions fail the call and return false. */
 
 static bool arg_output(const struct xbgpu_control *c, struct katcp_call *call, size_t *output)
 {
@@ -199,7 +199,7 @@ static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, i
         if (!xbgpu_arg_input(c->labels, call, i, &input))
             return false;
         if (i + 1 == katcp_n_args(call)) {
-            katcp_fail(call, "input %s has no shift after it", katcp_arg(call, i));
+            katcp_fail(call, "there must be a shift after input %s", katcp_arg(call, i));
             return false;
         }
         if (seen[input]) {
@@ -280,7 +280,7 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
     free(text);
 }
 
-/* Reads KEY=VALUE... into 'gate'.  Returns false after failing the call. */
+/* Reads KEY=VALUE... into 'gate'.  On an error, fails the call and returns false. */
 static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
                           const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {
@@ -294,7 +294,8 @@ static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call
             return false;
         }
         snprintf(key, sizeof(key), "%.*s", (int)(equals - arg), arg);
-        /* A gate has either an epoch or an epoch time.  The request's last one replaces the other. */
+        /* A gate has either an epoch or an epoch time.  The key that comes last in the request
+         * replaces the other key. */
         if (strcmp(key, "epoch_time") == 0)
             gate->epoch_samples = 0;
         else if (strcmp(key, "epoch") == 0)
@@ -417,15 +418,13 @@ static const struct katcp_request requests[] = {
      .handle = beam_delays,
      .has_long_lines = true},
     {.name = "beam-quant-gains",
-     .help = "Sets the gain of a beam before it is rounded.\n"
-             "?beam-quant-gains BEAM GAIN\n"
+     .help = "Sets the gain by which a beam is multiplied before rounding.\n?beam-quant-gains BEAM GAIN\n"
              "GAIN is a real number without unit.",
      .min_args = 2,
      .max_args = 2,
      .handle = beam_quant_gains},
     {.name = "beam-calibration",
-     .help = "Sets the gains of an input for all beams but incoherent ones.\n"
-             "?beam-calibration INPUT VALUE...\n"
+     .help = "Sets the gains of an input for all beams except incoherent beams.\n?beam-calibration INPUT VALUE...\n"
              "An INPUT is a label, or a number: 2 * antenna + polarisation. A VALUE is a complex number like 1-0.5j: "
              "one for all channels, or one for each channel of the whole stream.",
      .min_args = 2,
@@ -483,7 +482,7 @@ static int create_commands(struct xbgpu_control *c)
     return 0;
 }
 
-/* Posts the saved settings, if they can be read. */
+/* Reads the saved settings and posts them, unless the file is unreadable. */
 static int restore(struct xbgpu_control *c)
 {
     const char *path = state_file_path(c->file);

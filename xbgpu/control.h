@@ -1,4 +1,4 @@
-/* control.h - the KATCP requests of a running xbgpu: their checks, their saved settings, and their commands for the
+/* control.h - handles the KATCP requests of a running xbgpu: checks them, saves the settings, and posts commands to the
  * worker.
  *
  * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
@@ -29,7 +29,7 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
                          const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
                          struct xbgpu_detected *detected, struct xbgpu_control **control, char *why, size_t why_bytes);
 
-/* Sets the requests that 'device' answers. */
+/* Registers the requests with 'device'. */
 void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device);
 
 /* Writes the settings that are saved, and destroys the control.  The worker must have ended, and no request may wait

@@ -1,4 +1,4 @@
-/* detected.c - makes heaps of powers from batches. */
+/* detected.c - computes the powers of detected beams from batches, and makes their heaps. */
 #include "xbgpu/detected.h"
 
 #include "common/base/log.h"
@@ -37,13 +37,13 @@ struct powers {
     struct outbuf base; /* first */
     struct detected_stream *stream;
     int64_t *device_powers;     /* [const] [window][beam][cell] */
-    uint8_t *device_payload;    /* [const] laid out as in struct xbgpu_detected_sizes */
+    uint8_t *device_payload;    /* [const] laid out as struct xbgpu_detected_sizes describes */
     uint32_t *device_saturated; /* [const] [beam] */
-    uint8_t *payload;           /* [const] pinned, the same */
-    uint32_t *saturated;        /* [const] pinned, the same */
-    uint64_t *n_present;        /* [const] [window] spectra present, over all antennas */
+    uint8_t *payload;           /* [const] pinned copy of device_payload */
+    uint32_t *saturated;        /* [const] pinned copy of device_saturated */
+    uint64_t *n_present;        /* [const] [window] number of spectra present, summed over all antennas */
     int64_t number;             /* number of the heap */
-    int64_t end;                /* number of the spectrum up to which the heap has been made */
+    int64_t end;                /* number of the spectrum after the last spectrum that has been added to the heap */
     int64_t last_arrival_ns;
     struct send_heap heap;
     struct send_group group;
@@ -54,10 +54,10 @@ struct detected_stream {
     struct xbgpu_detected *detected;
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
-    struct xbgpu_steering steering;             /* for coherent beams only; rows are [beam][pol] */
+    struct xbgpu_steering steering;             /* used for coherent beams only; each row is a [beam][pol] */
     struct xbgpu_incoherent incoherent;         /* incoherent beam only */
     int64_t next;                               /* next spectrum of the current input */
-    struct powers *open;                        /* NULL: no heap is open */
+    struct powers *open;                        /* the open heap; NULL: none */
     struct powers *buffers;                     /* [n_buffers] */
     struct outbuf_pool pool;
     struct device_kernel *detect, *finish;
@@ -66,8 +66,8 @@ struct detected_stream {
     struct xbgpu_detected_audit audit;
     struct send_stream *send;
     struct send_stream_stats stats;
-    struct counter skipped_heaps; /* heaps not sent because no antenna was present */
-    struct counter dropped_heaps; /* heaps or parts of heaps not made because no buffer was free */
+    struct counter skipped_heaps; /* number of heaps not sent because no antenna was present */
+    struct counter dropped_heaps; /* number of heaps or parts of heaps not made because no buffer was free */
 };
 
 struct xbgpu_detected {
@@ -103,7 +103,7 @@ void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_ou
     }
 }
 
-/* Writes the fractions, and queues the final kernel of the open heap and its download. */
+/* Ends the open heap: writes the fractions of present data, and queues the kernel beam_finish and the download. */
 static void finish_heap(struct detected_stream *s, struct device_stream *compute)
 {
     struct powers *p = s->open;
@@ -134,7 +134,7 @@ static void finish_heap(struct detected_stream *s, struct device_stream *compute
     outbuf_download(&p->base, download);
 }
 
-/* Opens a heap.  Returns false if there is no buffer. */
+/* Opens a heap.  Returns false if no buffer is free. */
 static bool open_heap(struct detected_stream *s, struct device_stream *compute, int64_t number)
 {
     struct powers *p = (struct powers *)outbuf_take(&s->pool);
@@ -150,7 +150,7 @@ static bool open_heap(struct detected_stream *s, struct device_stream *compute, 
     return true;
 }
 
-/* Counts the antennas present in spectra [begin, end), which belong to the open heap. */
+/* Adds the spectra present in [begin, end), over all antennas, to the counts of the open heap. */
 static void count_present(struct detected_stream *s, const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
     const struct xbgpu_layout *l = s->detected->layout;
@@ -232,7 +232,8 @@ static void add_incoherent(struct detected_stream *s, struct device_stream *comp
     device_launch(compute, s->detect, &grid, &args);
 }
 
-/* Queues spectra [begin, end) of the input, all in the open heap, with new coefficients if these are due. */
+/* Queues the processing of spectra [begin, end) of the input, which all belong to the open heap.  Computes new
+ * coefficients if they are due. */
 static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
                    int64_t begin, int64_t end)
 {
@@ -257,7 +258,7 @@ static void detect(struct detected_stream *s, struct device_stream *compute, con
     s->open->last_arrival_ns = input->last_arrival_ns;
 }
 
-/* Processes the rest of the input.  Returns false if it must wait for a buffer. */
+/* Processes the remaining spectra of the input.  Returns false if the stream must wait for a buffer. */
 static bool process_stream(struct detected_stream *s, struct device_stream *compute,
                            const struct xbgpu_output_input *input, bool may_wait)
 {
@@ -292,7 +293,7 @@ bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_strea
     return done;
 }
 
-/* Returns the stream of a beam, and changes '*beam' to the beam's number in the stream. */
+/* Returns the stream of a beam, and replaces the beam's number '*beam' by its number within the stream. */
 static struct detected_stream *stream_of(struct xbgpu_detected *detected, size_t *beam)
 {
     struct detected_stream *s = detected->streams;
@@ -415,8 +416,8 @@ void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-/* Returns the samples from the timestamp to the centre of the first window.  A spectrum has filter_samples from its
- * timestamp on. */
+/* Returns the samples from the timestamp to the centre of the first window.  A spectrum is made from filter_samples
+ * samples, beginning at its timestamp. */
 static uint64_t centre_samples(const struct detected_stream *s)
 {
     const struct xbgpu_config_recv *recv = &s->detected->config->recv;
@@ -582,8 +583,8 @@ static void register_metrics(struct detected_stream *s)
     stats_counter("xbgpu_detected_skipped_heaps",
                   "Heaps of detected beams not sent because no antenna's heaps arrived.", labels, &s->skipped_heaps);
     stats_counter("xbgpu_detected_dropped_heaps",
-                  "Heaps of detected beams, or parts of them, not made because no output buffer was free.", labels,
-                  &s->dropped_heaps);
+                  "Heaps, or parts of heaps, of detected beams that were not made because no output buffer was free.",
+                  labels, &s->dropped_heaps);
 }
 
 static int create_stream(struct detected_stream *s, char *why, size_t why_bytes)

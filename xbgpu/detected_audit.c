@@ -1,4 +1,4 @@
-/* detected_audit.c - the host's own powers, for comparison with the powers of the device. */
+/* detected_audit.c - computes powers on the host, for comparison with the device's powers. */
 #include "xbgpu/detected_audit.h"
 
 #include "common/base/units.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 8 /* number of spectra; pieces are padded to a multiple of it */
+#define STEP 8 /* number of spectra; pieces are padded to a multiple of STEP */
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -133,8 +133,8 @@ static void copy_voltages(const struct xbgpu_detected_audit *a, const struct xbg
         }
 }
 
-/* Copies voltages of the drawn window's spectra in [begin, end) to a new piece.  Returns the number of the piece, or -1
- * for none. */
+/* Copies voltages of the drawn window's spectra in [begin, end) to a new piece.  Returns the index of the piece, or -1
+ * if no piece was made. */
 static int take_voltages(struct xbgpu_detected_audit *a, const void *heap, const struct xbgpu_output_input *input,
                          int64_t input_first, int64_t begin, int64_t end)
 {
@@ -274,7 +274,7 @@ static bool powers_agree(const struct xbgpu_detected_audit *a)
     return memcmp(powers, a->powers + a->window * a->sizes.n_products, a->sizes.n_products * sizeof(*powers)) == 0;
 }
 
-/* Returns whether the heap equals the host's output of beam_finish, in all windows. */
+/* Returns whether the heap equals the output of beam_finish on the host, in all windows. */
 static bool heap_agrees(const struct xbgpu_detected_audit *a, const uint8_t *payload)
 {
     const struct xbgpu_detected_sizes *z = &a->sizes;

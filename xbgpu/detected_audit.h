@@ -1,18 +1,20 @@
-/* detected_audit.h - the host computes the powers of one detected beam in a heap again, from pinned memory.
+/* detected_audit.h - the host computes some powers of one detected beam of a heap again, from voltages in pinned
+ * memory.
  *
- * Powers are exact, so the plain C twins of beam_detect, beam_incoherent and beam_finish make the same bits.
+ * Powers are exact, so the plain C versions of beam_detect, beam_incoherent and beam_finish give bit-identical results.
  * Flow:      heap opens: draw chooses a beam, a window and a group of channels --> each launch of beam_detect or
  *            beam_incoherent: take copies voltages as received, and queues the download of coefficients or weights -->
  *            heap ends: fetch queues the download of the drawn beam's and group's powers, of all windows --> heap is in
  *            host memory: agrees
- * Compared:  the powers of the drawn window with the host's powers, for all products.  The heap is compared with the
- *            output of the host's beam_finish, for all windows.
- * Finds:     errors of voltages, sums or powers in upload, device memory, kernels and download, if they touch the drawn
- *            powers.
+ * Compared:  the device's powers of the drawn window with the host's powers, for all products.  The heap is also
+ *            compared with the output of beam_finish on the host, for all windows.
+ * Finds:     errors of voltages, sums or powers in upload, device memory, kernels and download, if they affect the
+ *            drawn powers.
  * Misses:    errors in coefficients and weights, because the audit uses the device's coefficients and weights.
- * Cost:      one heap at a time.  The audit skips heaps so that it copies at most DETECTED_AUDIT_BYTES_PER_S bytes for
- *            each second of data.  A stream whose windows and groups need more than DETECTED_AUDIT_BYTES has no audit.
- *            A window made by more than DETECTED_AUDIT_PIECES launches is not compared.
+ * Cost:      one heap is audited at a time.  The audit skips heaps so that it copies at most DETECTED_AUDIT_BYTES_PER_S
+ *            bytes for each second of data.  A stream is not audited if its windows and groups need more than
+ *            DETECTED_AUDIT_BYTES.  A window is not compared if more than DETECTED_AUDIT_PIECES launches contribute to
+ *            it.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_DETECTED_AUDIT_H
 #define XBGPU_DETECTED_AUDIT_H
@@ -28,7 +30,7 @@
 #define DETECTED_AUDIT_BYTES       (4 << 20)
 #define DETECTED_AUDIT_BYTES_PER_S (16 << 20)
 
-/* The spectra of the window that one launch adds: at most as many as an input has. */
+/* The spectra that one launch adds to the window.  Their number is at most the number of spectra in an input. */
 struct xbgpu_audit_piece {
     int64_t first;
     size_t n, n_padded; /* number of spectra; 'n_padded' is the next multiple of 8, which the kernel needs */
@@ -40,8 +42,8 @@ struct xbgpu_detected_audit {
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
     size_t max_pieces;                          /* [const] 0: no audit */
-    int64_t step_heaps;                         /* [const] the audit draws one of this number of heaps */
-    int64_t n_waited;                           /* heaps since the last draw */
+    int64_t step_heaps;                         /* [const] the audit draws from one in 'step_heaps' heaps */
+    int64_t n_waited;                           /* number of heaps since the last draw */
     struct xbgpu_draw draw;
     const void *heap; /* heap from which the audit drew; NULL: none */
     size_t beam, window, group;
@@ -53,10 +55,11 @@ struct xbgpu_detected_audit {
     int32_t *exponents;                      /* coherent beams, pinned: [piece][chan][pol] */
     struct beam_incoherent_weights *weights; /* incoherent beam, pinned: [piece][ant] */
     int64_t *powers;                         /* pinned: [window][product] */
-    void *made;                              /* output of the host's beam_finish: [window][product] */
+    void *made;                              /* output of beam_finish on the host: [window][product] */
 };
 
-/* Initialises the audit.  Returns 0 or negative errno; fini must follow in either case.  fini accepts zeros. */
+/* Initialises the audit.  Returns 0 or negative errno; fini must follow in either case.  fini also accepts a
+ * zero-initialised audit. */
 int xbgpu_detected_audit_init(struct xbgpu_detected_audit *audit, const struct xbgpu_config *config,
                               const struct xbgpu_layout *layout, size_t i, struct device *device);
 void xbgpu_detected_audit_fini(struct xbgpu_detected_audit *audit, struct device *device);
@@ -65,7 +68,7 @@ void xbgpu_detected_audit_fini(struct xbgpu_detected_audit *audit, struct device
 void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
                                      size_t i);
 
-/* Called when 'heap', with number 'number', opens: draws from the heap, or skips the heap. */
+/* Draws powers from the heap, or skips the heap.  Called when 'heap', which has the number 'number', is opened. */
 void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *heap, int64_t number);
 
 /* Copies drawn voltages, and queues the download of drawn coefficients.  Called when 'compute' adds spectra [begin,
@@ -86,8 +89,8 @@ void xbgpu_detected_audit_take_incoherent(struct xbgpu_detected_audit *audit, co
 void xbgpu_detected_audit_fetch(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *download,
                                 const int64_t *powers);
 
-/* has returns whether the audit drew from 'heap'.  In this case call agrees() once 'payload' has its final content.
- * agrees returns whether host and device agree.  After agrees the next heap that opens may be drawn. */
+/* xbgpu_detected_audit_has() returns whether the audit drew from 'heap'.  If it did, call xbgpu_detected_audit_agrees()
+ * when 'payload' has its final content.  That function returns whether host and device agree, and allows a new draw. */
 bool xbgpu_detected_audit_has(const struct xbgpu_detected_audit *audit, const void *heap);
 bool xbgpu_detected_audit_agrees(struct xbgpu_detected_audit *audit, const uint8_t *payload);
 

@@ -1,4 +1,4 @@
-/* detected_health.c - figures of detected beams for metrics. */
+/* detected_health.c - computes statistics of detected beams for metrics. */
 #include "xbgpu/detected_health.h"
 
 #include "common/base/units.h"
@@ -12,7 +12,7 @@
 
 #define MILLION 1e6
 
-/* Figures of a beam from its last measurement, in millionths. */
+/* Statistics of a beam from its last measurement, in millionths. */
 struct xbgpu_detected_figures {
     struct gauge powers[BEAM_MAX_PRODUCTS]; /* mean power of a sample */
     struct gauge zeros;                     /* fraction of the powers that are 0 */

@@ -1,10 +1,10 @@
-/* detected_health.h - figures of a stream of powers: power, zeros and clipped samples of each beam, as metrics.
+/* detected_health.h - statistics of a stream of powers: power, zeros and clipped samples of each beam, as metrics.
  *
  * Flow:      worker, before a heap leaves: xbgpu_detected_health_take() --> metrics
- * Measured:  powers in host memory, as sent.  Each beam is measured about once in a second of data: in heaps whose
- *            number equals the beam's number modulo the heaps of a second.  Evenly spaced windows and groups of
- *            channels of such a heap are measured, at most DETECTED_HEALTH_POWERS powers.  Windows without any data are
- *            not measured.
+ * Measured:  powers in host memory, as sent.  Each beam is measured about once per second of data.  With n heaps in a
+ *            second, beam b is measured in each heap whose number has the same remainder modulo n as b.  Evenly spaced
+ *            windows and groups of channels of such a heap are measured, at most DETECTED_HEALTH_POWERS powers.
+ *            Windows without any data are not measured.
  * Series:    a gauge for each product of a beam, and two more for each beam: at most 6 for each of XBGPU_BEAMS_MAX
  *            beams.
  * Threads:   take: the worker; the rest: main.   Blocking: never; nothing allocates after init. */
@@ -29,14 +29,14 @@ struct xbgpu_detected_health {
     struct gauge present;                       /* fraction of the stream's data that was present in the last heap */
 };
 
-/* Initialises zeroed figures, and registers the metrics of stream 'i'.  Returns 0 or negative errno; fini follows in
+/* Initialises zeroed statistics, and registers the metrics of stream 'i'.  Returns 0 or negative errno; fini follows in
  * either case. */
 int xbgpu_detected_health_init(struct xbgpu_detected_health *health, const struct xbgpu_config *config,
                                const struct xbgpu_layout *layout, size_t i);
 void xbgpu_detected_health_fini(struct xbgpu_detected_health *health);
 
-/* Measures heap 'number'.  struct xbgpu_detected_sizes describes 'payload'.  saturated [beam] counts clipped complex
- * samples.  n_present [window] counts the spectra present, over all antennas. */
+/* Measures heap 'number'.  struct xbgpu_detected_sizes describes 'payload'.  'saturated' [beam] is the number of
+ * clipped complex samples.  'n_present' [window] is the number of spectra present, summed over all antennas. */
 void xbgpu_detected_health_take(struct xbgpu_detected_health *health, int64_t number, const uint8_t *payload,
                                 const uint32_t *saturated, const uint64_t *n_present);
 

@@ -13,12 +13,12 @@
 #include <string.h>
 
 #define LOOK_S    1.0
-#define LOSING_NS (5 * NS_PER_S) /* shortest time for which an F-engine stays "losing" after a lost heap */
-#define NAMES_MAX 4              /* antennas named in one line of the log */
+#define LOSING_NS (5 * NS_PER_S) /* minimum time for which an F-engine stays "losing" after a lost heap */
+#define NAMES_MAX 4              /* maximum number of antennas named in one line of the log */
 
 static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
 
-/* The counts of each F-engine, with the names of their metrics and sensors. */
+/* The counters of each F-engine, with the names of the counters' metrics and sensors. */
 static const struct {
     const char *metric, *sensor, *help;
 } counts[XBGPU_FENG_N_COUNTS] = {
@@ -28,7 +28,7 @@ static const struct {
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
                          "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
-                            "Heaps of this F-engine whose first packet was refused, but not for lateness."},
+                            "Heaps of this F-engine whose first packet was refused for another reason than lateness."},
 };
 
 static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)
@@ -56,9 +56,9 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
     return moved;
 }
 
-/* Notes the times of heaps and losses.  Late and refused heaps count as heard.  If no heap is complete, late and
- * refused heaps also count as lost.  If heaps are complete, late and refused heaps are copies, or the assembler counts
- * them as missing. */
+/* Records the times of heaps and losses.  Late and refused heaps also show that the F-engine sends.  If no complete
+ * heaps arrive, late and refused heaps count as losses.  If complete heaps arrive, late and refused heaps do not count
+ * as losses here: they are duplicates, or the assembler counts them as missing. */
 static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
     bool useless = moved & (1u << XBGPU_FENG_LATE | 1u << XBGPU_FENG_REFUSED);
@@ -107,8 +107,8 @@ static void set_sensors(struct xbgpu_fengs *fengs, size_t feng, unsigned moved, 
             sensor_set_integer(&f->count_sensors[i], unix_ns, SENSOR_NOMINAL, (int64_t)f->counts[i]);
 }
 
-/* Lists the antennas that have changed to 'state' since the previous poll: "m000, m003 and 5 more".  Returns their
- * number. */
+/* Lists the antennas that have changed to 'state' since the previous poll: "m000, m003 and 5 more".  Returns the number
+ * of these antennas. */
 static size_t list_changed(const struct xbgpu_fengs *fengs, const uint8_t *changed, enum xbgpu_feng_state state,
                            char *text, size_t text_bytes)
 {

@@ -2,13 +2,13 @@
  * refused.
  *
  * Flow:      assemblers count --a timer, once a second--> state --> sensors, log, /metrics; HTTP describes it
- * States:    dead       no data have come since the start
- *            silent     data came, but not in the last seconds
- *            losing     data come, and heaps were missing in the last seconds, or all are late or refused
- *            receiving  data come, and none were missing
- *            If no F-engine has sent data, no single F-engine is at fault.  The sensors of dead F-engines are then
- *            unknown.
- * Threads:   main, except the assemblers' counters; xbgpu_fengs_describe() HTTP's. */
+ * States:    dead       no data have arrived since the start
+ *            silent     data have arrived, but none in the last seconds
+ *            losing     data arrive, but heaps were missing in the last seconds, or all heaps are late or refused
+ *            receiving  data arrive, and no heaps were missing in the last seconds
+ *            If no F-engine has sent data, no single F-engine is at fault.  Then the sensors of dead F-engines have the
+ *            status unknown.
+ * Threads:   main.  The assemblers' threads count; the HTTP thread calls xbgpu_fengs_describe(). */
 #ifndef XBGPU_FENGS_H
 #define XBGPU_FENGS_H
 
@@ -36,12 +36,12 @@ enum { XBGPU_FENG_HEAPS, XBGPU_FENG_MISSING, XBGPU_FENG_LATE, XBGPU_FENG_REFUSED
 
 struct xbgpu_feng {
     struct gauge state;         /* enum xbgpu_feng_state */
-    struct gauge since_unix_ns; /* time at which the state began; 0: at the start of the process */
+    struct gauge since_unix_ns; /* UNIX time at which the state began; 0: at the start of the process */
     struct sensor state_sensor, count_sensors[XBGPU_FENG_N_COUNTS];
     /* [main] */
     uint64_t counts[XBGPU_FENG_N_COUNTS]; /* values of the counters at the last poll */
-    int64_t heard_ns, lost_ns;            /* monotonic times of the last heap and of the last loss; 0: never */
-    int64_t complete_ns;                  /* monotonic time of the last complete heap; 0: never */
+    int64_t heard_ns, lost_ns;            /* monotonic times of the last heap and of the last loss; 0: none so far */
+    int64_t complete_ns;                  /* monotonic time of the last complete heap; 0: none so far */
 };
 
 struct xbgpu_fengs {
@@ -56,16 +56,16 @@ struct xbgpu_fengs {
     uint8_t *changed, *moved; /* [n] [main] results of one poll */
 };
 
-/* Makes the counters, their metrics and sensors, and starts the timer.  An F-engine is silent if no data have come from
- * it for 'silent_ns'.  'labels' must outlive 'fengs'.  Returns 0 or -ENOMEM; fini follows in either case. */
+/* Creates the counters, their metrics and sensors, and starts the timer.  An F-engine is silent if no data from it have
+ * arrived for 'silent_ns'.  'labels' must outlive 'fengs'.  Returns 0 or -ENOMEM; fini follows in either case. */
 int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, struct sensors *sensors,
                      struct ev_loop *loop, int64_t silent_ns);
 
 /* Reads all counters and updates the states.  Called by the timer and by tests.  'now_ns' is monotonic. */
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);
 
-/* Adds states and labels of the inputs to the section 'fengs' of /status.json.  That section has the metrics already,
- * in the same order. */
+/* Adds the states of the F-engines and the labels of their inputs to the section 'fengs' of /status.json.  This section
+ * already has the metrics, in the same order. */
 void xbgpu_fengs_describe(const struct xbgpu_fengs *fengs, json_t *into);
 
 void xbgpu_fengs_fini(struct xbgpu_fengs *fengs);

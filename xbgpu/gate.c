@@ -1,4 +1,5 @@
-/* gate.c - the decisions of a gate.  input.c lists a batch's decisions before the outputs correlate the batch. */
+/* gate.c - decides which spectra a gate takes.  input.c lists these decisions for a batch before the outputs correlate
+ * the batch. */
 #include "xbgpu/gate.h"
 
 #include "common/base/units.h"
@@ -16,7 +17,7 @@ typedef unsigned __int128 turns; /* unit: 2^-128 of a turn */
 
 /* ---- Quotients of large integers --------------------------------------------------------------------------------- */
 
-/* A number below 2^256, the low word first. */
+/* A number below 2^256, with the least significant word first. */
 #define N_WORDS 8
 struct large {
     uint32_t words[N_WORDS];
@@ -52,7 +53,7 @@ static void large_double(struct large *a, unsigned bit)
     }
 }
 
-/* Subtracts 'b' from 'a' if the result is not negative.  Returns whether 'a' has changed. */
+/* Subtracts 'b' from 'a', unless the result would be negative.  Returns whether it subtracted. */
 static bool large_take(struct large *a, const struct large *b)
 {
     struct large out;
@@ -69,7 +70,7 @@ static bool large_take(struct large *a, const struct large *b)
     return true;
 }
 
-/* Returns numerator / denominator in turns, rounded to the nearest; both are below 2^255. */
+/* Returns numerator / denominator in turns, rounded to nearest.  Both arguments are below 2^255. */
 static turns divide(const struct large *numerator, const struct large *denominator)
 {
     struct large rest = {{0}};
@@ -217,7 +218,7 @@ void xbgpu_gate_destroy(struct xbgpu_gate *gate)
 
 static turns phase_at(const struct xbgpu_gate *gate, int64_t dt)
 {
-    turns t = (turns)(__int128)dt; /* modulo 2^128, as are the products below */
+    turns t = (turns)(__int128)dt; /* arithmetic modulo 2^128, also in the products below */
 
     return gate->phase + gate->slope * t + gate->curve * t * t;
 }
@@ -244,8 +245,8 @@ bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timesta
 }
 
 /* Returns the largest step of the phase from one spectrum to the next over 'n' spectra, in 2^-64 of a turn.  Returns
- * UINT64_MAX if the phase may go back, or a step may be half a turn or more.  The steps change evenly, so either the
- * first or the last step is the largest.  In total the steps change by less than half a turn (check_phase()). */
+ * UINT64_MAX if the phase may go back, or a step may be half a turn or more.  The steps change linearly, so the first
+ * or the last step is the largest.  The first and the last step differ by less than half a turn (check_phase()). */
 static uint64_t largest_move(const struct xbgpu_gate *gate, int64_t dt, int64_t step, size_t n)
 {
     int64_t last = dt + (int64_t)(n - 1) * step;
@@ -261,7 +262,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
                       size_t n_max)
 {
     int64_t dt = timestamp_samples - gate->delays_samples[row] - gate->epoch_samples;
-    uint64_t left, move; /* distance to the next edge, and distance per spectrum */
+    uint64_t left, move; /* phase distance to the next edge, and phase step per spectrum */
 
     if (gate->is_switch) {
         uint64_t at = switch_at(gate, dt);
@@ -270,7 +271,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
     } else {
         uint64_t phase = (uint64_t)(phase_at(gate, dt) >> 64);
         turns edge =
-            ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins; /* rounded down: at most 1 early */
+            ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins; /* rounded down: up to 1 unit early */
         turns distance = edge - phase;
         left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* a single bin spans a whole turn */
         move = largest_move(gate, dt, step_samples, n_max);
@@ -281,8 +282,8 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
     return n < n_max ? (size_t)n : n_max;
 }
 
-/* Lists the taken spectra of a batch, or of a part of a batch, numbered from 'first' on.  Returns the number of taken
- * spectra. */
+/* Lists the spectra that the gate takes from a batch or from a part of a batch.  The number of the first spectrum is
+ * 'first'.  Returns the number of taken spectra. */
 static size_t list_spectra(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                            size_t first, size_t n_spectra, uint32_t *spectra)
 {
@@ -299,7 +300,8 @@ static size_t list_spectra(const struct xbgpu_gate *gate, size_t row, int64_t ti
     return n;
 }
 
-/* Returns the number of spectra before 'from_samples' in a batch that begins at 'timestamp_samples'. */
+/* Returns the number of those spectra in a batch that are before 'from_samples'.  The batch begins at
+ * 'timestamp_samples'. */
 static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra)
 {
     if (from_samples <= timestamp_samples)
@@ -308,8 +310,8 @@ static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t 
     return n < n_spectra ? (size_t)n : n_spectra;
 }
 
-/* Lists the taken spectra of a whole batch as list_spectra() does.  Each of several successive gates decides for its
- * part of the batch. */
+/* Does the same as list_spectra() for a whole batch, in which several successive gates may be in effect.  Each gate
+ * decides for its own part of the batch. */
 static size_t list_batch(const struct xbgpu_gate_change *changes, size_t n_changes, size_t row,
                          int64_t timestamp_samples, int64_t step_samples, size_t first, size_t n_spectra,
                          uint32_t *spectra)

@@ -1,22 +1,24 @@
-/* gate.h - the spectra that a gate takes: a pure function of a spectrum's timestamp and channel.
+/* gate.h - decides which spectra a gate takes.  The decision is a pure function of a spectrum's timestamp and channel.
  *
- * Time:      a gate judges a spectrum at the time dt = t - d - epoch.  The timestamp t is the first ADC sample of the
- *            spectrum's filter window.  The delay d is that of the channel.  The centre of the filter window is some
- *            spectra later than t.  The operator can correct for this with an earlier epoch; xbgpu does not know the
- *            filter.
- * phase:     turns = phase + f dt + f' dt^2 / 2, in units of 2^-128 of a turn, modulo a turn.  Products of such numbers
- *            with integers wrap as turns do, so they are exact.  Only the three constants are rounded, each to the
- *            nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.  At 1712 MS/s the error is 4e-6
- *            after a year, and 4e-4 after ten years.  Nearly all of the error comes from f'; without f' it never
- *            exceeds 2^-66.  (An f' with 18 decimals, as in the configuration, is itself good to 2.5e-4 turns after a
- *            year.)  The first 64 bits of the phase give the bin: bin b of n has b / n <= turns < (b + 1) / n.
+ * Time:      a gate decides about a spectrum by the time dt = t - d - epoch.  The timestamp t is the first ADC sample
+ *            of the spectrum's filter window.  d is the dispersion delay of the channel.  The centre of the filter
+ *            window is several spectra later than t.  xbgpu does not know the filter, so the operator must correct for
+ *            this difference in the epoch.
+ * phase:     turns = phase + f dt + f' dt^2 / 2, in units of 2^-128 of a turn, modulo a turn.  A product of such a
+ *            number and an integer wraps in the same way as turns do, so the product is exact.  Only the three
+ *            constants are rounded, each to the nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.
+ *            At 1712 MS/s the error is 4e-6 turns after a year, and 4e-4 turns after ten years.  Nearly all of the
+ *            error comes from f'; without f' the error never exceeds 2^-66 turns.  The configuration has f' with 18
+ *            decimals; this rounding alone causes an error of 2.5e-4 turns after a year.  The first 64 bits of the
+ *            phase determine the bin: in bin b of n, b / n <= turns < (b + 1) / n.
  * switch:    a spectrum is taken if (dt - on_from) modulo the period is below the length of the taken part, in samples.
- *            This is exact at all times.
- * Delays:    a wave of frequency f comes later by DM / 2.41e-4 (1 / f^2 - 1 / f_ref^2) seconds, f in MHz, DM in
- *            pc/cm^3, rounded to the nearest sample.  The rounded constant is from Manchester and Taylor, Pulsars,
- *            1977.  Pulsar software has kept this constant, and published DMs depend on it.
+ *            This arithmetic is exact at all times.
+ * Delays:    a wave of frequency f arrives later than a wave of frequency f_ref, by DM / 2.41e-4 * (1 / f^2 - 1 /
+ *            f_ref^2) seconds, with f in MHz and DM in pc/cm^3.  The delay is rounded to the nearest sample.  The
+ *            constant 2.41e-4 is the rounded value of Manchester and Taylor, Pulsars, 1977.  Pulsar software still uses
+ *            this value, and published DMs depend on it.
  * Changes:   a new gate replaces the old gate from a timestamp on, exact to the spectrum (struct xbgpu_gate_change).
- *            The timestamp of each spectrum alone chooses among all known gates, regardless of earlier lists.
+ *            Only a spectrum's timestamp determines which of the known gates decides, regardless of earlier lists.
  * Threads:   any; no gate changes after xbgpu_gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H
@@ -37,7 +39,7 @@ struct xbgpu_gate {
     uint32_t n_bins;
     uint8_t taken[GATE_MAX_BINS];        /* [n_bins] 0 or 1 */
     uint16_t stretch_end[GATE_MAX_BINS]; /* [n_bins] next bin with another value in 'taken', or n_bins */
-    uint64_t period_samples, on_samples; /* for a switch; its 'epoch_samples' is the first taken sample */
+    uint64_t period_samples, on_samples; /* for kind switch, where 'epoch_samples' is the first taken sample */
     size_t n_rows;                       /* 1: all channels have the same decisions; else the number of channels */
     int64_t *delays_samples;             /* [n_rows] */
 };
@@ -45,18 +47,18 @@ struct xbgpu_gate {
 /* One of several successive gates, all with the same number of rows. */
 struct xbgpu_gate_change {
     struct xbgpu_gate *gate;
-    int64_t from_samples; /* the gate decides for spectra from this timestamp on, until the next gate's */
+    int64_t from_samples; /* the gate decides for spectra from this timestamp on */
 };
 
 /* Computes the gate of a configuration.  Returns 0 or -ENOMEM. */
 int xbgpu_gate_init(struct xbgpu_gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
 void xbgpu_gate_fini(struct xbgpu_gate *gate);
 
-/* Allocates and computes a gate, as xbgpu_gate_init() does.  Destroy accepts NULL. */
+/* Allocates a gate, and computes it as xbgpu_gate_init() does.  xbgpu_gate_destroy() accepts NULL. */
 int xbgpu_gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct xbgpu_gate **gate);
 void xbgpu_gate_destroy(struct xbgpu_gate *gate);
 
-/* Returns whether channels differ in the spectra that the gate takes. */
+/* Returns whether the gate may take different spectra from different channels. */
 bool xbgpu_gate_is_dispersed(const struct xbgpu_config_gate *config);
 
 /* Returns the number of rows of decisions: 1, or the number of the engine's channels if channels differ. */
@@ -72,15 +74,17 @@ double xbgpu_gate_dispersion_samples(const struct xbgpu_config_gate *config, con
 /* Returns whether the gate takes the spectrum with this timestamp. */
 bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples);
 
-/* Returns a number of spectra, 'step_samples' apart, for which the decision certainly stays the same.  The first is the
- * spectrum at 'timestamp_samples'.  The number is 1 to 'n_max'; 'n_max' is at most the spectra of a heap. */
+/* Returns a number of consecutive spectra, 'step_samples' apart, for which the decision is certainly the same.  The
+ * first of them is the spectrum at 'timestamp_samples'.  The number is from 1 to 'n_max', which is at most the number
+ * of spectra in a heap. */
 size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                       size_t n_max);
 
 /* Lists the spectra that 'n_changes' (>= 1) gates, in order of time, take from 'n_batches' batches of 'n_spectra'
- * spectra.  The first batch has this timestamp.  The first gate also decides for all spectra before its own time.
- * Writes spectra[row][row_pitch], numbers counted from the first spectrum.  Writes ends[row][n_batches + 1], the number
- * of listed spectra before each batch.  Returns the length of the longest row. */
+ * spectra.  The first batch begins at 'timestamp_samples'.  The first gate also decides for all spectra before its
+ * 'from_samples'.  Writes spectra[row][row_pitch]: numbers of the taken spectra, counted from the first spectrum.
+ * Writes ends[row][n_batches + 1], the number of listed spectra before each batch.  Returns the length of the longest
+ * row. */
 size_t xbgpu_gate_list(const struct xbgpu_gate_change *changes, size_t n_changes, int64_t timestamp_samples,
                        int64_t step_samples, size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra,
                        uint32_t *ends);

@@ -1,4 +1,4 @@
-/* gate_config.c - the keys of a gate, and the checks across them. */
+/* gate_config.c - the keys of a gate, and checks of keys that depend on each other. */
 #include "xbgpu/gate_config.h"
 
 #include "common/base/units.h"
@@ -13,30 +13,31 @@
 
 #define PHASE  (1u << XBGPU_GATE_PHASE)
 #define SWITCH (1u << XBGPU_GATE_SWITCH)
-#define FAR    4611686018427387904.0 /* 2^62 samples: the difference of two such times fits 64 bits */
+#define FAR    4611686018427387904.0 /* 2^62 samples: the difference of two such times fits in 64 bits */
 
 static const char *const kind_choices[] = {"phase", "switch", NULL};
 
 #define KEYS_OF struct xbgpu_config_gate
 const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
     KEY_ENUM("kind", kind, KEY_REQUIRED, kind_choices,
-             "phase: bins of a periodic phase, such as a pulsar's. switch: a part of a period of an exact number of "
-             "samples, such as a switched calibration signal."),
+             "phase: selects bins of a periodic phase, such as a pulsar's. switch: selects a part of a period that is "
+             "an exact number of samples, such as the period of a switched calibration signal."),
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name by which outputs refer to the gate."),
-    KEY_INT(
-        "epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
-        "Time at which the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."),
+    KEY_INT("epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
+            "Time at which the phase has the value of the key `phase`, or at which a period begins. It is a 64-bit "
+            "timestamp: ADC samples since sync_time."),
     KEY_DECIMAL("epoch_time", epoch_time_s, "0", UNIT_S, 0, 4e9,
-                "The epoch as UNIX time: the last sample at or before this time; 0: the key epoch applies."),
+                "The epoch as UNIX time. The epoch is the last sample at or before this time; 0: the key epoch "
+                "applies."),
     KEY_FINE("frequency", frequency_hz, KEY_REQUIRED, UNIT_HZ, 0, 1e11, "Turns of the phase per second, at the epoch.",
              .variants = PHASE),
     KEY_FINE("frequency_derivative", frequency_derivative, "0", UNIT_NONE, -1000, 1000,
              "Rate of change of frequency, in Hz per second.", .variants = PHASE),
     KEY_FINE("phase", phase_turns, "0", UNIT_NONE, -1, 1, "Phase at the epoch, in turns.", .variants = PHASE),
     KEY_INT("bins", n_bins, KEY_REQUIRED, UNIT_NONE, 1, GATE_MAX_BINS,
-            "Equal parts of a turn: bin 0 begins with phase 0.", .variants = PHASE),
-    KEY_INT_LIST("take", bins, KEY_REQUIRED, UNIT_NONE, 0, GATE_MAX_BINS - 1, "Bins whose spectra are taken.",
-                 .variants = PHASE),
+            "Number of bins, which are equal parts of a turn; bin 0 begins at phase 0.", .variants = PHASE),
+    KEY_INT_LIST("take", bins, KEY_REQUIRED, UNIT_NONE, 0, GATE_MAX_BINS - 1,
+                 "Indices of the bins whose spectra are taken.", .variants = PHASE),
     KEY_DOUBLE("dispersion_measure", dispersion_measure, "0", UNIT_NONE, 0, 1e5,
                "Dispersion measure in pc/cm^3; pulses arrive later in lower channels.", .variants = PHASE),
     KEY_DOUBLE("reference_frequency", reference_frequency_hz, "0", UNIT_HZ, 0, 1e13,
@@ -47,10 +48,11 @@ const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
                .variants = PHASE),
     KEY_INT("period", period_samples, KEY_REQUIRED, UNIT_SAMPLES, 1, FAR, "Length of a period in samples.",
             .variants = SWITCH),
-    KEY_INT("on_from", on_from_samples, "0", UNIT_SAMPLES, 0, FAR, "First sample of a period that is taken.",
+    KEY_INT("on_from", on_from_samples, "0", UNIT_SAMPLES, 0, FAR, "First taken sample of each period.",
             .variants = SWITCH),
     KEY_INT("on_until", on_until_samples, KEY_REQUIRED, UNIT_SAMPLES, 0, FAR,
-            "First sample after on_from that is not taken. A value not above on_from is a sample of the next period.",
+            "First sample after on_from that is not taken. If this value is not above on_from, it is a sample of the "
+            "next period.",
             .variants = SWITCH),
 };
 #undef KEYS_OF
@@ -77,8 +79,8 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name)
     return -1;
 }
 
-/* Checks the largest delay of a channel.  The first channel has the largest delay.  With a reference frequency the last
- * channel's delay may be negative, and larger in magnitude. */
+/* Checks the largest delay of a channel.  The first channel has the largest delay.  With a reference frequency the
+ * delay of the last channel may be negative, and its magnitude may then be the largest. */
 static void check_delay(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
     double first_samples = xbgpu_gate_dispersion_samples(gate, config, 0);
@@ -192,7 +194,7 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 
 /* ---- While running ----------------------------------------------------------------------------------------------- */
 
-#define FIRST_LIVE_KEY 2 /* index of the key after kind and name, which cannot change */
+#define FIRST_LIVE_KEY 2 /* index of the first key that can change; kind and name, which cannot change, are before it */
 
 static void *field_of(const struct xbgpu_config_gate *gate, const struct config_key *key)
 {

@@ -1,4 +1,4 @@
-/* gate_config.h - the section `gates` of xbgpu's YAML: selections of spectra for outputs. */
+/* gate_config.h - the section `gates` of xbgpu's YAML.  A gate selects spectra for outputs. */
 #ifndef XBGPU_GATE_CONFIG_H
 #define XBGPU_GATE_CONFIG_H
 
@@ -43,10 +43,10 @@ static inline struct xbgpu_config_gate *xbgpu_config_gate(const struct config_ar
     return (struct xbgpu_config_gate *)gates->items + i;
 }
 
-/* Returns the number of the gate called 'name', or -1. */
+/* Returns the index of the gate with this name, or -1. */
 int xbgpu_find_gate(const struct config_array *gates, const char *name);
 
-/* Checks gates across keys.  Called by xbgpu_config_check(). */
+/* Checks those keys of gates that depend on each other.  Called by xbgpu_config_check(). */
 void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors);
 
 /* ---- While running: changed gates -------------------------------------------------------------------------------- */
@@ -55,16 +55,17 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 int xbgpu_gate_copy(const struct xbgpu_config_gate *gate, struct xbgpu_config_gate *copy);
 void xbgpu_gate_free(struct xbgpu_config_gate *gate);
 
-/* Sets one key of a gate.  The gate's kind and name cannot change.  The decisions of a gate also cannot begin or cease
- * to differ between channels, because memory is allocated for one case.  Returns 0, or -ENOMEM or -EINVAL with one
- * sentence in 'why'. */
+/* Sets one key of a gate.  The gate's kind and name cannot change.  Also, a gate that treats all channels alike must
+ * continue to do so, and vice versa, because memory was allocated for this case.  Returns 0, or -ENOMEM or -EINVAL with
+ * one sentence in 'why'. */
 int xbgpu_gate_set(struct xbgpu_config_gate *gate, const char *key, const char *value, char *why, size_t why_bytes);
 
 /* Checks whether a gate can replace 'before'.  Returns 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */
 int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_config_gate *before,
                      const struct xbgpu_config_gate *gate, char *why, size_t why_bytes);
 
-/* Writes each key that can be set and applies to the gate, with its value, as 'before' KEY 'between' VALUE 'after'. */
+/* Writes each key that applies to the gate and can be set, with the key's value, as: 'before' KEY 'between' VALUE
+ * 'after'. */
 void xbgpu_gate_write(const struct xbgpu_config_gate *gate, const char *before, const char *between, const char *after,
                       FILE *out);
 

@@ -1,4 +1,4 @@
-/* gate_schedule.c - lists of the spectra that gates take from each device input.  input.c requests the lists with each
+/* gate_schedule.c - lists the spectra that gates take from each device input.  input.c requests these lists for each
  * input. */
 #include "xbgpu/gate_schedule.h"
 

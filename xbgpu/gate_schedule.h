@@ -3,12 +3,12 @@
  *
  * Flow:      xbgpu_gate_schedule_set() (a command) ... each input: xbgpu_gate_schedule_list() --> lists, host and
  *            device --> output.c
- * Changes:   each gate is a set of gates in order of time.  The timestamp of each spectrum chooses among them.  So time
- *            may jump ahead and back, and the same gates decide as before.  A new change replaces all changes that
- *            begin at its time or later, and all changes whose time has not come.  The last GATING_MAX_CHANGES changes
- *            are kept.  The oldest change also decides for all earlier spectra.  Gates are swapped, not copied, so that
- *            nothing is allocated here.  The caller that sets a gate gets another gate back, and frees that gate on a
- *            thread that may free memory.
+ * Changes:   the schedule has several versions (changes) of each gate, in order of time.  A spectrum's timestamp
+ *            determines which version decides.  So if time jumps ahead or back, the decision about a spectrum stays the
+ *            same.  A new change replaces all changes that begin at the same time or later, and all changes that are
+ *            still pending.  The last GATING_MAX_CHANGES changes are kept.  The oldest change also decides for all
+ *            earlier spectra.  Setting a gate swaps pointers, so that nothing is allocated or freed here.  The caller
+ *            receives a gate that is no longer needed, and frees it on a thread that may free memory.
  * Threads:   the worker only, except init and fini.   Blocking: never. */
 #ifndef XBGPU_GATE_SCHEDULE_H
 #define XBGPU_GATE_SCHEDULE_H
@@ -25,7 +25,7 @@ struct xbgpu_gate_schedule {
     struct device *device;             /* [const] */
     struct xbgpu_gate_schedule_entry {
         size_t n;                                             /* number of changes, which are in order of time; >= 1 */
-        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* gates after the n-th change are spare or NULL */
+        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* entries from index n on have spare gates or NULL */
     } * gates;                                                /* [n_gates] */
 };
 
@@ -34,17 +34,18 @@ int xbgpu_gate_schedule_init(struct xbgpu_gate_schedule *gating, const struct xb
                              const struct xbgpu_layout *layout, struct device *device);
 void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 
-/* Allocates lists for all gates and one input: [n_gates].  Returns 0 or -ENOMEM; free accepts NULL. */
+/* Allocates the lists of all gates, [n_gates], for one input.  Returns 0 or -ENOMEM.  The free function accepts
+ * NULL. */
 int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists);
 void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists);
 
-/* Replaces gate 'g' by '*gate' from 'from_samples' on.  A change later than 'next_samples', the end of the listed data,
- * is pending.  '*gate' becomes a gate that the schedule no longer needs, or NULL. */
+/* Replaces gate 'g' by '*gate' from 'from_samples' on.  A change is pending if it begins after 'next_samples', the end
+ * of the data that have been listed.  '*gate' becomes a gate that the schedule no longer needs, or NULL. */
 void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struct xbgpu_gate **gate,
                              int64_t from_samples, int64_t next_samples);
 
 /* Lists the spectra that each gate takes from 'n_batches' batches, and queues the upload of the lists.  The first batch
- * has this timestamp. */
+ * begins at 'timestamp_samples'. */
 void xbgpu_gate_schedule_list(struct xbgpu_gate_schedule *gating, int64_t timestamp_samples, size_t n_batches,
                               struct device_stream *upload, struct xbgpu_output_sums *lists);
 

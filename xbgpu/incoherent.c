@@ -11,7 +11,8 @@
 
 #define WEIGHT_ONE 0x1p16 /* integer for an amplitude of 1 */
 
-/* Over all its inputs an antenna's power is at most 2 * 2^15.  All powers of a window are at most 2^61. */
+/* The power of an antenna, summed over its inputs, is at most 2 * 2^15.  The sum of all powers of a window must be at
+ * most 2^61. */
 double xbgpu_incoherent_max(const struct xbgpu_config *config, const struct xbgpu_config_detected *stream)
 {
     double n = (double)config->recv.n_ants * (double)stream->window_spectra * (double)stream->group_channels;

@@ -1,14 +1,17 @@
-/* incoherent.h - the weights of an incoherent beam: converts the values of requests to integers on the device.
+/* incoherent.h - the weights of an incoherent beam: converts the weights and gains of requests to integers on the
+ * device.
  *
  * Flow:      commands --set--> wanted --xbgpu_incoherent_begin, with an input--> staging --xbgpu_incoherent_upload-->
  *            weights
  * Values:    an input's amplitude is its weight times the square of the gain.  If an antenna's inputs have the
- *            amplitudes x and y, the antenna's integers are x, y and sqrt(x y), times 2^16 and rounded half to even.
- *            So the unit of powers is (1/256 of a step of a voltage)^2, as for coherent beams with a weight of 1.
- * Range:     amplitudes are clipped to 0 and xbgpu_incoherent_max().  The powers of a window then fit 2^61.
- * Snapshot:  all batches of an input have the weights that were wanted when the input began.
- * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When an input begins, the uploads
- *            of the input LANE_N_INPUTS before it have ended.
+ *            amplitudes x and y, the antenna's integers are x, y and sqrt(x * y), each multiplied by 2^16 and rounded
+ *            half to even.  So the unit of powers is the square of 1/256 of a voltage step, as for coherent beams with
+ *            a weight of 1.
+ * Range:     amplitudes are limited to the range from 0 to xbgpu_incoherent_max().  Then the powers of a window are at
+ *            most 2^61.
+ * Snapshot:  all batches of an input use the weights that were in 'wanted' when the input began.
+ * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When an input begins, the upload
+ *            that last used the same buffer has ended.
  * Threads:   the worker, except init and fini (main); the functions of configurations: any.
  * Blocking:  never; nothing allocates after init. */
 #ifndef XBGPU_INCOHERENT_H
@@ -30,18 +33,18 @@ struct xbgpu_incoherent {
     struct beam_incoherent_weights *weights;                /* [const] device: [ant] */
     size_t turn;                                            /* index of the current input in 'staging' */
     bool is_changed;                                        /* 'wanted' has changed since the current input began */
-    bool is_due;                                            /* 'staging' has newer weights than the device */
+    bool is_due;                                            /* true if 'staging' has newer weights than the device */
 };
 
-/* Returns the largest amplitude of an input in a stream.  The amplitude is below 1 if a sum has too many antennas,
- * spectra and channels. */
+/* Returns the largest amplitude of an input in a stream.  If a sum has many antennas, spectra and channels, this limit
+ * can be below 1. */
 double xbgpu_incoherent_max(const struct xbgpu_config *config, const struct xbgpu_config_detected *stream);
 
-/* Initialises zeros with amplitudes of 1.  Returns 0 or negative errno; fini follows in either case. */
+/* Initialises a zeroed struct with amplitudes of 1.  Returns 0 or negative errno; fini follows in either case. */
 int xbgpu_incoherent_init(struct xbgpu_incoherent *incoherent, const struct xbgpu_config *config,
                           const struct xbgpu_config_detected *stream, struct device *device);
 
-/* Frees the weights.  The device must be idle.  Zeros are accepted. */
+/* Frees the weights.  The device must be idle.  A zero-initialised struct is accepted. */
 void xbgpu_incoherent_fini(struct xbgpu_incoherent *incoherent);
 
 /* Adds the memory of one stream's weights. */
@@ -53,7 +56,8 @@ void xbgpu_incoherent_set(struct xbgpu_incoherent *incoherent, const struct beam
 /* Begins an input. */
 void xbgpu_incoherent_begin(struct xbgpu_incoherent *incoherent);
 
-/* Queues the upload of the input's weights if they are due.  The upload follows all queued users of the old weights. */
+/* Queues the upload of the input's weights, if the device has older weights.  The upload runs after all queued work
+ * that uses the old weights. */
 void xbgpu_incoherent_upload(struct xbgpu_incoherent *incoherent, struct device_stream *compute);
 
 #endif

@@ -22,17 +22,17 @@
 struct input {
     struct device_input base;        /* first */
     uint8_t *voltages;               /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
-    uint8_t *present;                /* [const] pinned, for shifted inputs: [set][batch][ant] 1: counts as present */
-    uint8_t *device_present;         /* [const] the same on the device */
+    uint8_t *present;                /* [const] pinned, for shifted inputs: [set][batch][ant] 1 if present */
+    uint8_t *device_present;         /* [const] copy of 'present' on the device */
     uint32_t *delays;                /* [const] pinned, for shifted inputs: [set][ant][pol] delays in spectra */
-    uint32_t *device_delays;         /* [const] the same on the device */
+    uint32_t *device_delays;         /* [const] copy of 'delays' on the device */
     struct xbgpu_output_sums *gates; /* [const] [n_gates] lists of the spectra that gates take */
 };
 
-/* Sensors of the last set of chunks that was taken. */
+/* Sensors that describe the last set of chunks from the matcher. */
 struct input_sensors {
     struct sensor timestamp, unixtime; /* time of the set's first sample */
-    struct sensor missing_unixtime;    /* time of the last set with lost heaps, or after a gap */
+    struct sensor missing_unixtime;    /* time of the last set that had lost heaps or followed a gap */
     struct sensor device_status;       /* aggregate of the sensors above */
 };
 
@@ -41,21 +41,21 @@ struct xbgpu_inputs {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct input_sensors sensors;
-    size_t row_bytes; /* [const] bytes of a batch: all antennas' heaps */
+    size_t row_bytes; /* [const] bytes of a batch with the heaps of all antennas */
     struct input inputs[LANE_N_INPUTS];
     struct input *current;
     struct xbgpu_output_input *shown; /* [set of shifts] the current input for the outputs with this set */
     struct xbgpu_outputs outputs;
     struct xbgpu_beams *beams;       /* NULL: none */
     struct xbgpu_detected *detected; /* NULL: none */
-    struct device_kernel *select;    /* NULL without shifts, as are 'shifted' and 'delays' */
+    struct device_kernel *select;    /* NULL if inputs are not shifted; so are 'shifted' and 'delays' */
     uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol] current input, shifted by set 0 */
     uint32_t *delays;                /* [set][ant][pol] delays in spectra, for inputs made from now on */
     struct xbgpu_gate_schedule gating;
-    int64_t next_samples; /* end of the newest input; 0 after time went back */
+    int64_t next_samples; /* end of the newest input; 0 after time has gone back */
     struct timebase timebase;
-    bool readable; /* [const] the host can read chunks */
-    bool began;    /* a set has been taken */
+    bool readable; /* [const] true if the host can read chunks */
+    bool began;    /* true if a set has been processed */
     /* The last input, as history for the next input. */
     bool have_last;
     struct input *last; /* device input that has not been returned; NULL without history */
@@ -64,14 +64,14 @@ struct xbgpu_inputs {
     struct chunk **held; /* [n_history][n_members] sets before the current one, the newest first */
     /* The set that the matcher returned last. */
     struct chunk **set; /* [n_members] */
-    bool set_waits;     /* no input has been made of the set yet */
+    bool set_waits;     /* true if the set has not become an input yet */
     int64_t set_samples;
-    bool flushing;         /* the current input has no set, only the batches that the last input left */
-    uint8_t *came;         /* [n_history + n_batches][ant] the antenna's heap came */
+    bool flushing;         /* true if the current input has no set, only batches that the last input left */
+    uint8_t *came;         /* [n_history + n_batches][ant] 1 if the antenna's heap arrived */
     const uint8_t **heaps; /* [n_history + n_batches][ant] addresses of the heaps; NULL: absent */
-    size_t n_batches;      /* batches of the current input */
+    size_t n_batches;      /* number of batches in the current input */
     int64_t last_arrival_ns;
-    bool restarts; /* a chunk of the current input begins a stream */
+    bool restarts; /* true if a chunk of the current input begins a stream */
 };
 
 /* ---- Returning chunks and inputs --------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static void forget_last(struct xbgpu_inputs *x)
     memset(x->heaps, 0, (l->n_history + l->n_batches) * l->n_ants * sizeof(*x->heaps));
 }
 
-/* Keeps the current set as history, as the newest of n_history sets. */
+/* Keeps the current set as the newest of the n_history sets of the history. */
 static void hold_set(struct xbgpu_inputs *x)
 {
     size_t n_members = x->layout->n_members, n_history = x->layout->n_history;
@@ -120,7 +120,7 @@ void xbgpu_inputs_log(const struct xbgpu_inputs *inputs)
     uint64_t n_late = counter_get(&inputs->lane.late_chunks);
 
     if (n_late)
-        log_warning("%llu chunk%s came too late for %s set: recv.window is too short", (unsigned long long)n_late,
+        log_warning("%llu chunk%s arrived too late for %s set: recv.window is too short", (unsigned long long)n_late,
                     plural(n_late), n_late == 1 ? "its" : "their");
 }
 
@@ -150,7 +150,7 @@ void xbgpu_inputs_flush(struct lane *lane)
 
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */
 
-/* Copies the end of the last input in front of the current input, on host and device. */
+/* Copies the last batches of the previous input in front of the current input, on host and device. */
 static void copy_history(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -166,7 +166,7 @@ static void copy_history(struct xbgpu_inputs *x)
     x->last = NULL;
 }
 
-/* Queues the upload of a member's chunk to the antennas' places, and of zeros for absent heaps. */
+/* Queues the upload of a member's chunk, each heap to the position of its antenna.  Absent heaps become zeros. */
 static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *chunk)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -194,7 +194,7 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
         x->n_batches = chunk->n_times;
 }
 
-/* Returns whether all heaps that an antenna's polarisation reads for batch 'b' came. */
+/* Returns whether all heaps that an antenna's polarisation reads for batch 'b' have arrived. */
 static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -204,7 +204,7 @@ static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, 
            x->came[(first + l->n_spectra - 1) / l->n_spectra * l->n_ants + ant];
 }
 
-/* Queues the upload of the shifts of all sets, and of the antennas that count as present with each set. */
+/* Queues the upload of all sets of shifts, and of the flags that say which antennas count as present with each set. */
 static void upload_shifts(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -222,7 +222,7 @@ static void upload_shifts(struct xbgpu_inputs *x)
     device_copy(x->lane.engine->upload, in->device_present, in->present, l->n_shift_sets * n_present);
 }
 
-/* Queues the shift of the current input, once it has been uploaded. */
+/* Queues the kernel that shifts the current input, to run after the input's upload. */
 static void shift(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -247,7 +247,7 @@ static void shift(struct xbgpu_inputs *x)
     device_launch(x->lane.compute, x->select, &grid, &args);
 }
 
-/* Makes the current input ready for the outputs, once all of its uploads are queued. */
+/* Makes the current input ready for the outputs.  Called when all of its uploads have been queued. */
 static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follows)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -303,13 +303,13 @@ static bool misses_heaps(const struct xbgpu_inputs *x)
     return memchr(first, 0, (size_t)(end - first)) != NULL;
 }
 
-/* Sets the sensors for a set that has been taken.  'follows_gap' is true if the sets before this set never came. */
+/* Sets the sensors for a set that becomes an input.  'follows_gap' is true if sets are missing before this set. */
 static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
 {
     struct input_sensors *sensors = &x->sensors;
     int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
 
-    /* Set first, so that readers of the other sensors also see this reading. */
+    /* This sensor is set first: whoever sees the new readings of the other sensors also sees this reading. */
     if (misses_heaps(x) || (x->began && follows_gap))
         sensor_set_real(&sensors->missing_unixtime, unix_ns, SENSOR_ERROR, (double)unix_ns / NS_PER_S);
     sensor_set_integer(&sensors->timestamp, unix_ns, SENSOR_NOMINAL, x->set_samples);
@@ -317,7 +317,7 @@ static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
     x->began = true;
 }
 
-/* Processes the batches that wait for data after the last chunk, because no such data will come. */
+/* Processes the batches that wait for data after the last chunk.  Called when no such data will arrive. */
 static void flush(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -330,7 +330,7 @@ static void flush(struct xbgpu_inputs *x)
     finish_input(x, x->next_batch, true);
 }
 
-/* Handles a jump of the data's time back.  All settings applied before are in effect from the new time on. */
+/* Handles a jump back of the data's time.  All settings applied so far are in effect from the new time on. */
 static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
 {
     struct command_channel *channel = x->lane.engine->channel;
@@ -404,20 +404,20 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     return xbgpu_detected_process(x->detected, x->lane.compute, x->shown, may_wait) && done;
 }
 
-/* Applies a setting from the first timestamp that is in no input yet. */
+/* Applies a setting from the first timestamp on that is in no input yet. */
 void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
     struct xbgpu_command *command = (struct xbgpu_command *)base;
     bool is_voltages = command->index < x->config->beams.n;                  /* for commands about beams */
-    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* index among the detected beams */
+    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* detected beam's index */
     int64_t samples, steady_samples = command_steady_samples(engine->channel);
 
     command->effective_samples = x->next_samples;
     switch (command->what) {
     case XBGPU_COMMAND_CAPTURE:
         samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
-        if (samples < x->next_samples) /* else a dump of the time before the jump back is still pending */
+        if (samples < x->next_samples) /* otherwise time has gone back, and an older dump is still pending */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM_CAPTURE:
@@ -453,7 +453,8 @@ static bool is_rx(const char *name)
     return strncmp(name, "rx.", 3) == 0;
 }
 
-/* Adds the sensors.  A silence of xbgpu_rx_timeout_ns() is an error, but clears the error of rx.missing-unixtime. */
+/* Adds the sensors.  After a silence of xbgpu_rx_timeout_ns() the sensors report an error.  The exception is
+ * rx.missing-unixtime, whose error is cleared. */
 static int add_sensors(struct xbgpu_inputs *x)
 {
     struct input_sensors *s = &x->sensors;
@@ -479,7 +480,8 @@ static int add_sensors(struct xbgpu_inputs *x)
          &s->unixtime,
          {0, SENSOR_ERROR, {.real = -1}}},
         {{.name = "rx.missing-unixtime",
-          .description = "UNIX time of the last chunk with lost heaps; error at first, nominal some time later.",
+          .description = "UNIX time of the last chunk with lost heaps; error at first, nominal after some time "
+                         "without loss.",
           .units = "s",
           .type = SENSOR_TIMESTAMP,
           .auto_shortest_s = 1,
@@ -527,7 +529,8 @@ static int create_input(struct xbgpu_inputs *x, struct input *in)
     return lane_add_input(&x->lane, &in->base);
 }
 
-/* Creates the buffer, the delays and the kernel for shifting.  The inputs have buffers of their own. */
+/* Creates the shared buffer, the delays and the kernel for shifting.  The buffers that each input needs are created
+ * with the input. */
 static int create_shift(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;

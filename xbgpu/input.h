@@ -1,25 +1,25 @@
-/* input.h - xbgpu's device inputs: sets of chunks on the device, preceded by history if inputs are shifted, as batches
- * for the outputs.
+/* input.h - xbgpu's device inputs: uploads sets of chunks to the device as batches for the outputs.  If inputs are
+ * shifted, history precedes the batches.
  *
  * Flow:      matcher's set --upload-->
  *            device input [history batches | chunk's batches][antenna][channel][spectrum][pol]
  *            --select_spectra, if inputs are shifted--> batches of an input
  * Shifts:    input i at spectrum t reads t - shift[i].  Batch b of an input is batch b of its chunk, or the batch
- *            before if any input reads ahead (layout.n_lag).  So each read is at batch b of the chunk or up to
- *            layout.n_history batches earlier.  An antenna counts as present in a batch if all heaps that its two
- *            inputs read came.  Set 0 of shifts is recv.shifts, and commands change this set.  The voltages of set 0
- *            are shifted here, once for all outputs with this set.  Each other set belongs to one output; that output
- *            shifts the batches that it takes with select_spectra (output.c).
+ *            before if any shift is negative (layout.n_lag).  So the data for batch b come from batch b of the chunk,
+ *            or from up to layout.n_history batches earlier.  An antenna counts as present in a batch if all heaps that
+ *            its two inputs read have arrived.  Set 0 of shifts is recv.shifts, and commands change this set.  The
+ *            voltages of set 0 are shifted here, once for all outputs with this set.  Each other set belongs to one
+ *            output; that output shifts the batches that it takes with select_spectra (output.c).
  * History:   after an upload the last n_history batches of the previous device input are copied in front of the new
  *            batches.  The voltages are copied on the device, and their presence on the host.  The history is absent if
- *            the previous chunk is missing.  With a lag the last batch of a chunk waits for the next chunk; no other
+ *            the previous chunk is missing.  With a lag, the last batch of a chunk waits for the next chunk.  No other
  *            batch waits.  If no chunk follows, the batch after the chunk counts as absent.  A batch is correlated only
- *            if any heap of its chunk came.  So spectra that a shift would move from such a chunk into a missing chunk
- *            are lost.
+ *            if at least one heap of its chunk has arrived.  So spectra that a shift would move from such a chunk into
+ *            a missing chunk are lost.
  * Missing:   absent heaps are zeros in the correlated batches, so they add nothing.
  * Ownership: a chunk returns to its receiver when its upload has ended and neither outputs nor the audit will read it
- *            again.  With history that is n_history sets later.  If the host cannot read a chunk, the chunk is not read
- *            after the upload.  A device input returns when its last reader has ended.
+ *            again.  With history, this is the case n_history sets later.  If the host cannot read a chunk, the chunk
+ *            is not read after the upload.  A device input returns when its last reader has ended.
  * Threads:   the worker only.   Blocking: never. */
 #ifndef XBGPU_INPUT_H
 #define XBGPU_INPUT_H
@@ -36,8 +36,8 @@ struct xbgpu_beams;
 struct xbgpu_detected;
 struct xbgpu_inputs;
 
-/* Creates the engine's one lane, with all outputs and both kinds of beams (NULL: none).  Returns 0 or negative
- * errno. */
+/* Creates the single lane of the engine, with all outputs.  'beams' and 'detected' are NULL if there are no such beams.
+ * Returns 0 or negative errno. */
 int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                         struct xbgpu_send *send, struct xbgpu_beams *beams, struct xbgpu_detected *detected,
                         struct xbgpu_inputs **inputs);
@@ -49,7 +49,7 @@ void xbgpu_inputs_release(struct lane *lane);
 void xbgpu_inputs_flush(struct lane *lane);
 void xbgpu_inputs_apply(struct engine *engine, struct command *command);
 
-/* Logs the number of chunks that came too late. */
+/* Logs the number of chunks that arrived too late. */
 void xbgpu_inputs_log(const struct xbgpu_inputs *inputs);
 
 /* Destroys the inputs.  The streams of the device must be idle.  NULL is accepted. */

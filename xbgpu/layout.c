@@ -1,4 +1,4 @@
-/* layout.c - sizes that follow from the configuration, and the checks across its keys. */
+/* layout.c - computes the sizes that follow from the configuration, and checks keys that depend on each other. */
 #include "xbgpu/layout.h"
 
 #include "common/device/device.h"
@@ -27,18 +27,18 @@
 #include <math.h>
 #include <string.h>
 
-#define N_SPARE_COMMANDS 16 /* command slots, in addition to one for each saved setting */
+#define N_SPARE_COMMANDS 16 /* number of command slots, in addition to one for each saved setting */
 
-#define MAX_SPECTRA UINT32_MAX /* most spectra in a dump, because a weight has 32 bits */
-/* Number of spectra in a batch of spectra that a gate selected.  The last batch of a window is padded, and short
- * batches need little padding.  To be measured: 32, 64, 128, 256. */
+#define MAX_SPECTRA UINT32_MAX /* maximum number of spectra in a dump, because a weight has 32 bits */
+/* Number of spectra in a batch of spectra that a gate selected.  The last batch of a window is padded.  Short batches
+ * need less padding.  Values to be measured: 32, 64, 128, 256. */
 #define SELECTED_SPECTRA 64
-/* Duration of the data in the output buffers of beams, in which a stall of the host does no harm.  The number of
- * buffers has bounds. */
+/* Duration of the data for which the beams' output buffers have room.  A stall of the host up to this duration loses no
+ * data.  The number of buffers is limited. */
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
 #define BUFFERS_MAX 64
-#define MAX_SAMPLES 0x1p46 /* most samples of a window or a dump, so that 48-bit timestamps nearby differ */
+#define MAX_SAMPLES 0x1p46 /* maximum length of a window or dump: keeps 48-bit timestamps unambiguous */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -461,8 +461,8 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     if (!err && config->recv.base.direct)
         err = device_check_direct(device, layout->memory.direct_bytes, "recv.direct",
                                   "lower recv.batches_per_chunk, recv.chunks or recv.channels_per_substream, correlate "
-                                  "fewer recv.antennas, give the GPU a resizable BAR (docs/operation.md), or set it to "
-                                  "false",
+                                  "fewer recv.antennas, enable the GPU's resizable BAR (docs/operation.md), or set "
+                                  "the key to false",
                                   why, why_bytes);
     if (!err && config->recv.base.gpudirect)
         err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
@@ -504,7 +504,7 @@ static bool check_shifts(const struct xbgpu_config *config, struct config *error
     return ok;
 }
 
-/* Warns of the cost of outputs' own shifts: one copy of all voltages for each output, and one shared buffer. */
+/* Warns about the cost of outputs' own shifts: one copy of all voltages for each output, and one shared buffer. */
 static void say_shifts(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct config *errors)
 {
     double chunk_mib = (double)layout->n_batches * (double)layout->n_ants * (double)layout->heap_bytes / (1 << 20);
@@ -513,8 +513,8 @@ static void say_shifts(const struct xbgpu_config *config, const struct xbgpu_lay
         const struct xbgpu_config_output *out = xbgpu_config_output(config, o);
         if (out->shifts.n > 0)
             config_warning(errors, &out->shifts,
-                           "output %s has its own shifts: the device copies all voltages once more, %.3g MiB for each "
-                           "chunk; all outputs with shifts or gates share one buffer of that size",
+                           "output %s has its own shifts, which cost another copy of all voltages on the device, %.3g "
+                           "MiB per chunk; all outputs with shifts or gates share one buffer of that size",
                            out->name, chunk_mib);
     }
 }
@@ -533,7 +533,7 @@ static void check_format(const struct xbgpu_config_recv *recv, struct config *er
                      (long long)recv->sample_bits);
     if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
         CHUNK_HEAP_MAPPED)
-        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
+        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra must be below 2 GiB",
                      (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
 }
 
@@ -546,8 +546,8 @@ static void check_sources(const struct xbgpu_config_recv *recv, size_t n_members
             break;
         }
     recv_keys_check_sources(&recv->sources, errors);
-    /* F-engines may send one substream to several endpoints.  More often several endpoints receive several
-     * substreams. */
+    /* F-engines may send one substream to several endpoints.  But usually several endpoints mean several substreams,
+     * which is an error in the configuration. */
     if (recv->sources.n > 1)
         config_warning(errors, &recv->sources,
                        "sources has %zu endpoints, but a substream is usually sent to one endpoint; packets of other "
@@ -597,7 +597,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                      (long long)recv->base.n_chunks);
 }
 
-/* The audit sums voltages from the chunks.  If the host cannot read the chunks, there is no audit. */
+/* The audit reads voltages from the chunks, so it is impossible if the host cannot read the chunks. */
 static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_output *out, struct config *errors)
 {
     if (xbgpu_can_read(config))
@@ -685,11 +685,12 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
     if (config->recv.sample_bits == 16)
         config_error(errors, &d->name, "beams need recv.sample_bits of 4 or 8, not 16");
     if (config->recv.n_chan_substream % d->group_channels)
-        config_error(errors, &d->group_channels, "channels of %s do not divide recv.channels_per_substream", d->name);
+        config_error(errors, &d->group_channels,
+                     "the key channels of %s must be a divisor of recv.channels_per_substream", d->name);
     int64_t n_heaps = config->recv.batches_per_chunk * config->recv.spectra_per_heap / heap_spectra + 1;
     if (!config->recv.base.pcap_file && d->n_buffers > 0 && d->n_buffers < n_heaps + 1)
         config_error(errors, &d->n_buffers,
-                     "buffers must be at least %lld, not %lld: heaps of %s that end in one chunk: %lld",
+                     "buffers must be at least %lld, not %lld; the number of heaps of %s that end in one chunk is %lld",
                      (long long)n_heaps + 1, (long long)d->n_buffers, d->name, (long long)n_heaps);
     if ((double)heap_spectra * (double)config->recv.samples_between_spectra > MAX_SAMPLES)
         config_error(errors, &d->heap_windows,

@@ -27,27 +27,27 @@ struct xbgpu_layout {
     size_t n_batches; /* batches in a chunk */
     int64_t batch_samples;
     int64_t chunk_samples;
-    size_t n_members; /* number of members: groups of F-engines with an assembler each, one per receive thread */
+    size_t n_members; /* number of members (groups of F-engines with one assembler each), one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
     int64_t min_shift, max_shift; /* range of possible shifts of inputs, in spectra; includes 0 */
-    bool shifted;                 /* some input may be shifted */
+    bool shifted;                 /* true if an input may be shifted */
     size_t n_shift_sets;          /* sets of shifts: recv.shifts, and one for each output with its own shifts */
-    size_t n_lag;     /* batches from received data to processed data: 1 if an input may read ahead, else 0 */
-    size_t n_history; /* batches before a chunk that shifted inputs read: 0 to 2 */
+    size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
+    size_t n_history; /* number of batches before a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* spectra in a batch of selected spectra */
-    size_t n_selected_batches; /* such batches for a whole chunk, if an output has a gate or its own shifts; else 0 */
+    size_t n_selected_batches; /* such batches per chunk, if an output has a gate or its own shifts; else 0 */
     size_t vis_bytes;          /* bytes of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;       /* bytes of an output's 64-bit sums, if the output has them */
     size_t rows_bytes;         /* bytes of the rows of checksums (checksum.h), if the output has checksums */
     size_t checks_bytes;       /* bytes of the checks of a dump: verdict and words (checksum_dump.h) */
     struct memory_use memory;  /* UINT64_MAX if a sum exceeds 64 bits */
-    size_t frames_per_heap;    /* most NIC frames that a heap occupies, with gpudirect; else 0 */
+    size_t frames_per_heap;    /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
-/* Derives the layout.  'mtu' is the MTU of recv's interface, for frames of a NIC; 0 means the largest.  The
- * configuration must have passed the checks that xbgpu_config_check makes before the layout. */
+/* Derives the layout.  'mtu' is the MTU of recv's interface, which determines the size of NIC frames; 0 means the
+ * largest MTU.  The configuration must have passed the checks that xbgpu_config_check makes before the layout. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu);
 
 /* Logs the main numbers of the layout, and the memory. */
@@ -56,7 +56,8 @@ void xbgpu_layout_log(const struct xbgpu_layout *layout);
 /* Returns the engine's sizes for this configuration. */
 struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* Returns the time without data after which an input is silent: ten chunks, and at least a second. */
+/* Returns the time without data after which an input counts as silent: the duration of ten chunks, at least
+ * a second. */
 int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* Returns the shape of the chunks of member 'm'. */
@@ -77,11 +78,13 @@ bool xbgpu_can_read(const struct xbgpu_config *config);
 /* Returns recv's shift of input 'i' (2 * ant + pol). */
 int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
-/* Returns the first antenna of member 'm', whose antennas are [first of m, first of m + 1). */
+/* Returns the first antenna of member 'm'.  The member's last antenna is the one before the first antenna of member m +
+ * 1. */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 
-/* Return the first member of receive thread 't', and the largest number of NIC frames that the thread's chunks may
- * occupy at once.  The thread's members are [first of t, first of t + 1). */
+/* The first function returns the first member of receive thread 't'.  The thread's last member is the one before the
+ * first member of thread t + 1.  The second function returns the largest number of NIC frames that the thread's chunks
+ * may occupy at once. */
 size_t xbgpu_thread_first(const struct xbgpu_layout *layout, size_t t);
 size_t xbgpu_thread_frames(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t t);
 
@@ -93,8 +96,8 @@ int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struc
 bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                              const struct xbgpu_config_output *output);
 
-/* Returns the number of an output's dump buffers: as configured, or the default.  The default lets the dumps of one
- * chunk be sent at their pace while the next chunk's dumps are made. */
+/* Returns the number of an output's dump buffers: as configured, or the default.  With the default number, the dumps of
+ * one chunk can be sent at their pace while the dumps of the next chunk are made. */
 size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Returns the bytes of an output's heap: visibilities, weights if they are sent, and the gate's counts of spectra if
@@ -102,12 +105,12 @@ size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgp
 size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                         const struct xbgpu_config_output *output);
 
-/* Return the number of the output's gate, or -1, and the number of rows of the gate's counts.  The rows are 1, or one
- * per channel, or 0 without a gate. */
+/* The first function returns the index of the output's gate, or -1.  The second function returns the number of rows of
+ * the gate's counts: 1, or the number of channels, or 0 if there is no gate. */
 int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Returns the number of the output's set of shifts; set 0 is recv's. */
+/* Returns the index of the output's set of shifts.  Set 0 is recv.shifts. */
 size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Returns the bytes of an output's weights, for each baseline and row; 0 if the output sends no weights. */
@@ -117,11 +120,11 @@ size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu
 /* Returns the sizes of each launch of correlate, for batches of all spectra or of spectra that gates take. */
 struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
-/* Returns the number of buffers that voltage beams share, each for the batches of a chunk: as configured, or enough for
- * 50 ms.  Returns 0 without beams. */
+/* Returns the number of buffers that the voltage beams share; each buffer has room for the batches of a chunk.  The
+ * number is the configured number, or enough for 50 ms.  Returns 0 if there are no beams. */
 size_t xbgpu_beam_buffers(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* Returns the payload bytes of a beam's heap: voltages, and the bitmap of the antennas if heaps have it. */
+/* Returns the payload bytes of a beam's heap: voltages, and the bitmap of the antennas if heaps contain it. */
 size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* Returns whether any beam is renormalised for missing antennas. */
@@ -136,12 +139,12 @@ struct xbgpu_detected_sizes {
     size_t n_beams;
     size_t n_products, n_groups, n_cells;
     int64_t heap_spectra;
-    size_t n_powers;        /* powers in a heap */
+    size_t n_powers;        /* number of powers in a heap */
     size_t fractions_bytes; /* bytes of the fractions, which the host writes */
-    size_t scales_bytes;    /* bytes of the offsets, and also bytes of the scales; 0 with float32 */
+    size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* as configured, or enough for 50 ms, for two chunks' heaps, and for an open heap */
+    size_t n_buffers; /* as configured, or enough for 50 ms and for the heaps of two chunks plus an open heap */
     double rate;      /* bytes per second, headers included; 0: unpaced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

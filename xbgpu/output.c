@@ -1,4 +1,4 @@
-/* output.c - correlates batches, and makes the dumps of one output. */
+/* output.c - correlates the batches of one output, and makes its dumps. */
 #include "xbgpu/output.h"
 
 #include "common/device/device.h"
@@ -18,7 +18,7 @@
 
 static void clear_sums(struct xbgpu_output *c)
 {
-    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* the sums have the size of a dump's visibilities */
+    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* same size as a dump */
     if (c->totals)
         device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
     xbgpu_checksums_clear(&c->checksums, c->compute);
@@ -171,7 +171,7 @@ void xbgpu_outputs_fini(struct xbgpu_outputs *outputs)
         device_free(outputs->device, outputs->selected);
 }
 
-/* Queues the reduction and the download of the dump of the window that has ended. */
+/* Queues the reduction and the download of the dump for the window that has ended. */
 static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -211,8 +211,8 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 }
 
 /* Counts the windows without a heap between the last window with a heap and the open window.  Called when the open
- * window, which has a heap, ends.  No windows are counted before the first window, nor across a jump of time that no
- * elapsed time explains. */
+ * window, which has a heap, ends.  Windows before the first window with a heap are not counted.  If time was set,
+ * windows before the new time are not counted, either. */
 static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
@@ -220,7 +220,8 @@ static void count_absent(struct xbgpu_output *c)
     c->next_window = c->window.index + 1;
 }
 
-/* Makes the dump of the open window.  Returns false, with nothing changed, if there is no buffer and 'may_wait'. */
+/* Makes the dump of the open window.  If no buffer is free and 'may_wait' is true, changes nothing and returns
+ * false. */
 static bool make_dump(struct xbgpu_output *c, bool may_wait)
 {
     struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
@@ -239,10 +240,10 @@ static bool make_dump(struct xbgpu_output *c, bool may_wait)
     return true;
 }
 
-/* Makes dumps of the windows without a heap before the open window, if missing_dump is 'always'.  The dumps are made
- * when the open window's first heap is among the next 'n' batches; until then sums are zero.  If there are more such
- * windows than buffers, no dumps are made.  A gap gives the buffers time to become free.  Returns false as make_dump()
- * does. */
+/* If missing_dump is 'always', makes a dump for each window without a heap between the last window with a heap and the
+ * open window.  These dumps are made when the open window's first heap is among the next 'n' batches, because until
+ * then the sums are zero.  If there are more such windows than buffers, no dumps are made.  Otherwise enough buffers
+ * should be free, because none was needed during the gap.  Returns false in the same case as make_dump(). */
 static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n, bool may_wait)
 {
     int64_t index = c->window.index;
@@ -262,7 +263,8 @@ static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_
     return made;
 }
 
-/* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and 'may_wait'. */
+/* Ends the open window.  If no buffer is free for the window's dump and 'may_wait' is true, changes nothing and returns
+ * false. */
 static bool close_window(struct xbgpu_output *c, bool may_wait)
 {
     if (c->window.n_heaps > 0 && !make_dump(c, may_wait))
@@ -296,8 +298,8 @@ static struct spectra find_spectra(const struct xbgpu_output *c, const struct xb
     return (struct spectra){gate->spectra + row * gate->row_pitch + ends[0], 0, ends[1] - ends[0]};
 }
 
-/* Copies an audited antenna's voltages in one channel from the received heaps, with the selection and the shifts of the
- * device. */
+/* Copies an audited antenna's voltages in one channel from the received heaps.  Applies the same selection and shifts
+ * as the device. */
 static void gather(const struct xbgpu_output *c, const struct xbgpu_output_input *input, struct spectra spectra,
                    size_t ant, size_t chan, uint8_t *out)
 {
@@ -313,8 +315,8 @@ static void gather(const struct xbgpu_output *c, const struct xbgpu_output_input
         }
 }
 
-/* Adds a batch to the audit: whole received heaps if the device correlates them unchanged, else the selected and
- * shifted spectra. */
+/* Adds a batch to the audit.  If the device correlates the received heaps unchanged, adds these heaps.  Otherwise adds
+ * the selected and shifted spectra. */
 static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t batch)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -348,8 +350,9 @@ static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output
     return most;
 }
 
-/* Queues the selection of the gate's spectra from batches [next, next + n), with the output's own shifts.  Without a
- * gate all spectra are selected.  'correlate' then reads the selected spectra instead of the batches. */
+/* Queues the kernel that selects the gate's spectra from batches [next, next + n) and applies the output's own shifts.
+ * If there is no gate, selects all spectra.  The kernel correlate then reads the selected spectra instead of the
+ * batches. */
 static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
                          struct correlate_args *correlate)
 {
@@ -402,8 +405,8 @@ static size_t n_room(const struct xbgpu_output *c)
     return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
 }
 
-/* Queues the addition of sums to totals, if sums have neither room for 'n' batches nor for as many as empty sums can
- * add.  Returns the number of batches for which sums have room, at most 'n'. */
+/* Makes room in the 32-bit sums for 'n' batches, or for as many as empty sums have room for.  To make room, queues the
+ * addition of the sums to the totals.  Returns the number of batches for which there is room, at most 'n'. */
 static size_t make_room(struct xbgpu_output *c, size_t n)
 {
     size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
@@ -417,7 +420,7 @@ static size_t make_room(struct xbgpu_output *c, size_t n)
     return n < n_room(c) ? n : n_room(c);
 }
 
-/* Correlates batches [next, next + n).  All of these batches are in the open window, and sums have room for them. */
+/* Correlates batches [next, next + n).  All of these batches are in the open window, and fit in the sums. */
 static void add_batches(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n)
 {
     const struct xbgpu_layout *l = c->layout;

@@ -1,12 +1,12 @@
 /* output.h - one correlation output in xbgpu's worker: its window, sums, audit and dumps.
  *
- * Flow:      xbgpu_output_correlate(device input, host chunks) --> launches of correlate and checksum; reduce to totals
- *            when the sums are full; at each window's end checksum_dump, reduce --> download
- *            worker, when the dump is in host memory: xbgpu_output_check --> xbgpu_send_push
+ * Flow:      xbgpu_output_correlate(device input, host chunks) --> launches of correlate and checksum;
+ *            reduce to totals when the sums are full; at each window's end checksum_dump, reduce --> download
+ *            worker, after the download: xbgpu_output_check --> xbgpu_send_push
  * Windows:   a window adds its batches in order, each batch once.  If time goes back, the dump ends, even within the
  *            window.
- * Threads:   the worker only.   Blocking: never; xbgpu_output_correlate() returns if it needs a dump buffer, and is
- *            called again. */
+ * Threads:   the worker only.   Blocking: never; if no dump buffer is free, xbgpu_output_correlate() returns false, and
+ *            is called again. */
 #ifndef XBGPU_OUTPUT_H
 #define XBGPU_OUTPUT_H
 
@@ -31,7 +31,7 @@ struct xbgpu_output_sums {
 
 /* The batches to correlate. */
 struct xbgpu_output_input {
-    int64_t first_batch;           /* number of batch 0: its timestamp / samples of a batch */
+    int64_t first_batch;           /* number of batch 0, which is its timestamp / samples per batch */
     size_t begin;                  /* first batch to correlate: 0 or 1 */
     size_t n_batches;              /* end of the batches to correlate; smaller at the end of a stream */
     const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted, zeros if absent; with
@@ -39,12 +39,12 @@ struct xbgpu_output_input {
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
     const uint8_t *const *heaps;   /* host: [n_history + batch][ant] received heaps; NULL: absent, or in GPU memory */
     size_t n_history;              /* number of batches before batch 0 */
-    const uint32_t *delays;        /* host: [ant][pol] spectra by which inputs are later than 'heaps'; NULL: none */
-    const uint32_t *device_delays; /* the same on the device, if the output shifts 'voltages' itself; else NULL */
+    const uint32_t *delays;        /* host: [ant][pol] delays of inputs relative to 'heaps', in spectra; NULL: none */
+    const uint32_t *device_delays; /* 'delays' on the device, if the output itself shifts 'voltages'; else NULL */
     const uint8_t *device_present; /* 'present' on the device, if the output has device_delays */
     const struct xbgpu_output_sums *gates; /* [n_gates] */
     int64_t last_arrival_ns;
-    bool restarts; /* time was set, so windows before this input do not count as absent */
+    bool restarts; /* true if time was set, so that windows before this input do not count as absent */
 };
 
 struct xbgpu_output {
@@ -65,13 +65,13 @@ struct xbgpu_output {
     size_t next;                  /* next batch to correlate of the current input */
     int gate;                     /* number of the gate; -1: all spectra are taken */
     size_t shift_set;             /* set of shifts with which the output correlates its input */
-    struct device_kernel *select; /* NULL without a gate or shifts of its own */
+    struct device_kernel *select; /* NULL if the output has no gate and no own shifts */
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
     uint8_t *audited; /* [2][spectrum][pol] voltages for the audit, if they differ from the received heaps */
 };
 
-/* Initialises an output.  'selected' is memory that outputs with a gate or shifts of their own share; NULL if there are
+/* Initialises an output.  'selected' is memory shared by all outputs that have a gate or own shifts; NULL if there are
  * no such outputs.  'compute' is the lane's stream. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
                       const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
@@ -82,7 +82,7 @@ void xbgpu_output_fini(struct xbgpu_output *correlation);
 struct xbgpu_outputs {
     struct xbgpu_output *items; /* [n] */
     size_t n;
-    void *selected; /* device; NULL: no output has a gate or shifts of its own */
+    void *selected; /* on the device; NULL if no output has a gate or own shifts */
     struct device *device;
 };
 
@@ -94,8 +94,8 @@ void xbgpu_outputs_fini(struct xbgpu_outputs *outputs);
 /* Begins an input to correlate. */
 void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_output_input *input);
 
-/* Correlates the batches of the input.  If no dump buffer is free and 'may_wait' is true, returns false.  Without
- * 'may_wait' drops and counts the dump. */
+/* Correlates the batches of the input.  If no dump buffer is free and 'may_wait' is true, returns false.  If 'may_wait'
+ * is false, drops and counts the dump. */
 bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu_output_input *input, bool may_wait);
 
 /* Compares a downloaded dump with its checksums and with the audit's sums.  Returns whether all agree. */

@@ -1,4 +1,4 @@
-/* pipeline.c - the engine's operations of xbgpu for inputs, commands and dumps; the order of the stages. */
+/* pipeline.c - implements the engine's operations for xbgpu, and determines the order of the stages. */
 #include "xbgpu/pipeline.h"
 
 #include "common/daemon/service.h"

@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Creates everything between the sockets: receivers, device side, senders.  'values' is a struct xbgpu_config.  The
- * pipeline begins with a struct engine.  daemon.h describes signatures and errors. */
+/* Creates all stages from the receiving to the sending sockets: receivers, device side, senders.  'values' is a struct
+ * xbgpu_config.  The pipeline begins with a struct engine.  daemon.h describes signatures and errors. */
 int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                           size_t why_bytes);
 
-/* Sets the requests that 'device' answers. */
+/* Registers the pipeline's requests with 'device'. */
 void xbgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 
 /* Stops as engine_stop() does, and logs a line for each stage. */

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define N_LISTED 3 /* largest number of antennas that a member's name lists one by one */
+#define N_LISTED 3 /* maximum number of antennas that a member's name lists individually */
 
 enum { WANT_TIMESTAMP, WANT_FENG_ID, WANT_FREQUENCY };
 const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_FENG_ID, SPEAD_FREQUENCY};
@@ -37,7 +37,7 @@ struct xbgpu_recv {
     struct xbgpu_recv_context *contexts; /* [n_recv_threads] */
     size_t *first_ant;                   /* [n_members + 1] */
     struct recv_member *members;
-    struct gauge group_timestamp; /* timestamp of the last chunk that any member handed on */
+    struct gauge group_timestamp; /* timestamp of the last chunk that any member handed to the worker */
 };
 
 enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
@@ -64,7 +64,7 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
     return REJECT_NONE;
 }
 
-/* Names a member: by each of a few antennas, or by the first and the last of many. */
+/* Writes the name of a member.  Names all antennas if there are few, else only the first and the last. */
 static void name_member(const struct xbgpu_recv *recv, struct recv_member *member, size_t first, size_t last)
 {
     const size_t n = sizeof(member->name);
@@ -141,7 +141,7 @@ static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t wh
         assemblers[m - first] = member_assembler(recv, m);
     recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
                                                     &recv->first_ant[first]};
-    bool last = end == recv->layout->n_members; /* the last thread also receives F-engines outside the array */
+    bool last = end == recv->layout->n_members; /* also receives F-engines outside the array */
     recv->contexts[t].share =
         (struct packet_fanout){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
     struct receiver_config receiver = {

@@ -1,9 +1,10 @@
 /* recv.h - xbgpu's receive side: F-engines distributed to receive threads.
  *
  * Flow:      channelised voltages --receiver threads--> chunks of a member's F-engines --> worker's inbox
- * Members:   a member is a range of F-engines with its own assembler.  Each network thread has one member; the thread
- *            of a capture file has all of them.  All F-engines send to the same multicast groups.  So a thread's
- *            sockets also receive packets of other threads' F-engines, and the thread ignores these packets.
+ * Members:   a member is a range of F-engines with its own assembler.  Each thread that receives from the network has
+ *            one member.  The thread that reads a capture file has all members.  All F-engines send to the same
+ *            multicast groups.  So a thread's sockets also receive packets of other threads' F-engines, and the thread
+ *            ignores these packets.
  * Threads:   created and destroyed by main; counters readable from any thread. */
 #ifndef XBGPU_RECV_H
 #define XBGPU_RECV_H
@@ -16,8 +17,8 @@ struct engine;
 struct xbgpu_fengs;
 struct xbgpu_recv;
 
-/* Opens all sources, allocates all chunks, and gives the engine its receivers.  chunk->member is the number of the
- * member.  The receivers count in 'fengs' for each F-engine.  Returns 0, or negative errno with one sentence in
+/* Opens all sources, allocates all chunks, and gives the engine its receivers.  chunk->member is the index of the
+ * member.  The receivers count each F-engine's heaps in 'fengs'.  Returns 0, or negative errno with one sentence in
  * 'why'. */
 int xbgpu_recv_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                       const struct xbgpu_fengs *fengs, struct xbgpu_recv **recv, char *why, size_t why_bytes);
@@ -25,7 +26,7 @@ int xbgpu_recv_create(const struct xbgpu_config *config, const struct xbgpu_layo
 /* Logs the counts of each member's received and refused data. */
 void xbgpu_recv_log(const struct xbgpu_recv *recv);
 
-/* Destroys the receive side.  The worker must have given all chunks back.  NULL is accepted. */
+/* Destroys the receive side.  The worker must have returned all chunks.  NULL is accepted. */
 void xbgpu_recv_destroy(struct xbgpu_recv *recv);
 
 /* Ranges of antennas by which a thread identifies packets; public for a test. */
@@ -34,7 +35,7 @@ struct xbgpu_recv_context {
     uint64_t chan_offset;
     size_t n_members;           /* members of this thread */
     const size_t *first_ant;    /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
-    struct packet_fanout share; /* packets that the thread requests from the operating system's kernel */
+    struct packet_fanout share; /* share of the packets that the Linux kernel delivers to this thread */
 };
 #define XBGPU_RECV_N_WANTED 3
 extern const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED];

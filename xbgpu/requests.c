@@ -1,4 +1,4 @@
-/* requests.c - command slots, and arguments of requests. */
+/* requests.c - takes command slots for requests, and parses common arguments. */
 #include "xbgpu/requests.h"
 
 #include "common/katcp/server.h"
@@ -11,7 +11,7 @@ bool xbgpu_has_slot(const struct command_channel *channel, struct katcp_call *ca
     bool has = command_n_free(channel) > 0;
 
     if (!has)
-        katcp_fail(call, "%zu requests are pending already", command_n_slots(channel));
+        katcp_fail(call, "too many requests are pending (%zu); try again", command_n_slots(channel));
     return has;
 }
 

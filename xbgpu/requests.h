@@ -1,4 +1,4 @@
-/* requests.h - common parts of the handlers of requests: command slots, and arguments.
+/* requests.h - functions that several request handlers use: they take command slots, and parse arguments.
  *
  * Threads:   main. */
 #ifndef XBGPU_REQUESTS_H

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define ITEM_TIMESTAMP  1  /* index of the timestamp in the heap's items */
-#define MAX_WRONG_DUMPS 10 /* number of wrong dumps that ends the process */
+#define MAX_WRONG_DUMPS 10 /* the process ends after this number of wrong dumps */
 
 struct xbgpu_send {
     const struct xbgpu_config *config;
@@ -213,7 +213,7 @@ static void register_metrics(struct xbgpu_stream *stream)
         const struct counter *counter;
     } rows[] = {
         {"xbgpu_output_x_visibilities", "Scalar visibilities sent.", &stream->visibilities},
-        {"xbgpu_output_x_clipped_visibilities", "Scalar visibilities sent that saturated.",
+        {"xbgpu_output_x_clipped_visibilities", "Number of sent scalar visibilities that were saturated.",
          &stream->clipped_visibilities},
         {"xbgpu_output_x_skipped_accs", "Accumulations not sent because no baseline was complete.",
          &stream->skipped_accs},
@@ -245,10 +245,10 @@ static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
         enum sensor_status status;
         struct sensor *sensor;
     } rows[] = {
-        {"rx.synchronised", "True if the last accumulation had the data of all F-engines, else error.", SENSOR_BOOLEAN,
-         SENSOR_ERROR, &stream->synchronised},
-        {"xeng-clip-cnt", "Visibilities sent that saturated, since the start.", SENSOR_INTEGER, SENSOR_NOMINAL,
-         &stream->clip_cnt},
+        {"rx.synchronised", "True if the last accumulation had the data of all F-engines; error if not.",
+         SENSOR_BOOLEAN, SENSOR_ERROR, &stream->synchronised},
+        {"xeng-clip-cnt", "Number of sent visibilities that were saturated, since the start.", SENSOR_INTEGER,
+         SENSOR_NOMINAL, &stream->clip_cnt},
         {"tx.next-timestamp",
          "ADC timestamp (in samples) of the end of the last dump, sent or not; the next dump begins at this timestamp "
          "or later.",
@@ -295,7 +295,7 @@ static size_t describe(const struct xbgpu_send *send, const struct xbgpu_config_
     const struct spead_descriptor weights = {
         .id = SPEAD_XENG_WEIGHTS,
         .name = "xeng_weights",
-        .description = "Spectra that went into each baseline of antennas.",
+        .description = "Spectra that were added to each baseline of antennas.",
         .dtype = "<u4",
         .format_type = 'u',
         .format_bits = 32,
@@ -306,7 +306,7 @@ static size_t describe(const struct xbgpu_send *send, const struct xbgpu_config_
     const struct spead_descriptor spectra = {
         .id = SPEAD_XENG_GATE_SPECTRA,
         .name = "gate_spectra",
-        .description = "Spectra that the gate took of each channel.",
+        .description = "Spectra that the gate took from each channel.",
         .dtype = "<u4",
         .format_type = 'u',
         .format_bits = 32,
@@ -406,7 +406,7 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
         err = create_stream(s, o, why, why_bytes);
     if (err) {
-        stats_reset(); /* comes first, so that /metrics cannot read freed counters */
+        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
         xbgpu_send_destroy(s);
         return err;
     }

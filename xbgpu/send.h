@@ -4,8 +4,8 @@
  *            network
  *            sender: last packet gone --ref--> worker's inbox {ENGINE_SENT} -> give
  * Ownership: as in common/engine/outbuf.h.
- * Capture:   dumps are always made.  Whether a dump is sent is decided when it is pushed (xbgpu_stream_set_capture()).
- *            Descriptors are always sent.
+ * Capture:   dumps are always made.  When a dump is pushed, the capture decides whether it is sent
+ *            (xbgpu_stream_set_capture()).  Descriptors are always sent.
  * Threads:   worker, except create/start/stop/destroy (main). */
 #ifndef XBGPU_SEND_H
 #define XBGPU_SEND_H
@@ -22,26 +22,26 @@
 struct engine;
 struct xbgpu_stream;
 
-/* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights].  With a gate the host
- * memory is [visibilities][gate_weights][gate_spectra]. */
+/* One dump, on the device and in pinned host memory.  In host memory it has the format in which it is sent:
+ * [visibilities][weights].  With a gate the host memory is [visibilities][gate_weights][gate_spectra]. */
 struct xbgpu_dump {
     struct outbuf base;               /* first */
     struct xbgpu_stream *stream;      /* [const] */
-    void *device_visibilities;        /* [const] int32; float32 for half floats */
+    void *device_visibilities;        /* [const] int32, or float32 if the voltages are half floats */
     uint32_t *device_weights;         /* [const] [baseline] */
     uint64_t *device_n_saturated;     /* [const] [1] */
     void *visibilities;               /* [const] pinned */
-    uint32_t *weights;                /* [const] pinned [baseline] for flags; written by the host */
-    uint32_t *gate_weights;           /* [const] pinned [row][baseline] spectra that the gate took; NULL: not sent */
+    uint32_t *weights;                /* [const] pinned [baseline]; the host computes them; they determine the flags */
+    uint32_t *gate_weights;           /* [const] pinned [row][baseline] number of taken spectra; NULL: not sent */
     size_t gate_weights_bytes;        /* [const] */
-    uint32_t *gate_spectra;           /* [const] pinned [chan] spectra that the gate took; NULL: no gate */
+    uint32_t *gate_spectra;           /* [const] pinned [chan] number of spectra that the gate took; NULL: no gate */
     uint64_t *n_saturated;            /* [const] pinned */
     int64_t timestamp_samples;        /* timestamp of the accumulation's first sample */
     uint32_t min_weight;              /* baselines with a smaller weight are flagged */
     size_t n_weighted;                /* number of baselines that are not flagged */
     struct xbgpu_audit_sample *audit; /* [audit_samples] sums that the host computed */
     uint64_t *device_checks;          /* [const] results of the checksum kernels (checksums.h); NULL: no checksums */
-    uint64_t *checks;                 /* [const] pinned, the same */
+    uint64_t *checks;                 /* [const] pinned copy of device_checks */
     struct send_group group;
     struct send_heap heap;
     struct send_job job;
@@ -52,7 +52,7 @@ struct xbgpu_stream {
     const struct xbgpu_layout *layout;        /* [const] */
     struct timebase timebase;                 /* [const] */
     int64_t dump_samples;                     /* [const] length of an accumulation */
-    bool capture;                             /* [worker] dumps are sent, from 'from_samples' on */
+    bool capture;                             /* [worker] true if dumps from 'from_samples' on are sent */
     int64_t from_samples;                     /* [worker] earliest timestamp of a dump that is sent */
     int64_t next_samples;                     /* [worker] end of the last pushed dump; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: none are sent */
@@ -62,12 +62,12 @@ struct xbgpu_stream {
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter visibilities;         /* sent */
-    struct counter clipped_visibilities; /* sent visibilities with a clipped real or imaginary part */
-    struct counter skipped_accs;         /* accumulations not sent because no baseline was complete */
-    struct counter incomplete_accs;      /* accumulations with an incomplete baseline */
-    struct counter absent_accs;          /* not made because no heap came, between accumulations with heaps */
-    struct counter dropped_accs;         /* accumulations not sent because no output buffer was free */
-    struct counter wrong_accs;           /* accumulations flagged because the audit or a checksum disagreed */
+    struct counter clipped_visibilities; /* number of sent visibilities with a clipped real or imaginary part */
+    struct counter skipped_accs;         /* number of accumulations not sent because no baseline was complete */
+    struct counter incomplete_accs;      /* number of accumulations with an incomplete baseline */
+    struct counter absent_accs;          /* accumulations without any heap, between accumulations with heaps */
+    struct counter dropped_accs;         /* number of accumulations not sent because no output buffer was free */
+    struct counter wrong_accs;           /* number of accumulations flagged because the audit or a checksum disagreed */
     struct counter audits, audit_failures;
     struct sensor synchronised;   /* true if the last accumulation had the data of all F-engines */
     struct sensor clip_cnt;       /* value of clipped_visibilities, with the time of the last dump's end */
@@ -85,29 +85,29 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-/* If 'on', dumps that have not been pushed yet are sent if they begin at 'from_samples' or later.  Else no such dump is
- * sent.  Returns the first timestamp that such a dump may have. */
+/* Decides about dumps that have not been pushed yet.  If 'on' is true, those that begin at 'from_samples' or later are
+ * sent.  If 'on' is false, none is sent.  Returns the earliest timestamp of a dump that has not been pushed yet. */
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */
 void xbgpu_send_describe(const struct xbgpu_send *send, json_t *into);
 
-/* Sets the sensor 'synchronised' when an accumulation ends, even if the accumulation becomes no dump. */
+/* Sets the sensor 'synchronised' when an accumulation ends, even if no dump is made from the accumulation. */
 void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool complete);
 
 /* Flags all visibilities of a downloaded dump that is known to be wrong, and counts the dump.  All cells are flagged,
- * because correct cells cannot be told from wrong cells.  The dump is then sent like a dump without received data. */
+ * because it is not known which cells are correct.  The dump is then sent like a dump without received data. */
 void xbgpu_stream_flag(struct xbgpu_dump *dump);
 
 /* Flags a dump as xbgpu_stream_flag() does, and marks the process unhealthy.  The tenth wrong dump ends the process.  A
- * single wrong dump may be an accident.  If the device keeps computing wrong dumps, a restart may find another device
- * or reset the same device. */
+ * single wrong dump may be due to a rare bit error.  But if the device computes wrong dumps repeatedly, a restart may
+ * select another device or reset the same device. */
 void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump);
 
 /* Does the same as xbgpu_send_flag() for a beam's buffer, in which nothing can be flagged. */
 void xbgpu_send_fail(struct xbgpu_send *send);
 
-/* Hands a downloaded dump to its sender.  The capture decides whether the sender sends the dump. */
+/* Hands a downloaded dump to its sender.  The capture decides whether the dump is sent. */
 void xbgpu_send_push(struct xbgpu_dump *dump);
 
 /* Logs the counts of each stream, after the senders have stopped. */

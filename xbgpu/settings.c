@@ -100,14 +100,14 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     return any;
 }
 
-/* The content of a file.  The file is read into 'found' before any setting changes.  A gate has several rows.  An error
- * in one row makes the whole gate invalid. */
+/* State of reading a file.  The settings in the file are collected in 'found' before any setting changes.  A gate has
+ * several rows.  An error in one row makes the whole gate invalid. */
 struct reading {
     struct xbgpu_settings *settings;
     struct xbgpu_settings found;
     bool *gate_spoilt;  /* [n_gates] */
-    bool other_time;    /* the file was saved with another sync time */
-    bool left_out;      /* at least one row or gate was ignored */
+    bool other_time;    /* true if the file was saved with another sync time */
+    bool left_out;      /* true if at least one row or gate was ignored */
     char sync_time[32]; /* present sync time */
 };
 
@@ -136,7 +136,7 @@ static void read_capture(struct reading *r, const struct table_row *row)
         leave_out(r, row, "there is no such stream");
     else if ((strcmp(row->fields[2], "on") != 0 && strcmp(row->fields[2], "off") != 0) ||
              !is_integer(row->fields[3], &from_samples))
-        leave_out(r, row, "the capture must be on or off with a timestamp");
+        leave_out(r, row, "the capture must be on or off, followed by a timestamp");
     else
         r->found.captures[o] = (struct xbgpu_settings_capture){true, strcmp(row->fields[2], "on") == 0, from_samples};
 }
@@ -202,7 +202,7 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Moves gates to the settings, if they were read without an error and fit the configuration. */
+/* Moves those gates to the settings that were read without an error and fit the configuration. */
 static int take_gates(struct reading *r)
 {
     struct xbgpu_settings *s = r->settings;
@@ -244,7 +244,8 @@ int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool 
     r.gate_spoilt = calloc(settings->layout->n_gates + 1, sizeof(*r.gate_spoilt));
     if (!err && (!r.gate_spoilt || !sync_time))
         err = -ENOMEM;
-    /* The file has either the epoch or the epoch time of a gate.  The YAML may have the other, so both are cleared. */
+    /* The file has either the epoch or the epoch time of a gate.  The YAML may have the other key, so both keys are
+     * cleared first. */
     for (size_t g = 0; !err && g < settings->layout->n_gates; g++) {
         r.found.gates[g].gate.epoch_samples = 0;
         r.found.gates[g].gate.epoch_time_s.mantissa = 0;

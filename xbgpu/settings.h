@@ -23,8 +23,8 @@ struct beam_steering;
 struct katcp_call;
 struct xbgpu_gate;
 
-/* A setting on its way to the worker, with the time from which the setting is in effect (common/engine/command.h).  The
- * answer to a gate's command has a gate that the worker no longer needs. */
+/* A command passes a setting to the worker (common/engine/command.h).  The worker's answer has the time from which the
+ * setting is in effect.  The answer to a gate's command also has a gate that the worker no longer needs. */
 enum xbgpu_command_what {
     XBGPU_COMMAND_CAPTURE,
     XBGPU_COMMAND_SHIFTS,
@@ -40,11 +40,11 @@ struct xbgpu_command {
     size_t index;                   /* index of the output, gate, beam or input */
     bool on;                        /* capture */
     int64_t from_samples;           /* for capture and gate: first timestamp; for beam: start of the model */
-    uint32_t *delays;               /* for shifts: [ant][pol]; the slot owns the memory */
+    uint32_t *delays;               /* for shifts: delays [ant][pol] in spectra; the slot owns the memory */
     struct beam_steering *steering; /* for beam: [ant]; the slot owns the memory */
     float *calibration;             /* for calibration: complex [chan]; the slot owns the memory */
     struct xbgpu_gate *gate;        /* for gate: the new gate; in the answer a gate to destroy, or NULL */
-    int64_t effective_samples;      /* in the answer: timestamp from which data have the setting */
+    int64_t effective_samples;      /* in the answer: timestamp from which the setting is in effect */
     struct katcp_call *call;        /* [main] request that waits for the command, or NULL */
 };
 
@@ -71,7 +71,7 @@ int xbgpu_settings_init(struct xbgpu_settings *settings, const struct xbgpu_conf
 void xbgpu_settings_fini(struct xbgpu_settings *settings);
 
 /* Reads the saved settings.  Settings that no longer fit the configuration are ignored with a line in the log, and
- * 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
+ * '*whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
 
 /* Writes the settings that were set.  Returns false if there are none.  'settings' is a struct xbgpu_settings

@@ -1,4 +1,4 @@
-/* status.c - figures and spectra of dumps for the status page. */
+/* status.c - computes numbers and spectra of dumps for the status page. */
 #include "xbgpu/status.h"
 
 #include "common/base/clock.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
-#define ASKED_NS         (10 * NS_PER_S) /* time after its last request for which a pair of antennas is sampled */
+#define ASKED_NS         (10 * NS_PER_S) /* a pair is sampled for this time after its last request */
 
 /* The baselines of a view: first antenna with itself, second with itself, and first with second. */
 enum { VIEW_FIRST, VIEW_SECOND, VIEW_CROSS, N_VIEW_BASELINES };
@@ -23,20 +23,20 @@ struct pair {
     size_t ant1, ant2; /* ant1 <= ant2 */
 };
 
-/* Curves of one product of a baseline over the points of a spectrum. */
+/* The curves that describe one product of a baseline, with a value for each point of the spectrum. */
 struct curve {
     float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];       /* mean and maximum of magnitudes at each point */
-    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* for products of two antennas */
+    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* only for products of two different antennas */
 };
 
-/* A pair of antennas that HTTP clients asked for. */
+/* A pair of antennas that HTTP clients have requested. */
 struct view {
     struct pair pair;
     int64_t asked_ns;          /* 0: never */
-    bool known;                /* the fields below are valid */
+    bool known;                /* true if the fields below are valid */
     struct pair found_pair;    /* pair to which 'values' belong */
-    int64_t timestamp_samples; /* timestamp of the values' dump */
-    float *values;             /* laid out as in struct look */
+    int64_t timestamp_samples; /* timestamp of the dump from which 'values' are */
+    float *values;             /* layout: as 'values' in struct look */
 };
 
 /* A sample of one output, exchanged between the worker and HTTP. */
@@ -45,7 +45,7 @@ struct look {
     /* The side that has the turn owns these fields: */
     struct pair pairs[XBGPU_N_VIEWS];
     int64_t timestamp_samples;
-    float *levels;                /* [ant][pol] mean power of a voltage */
+    float *levels;                /* [ant][pol] mean power of the voltages */
     float *values[XBGPU_N_VIEWS]; /* [N_VIEW_BASELINES][product][chan][re, im] */
     /* HTTP owns these fields: */
     int64_t wanted_ns;
@@ -59,7 +59,7 @@ struct xbgpu_status {
     const struct xbgpu_layout *layout;
     struct timebase timebase;
     struct look *looks; /* [n_outputs] */
-    /* HTTP owns these fields, for one answer: */
+    /* Scratch memory that HTTP uses for one answer: */
     float *magnitudes; /* [n_chan] */
     struct curve curves[N_VIEW_BASELINES][N_POL_PRODUCTS];
     struct gauge look_ns;
@@ -78,7 +78,7 @@ static float *values_of(const struct xbgpu_status *status, float *values, int ba
 
 /* ---- The worker's side ------------------------------------------------------------------------------------------- */
 
-/* Returns the divisor of a sum of this baseline and channel; 0: flagged. */
+/* Returns the number by which a sum of this baseline and channel is divided; 0 if the sum is flagged. */
 static float divisor(const struct xbgpu_dump *dump, size_t baseline, size_t chan)
 {
     if (dump->weights[baseline] < dump->min_weight)
@@ -153,8 +153,8 @@ void xbgpu_status_sample(struct xbgpu_status *status, const struct xbgpu_dump *d
 
 /* ---- HTTP's side: samples ---------------------------------------------------------------------------------------- */
 
-/* Computes magnitudes and phases of one product.  Phases have the sign of UVH5 files, which have the conjugate of a
- * dump (docs/visibilities.md). */
+/* Computes magnitudes and phases of one product.  Phases have the sign that they have in UVH5 files, which contain the
+ * conjugates of a dump's visibilities (docs/visibilities.md). */
 static void reduce_product(const struct xbgpu_status *status, const struct spectrum_points *points, const float *values,
                            struct curve *curve)
 {
@@ -169,7 +169,7 @@ static void reduce_product(const struct xbgpu_status *status, const struct spect
         curve->phase[i] = atan2f(-curve->phase[i], re[i]) * (float)(180 / M_PI);
 }
 
-/* Computes the coherence: the common fraction of two antennas' power. */
+/* Computes the coherence, which is the fraction of two antennas' power that is correlated. */
 static void reduce_coherence(struct xbgpu_status *status, const struct spectrum_points *points, size_t product)
 {
     size_t pol1 = product % 2, pol2 = product / 2;
@@ -225,8 +225,8 @@ static struct view *find_view(struct look *look, struct pair pair, int64_t now_n
     return oldest;
 }
 
-/* Returns the pair that a sample must copy for a view.  Without recent requests returns no pair: the second antenna is
- * before the first. */
+/* Returns the pair that a sample must copy for a view.  If the view has no recent request, returns an invalid pair,
+ * whose second antenna is before the first. */
 static struct pair wanted_pair(const struct view *view, int64_t now_ns)
 {
     return view->asked_ns && now_ns - view->asked_ns < ASKED_NS ? view->pair : (struct pair){1, 0};
@@ -242,7 +242,7 @@ static bool views_changed(const struct look *look, int64_t now_ns)
     return false;
 }
 
-/* Copies a finished sample, and requests the next sample from the worker if it is due. */
+/* Copies a finished sample.  Requests the next sample from the worker if a sample is due. */
 static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_ns)
 {
     if (snapshot_take(&look->turn)) {
@@ -251,7 +251,7 @@ static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_
         for (size_t v = 0; v < XBGPU_N_VIEWS; v++)
             take_view(status, look, v, &look->views[v]);
     }
-    /* HTTP may read the pairs at any time, because only HTTP changes them, on its own turn. */
+    /* HTTP may read look->pairs at any time, because only HTTP changes them, and only on HTTP's turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && !views_changed(look, now_ns)) || !snapshot_retract(&look->turn))
         return;
     for (size_t v = 0; v < XBGPU_N_VIEWS; v++)
@@ -267,7 +267,8 @@ static double unix_s(const struct xbgpu_status *status, int64_t timestamp_sample
     return (double)timebase_unix_ns(&status->timebase, timestamp_samples) / (double)NS_PER_S;
 }
 
-/* Returns the power of 0 dB: a tone of full amplitude, or 1 for half floats, which have no full scale. */
+/* Returns the power that corresponds to 0 dB: the power of a tone of full amplitude, or 1 for half floats, which have
+ * no full scale. */
 static double full_scale(const struct xbgpu_status *status)
 {
     double most = (double)((1 << (status->config->recv.sample_bits - 1)) - 1);
@@ -281,8 +282,8 @@ static double channel_hz(const struct xbgpu_status *status)
            (double)status->config->recv.samples_between_spectra;
 }
 
-/* Returns whether frequencies are relative.  A narrow band has fewer channels than samples_between_spectra implies, and
- * xbgpu does not know its centre. */
+/* Returns true if xbgpu does not know the centre frequency, so that frequencies are relative.  This is the case for a
+ * narrow band, which has fewer channels than samples_between_spectra implies. */
 static bool is_relative(const struct xbgpu_config_recv *recv)
 {
     return recv->samples_between_spectra != 2 * recv->n_chan;
@@ -367,7 +368,8 @@ static void describe_config(const struct xbgpu_status *status, json_t *into)
                         status_number(recv->centre_frequency_hz > 0 ? recv->centre_frequency_hz : NAN));
 }
 
-/* Parses "a,b" in either order.  Returns the first two antennas if 'text' names no pair of antennas. */
+/* Parses a pair "a,b", where a and b can be in either order.  Returns the first two antennas if 'text' is not a pair of
+ * antennas. */
 static struct pair parse_baseline(const struct xbgpu_status *status, const char *text)
 {
     size_t a, b, n_ants = status->layout->n_ants;
@@ -422,7 +424,7 @@ static int create_look(struct xbgpu_status *status, struct look *look)
         look->views[v].values = malloc(values_bytes(status));
         if (!look->values[v] || !look->views[v].values)
             return -ENOMEM;
-        /* NANs, written here so that the memory is mapped before READY, and not by the worker. */
+        /* Fills the array with NANs.  This causes the page faults before READY, and not later in the worker. */
         memset(look->values[v], 0xff, values_bytes(status));
     }
     return 0;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRID_S 0.01 /* default interval of the grid; docs/beams.md has the arithmetic */
+#define GRID_S 0.01 /* default interval of the grid, in s; docs/beams.md explains the choice */
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -196,7 +196,7 @@ void xbgpu_steering_begin(struct xbgpu_steering *s)
 
 /* ---- Making coefficients ----------------------------------------------------------------------------------------- */
 
-/* Queues the copies of the rows that are due; adjacent rows share one copy. */
+/* Queues copies of the rows that are due.  Adjacent rows are copied together. */
 static void copy_due(struct device_stream *compute, void *to, const void *from, size_t row_bytes, const uint8_t *is_due,
                      size_t n)
 {
@@ -226,7 +226,8 @@ static void upload_tables(struct xbgpu_steering *s, struct device_stream *comput
     s->is_due = false;
 }
 
-/* Finds the batches around 'batch' in which each beam keeps its model, and whether any of these models has rates. */
+/* Finds the range of batches around 'batch' in which the model in effect does not change for any beam.  Also finds
+ * whether any of these models has rates. */
 static void find_range(struct xbgpu_steering *s, int64_t batch)
 {
     int64_t batch_samples = s->layout->batch_samples;
@@ -260,7 +261,7 @@ static void launch(struct xbgpu_steering *s, struct device_stream *compute, int6
         .exponents = s->exponents,
         .fragments = s->fragments,
         .slot_of = s->slot_of,
-        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* interval's centre, in halves of a batch */
+        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* interval's centre, in half batches */
         .at = batch * l->batch_samples,
         .n_models = XBGPU_BEAM_MODELS,
         .n_listed = s->n_moving,

@@ -1,15 +1,16 @@
-/* steering.h - steering and calibration of beams by the worker: converts settings to the coefficients on the device.
+/* steering.h - the worker's steering and calibration of beams: converts settings to coefficients on the device.
  *
  * Flow:      commands --set--> wanted --xbgpu_steering_begin, with an input--> staging --xbgpu_steering_make: upload,
  *            beam_coefficients--> coefficients, exponents
- * Snapshot:  all batches of an input have the steering and the calibration that were wanted when the input began.
+ * Snapshot:  all batches of an input use the steering and the calibration that were in the 'wanted' fields when the
+ *            input began.
  * Models:    a beam has several models in order of start.  A batch uses the last model that has started by the batch's
  *            timestamp, regardless of the models used before.  So time may jump ahead and back.  The device has all
  *            models.
  * Grid:      rates are evaluated at the centres of intervals of a fixed number of batches, counted from timestamp 0.  A
  *            new interval makes new coefficients only for beams with rates.
  * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When an input begins, the uploads
- *            of the input LANE_N_INPUTS before it have ended.
+ *            that last used the same buffer have ended.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_STEERING_H
 #define XBGPU_STEERING_H
@@ -20,7 +21,7 @@
 
 #include <stdbool.h>
 
-#define XBGPU_BEAM_MODELS 8 /* models of a beam: one without a start, and those with a load time */
+#define XBGPU_BEAM_MODELS 8 /* maximum number of models of a beam: one without a start, the others with a load time */
 
 /* Starts of models in samples, in order.  The first model is in effect from the beginning of time. */
 struct xbgpu_beam_starts {
@@ -35,8 +36,8 @@ struct xbgpu_beam_starts {
 bool xbgpu_beam_starts_has_room(const struct xbgpu_beam_starts *starts, int64_t samples, int64_t past_samples);
 
 /* Makes room for a model that starts at 'samples', and returns its index.  Models that start at 'samples' or later are
- * dropped.  If all places are still taken, the oldest model with a load time is dropped, and '*forgets' becomes true.
- * Later models then move to the previous place. */
+ * dropped.  If no entry is free after that, the oldest model with a load time is dropped, '*forgets' becomes true, and
+ * all later models move down by one index. */
 size_t xbgpu_beam_starts_add(struct xbgpu_beam_starts *starts, int64_t samples, bool *forgets);
 
 /* Returns the index of the model in effect at 'samples'. */
@@ -45,7 +46,7 @@ size_t xbgpu_beam_starts_find(const struct xbgpu_beam_starts *starts, int64_t sa
 /* Tables that an upload copies to the device. */
 struct xbgpu_steering_tables {
     struct beam_steering *models; /* [n][XBGPU_BEAM_MODELS][ant] */
-    int64_t *starts;              /* [n][XBGPU_BEAM_MODELS] in samples; INT64_MAX for places without a model */
+    int64_t *starts;              /* [n][XBGPU_BEAM_MODELS] in samples; INT64_MAX in unused entries */
     uint32_t *moving;             /* [n_moving] beams with rates */
     float *calibration;           /* complex [input][chan] */
 };
@@ -60,40 +61,40 @@ struct xbgpu_steering {
     uint32_t n_slots;                           /* [const] */
     int64_t grid_batches;                       /* [const] */
     size_t n_inputs;                            /* [const] */
-    struct xbgpu_beam_starts *wanted_starts;    /* [n] set last, as are all fields 'wanted...' */
+    struct xbgpu_beam_starts *wanted_starts;    /* [n] the fields 'wanted...' are for the next input */
     struct beam_steering *wanted;               /* [n][XBGPU_BEAM_MODELS][ant] */
     float *wanted_calibration;                  /* complex [input][chan] */
     uint8_t *is_steered;                        /* [n] the beam was steered after the current input had begun */
     uint8_t *is_calibrated;                     /* [input] the input was calibrated after the current input had begun */
-    bool is_changed;                            /* a beam was steered or an input calibrated */
+    bool is_changed;                            /* true if is_steered or is_calibrated has a 1 */
     struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current input */
     float *amplitudes;                          /* [n][ant] amplitudes of the current input, the same in all models */
     uint8_t *has_rates;                         /* [n] bit m is set if model m of the current input has rates */
     uint32_t n_moving;                          /* number of beams with rates in any model of the current input */
-    bool calibrates;                            /* at least one input was calibrated; else all gains are 1 */
+    bool calibrates;                            /* true if an input was calibrated; else all gains are 1 */
     void *staging_memory[LANE_N_INPUTS];        /* [const] pinned */
     size_t turn;                                /* index of the current input in 'staging_memory' */
     void *device_memory;                        /* [const] */
     struct xbgpu_steering_tables device_tables; /* [const] tables in device_memory */
-    uint8_t *is_beam_due;                       /* [n] the device has older models than 'staging' */
-    uint8_t *is_input_due;                      /* [input] the device has an older calibration than 'staging' */
-    bool is_due;                                /* at least one beam or input is due */
+    uint8_t *is_beam_due;                       /* [n] 1 if the device has older models than 'staging' */
+    uint8_t *is_input_due;                      /* [input] 1 if the device has an older calibration than 'staging' */
+    bool is_due;                                /* true if an upload is due for a beam or input */
     int16_t *coefficients;                      /* device */
     int8_t *fragments;                          /* device: laid out as in beam_fragments.h; NULL on a cpu device */
     int32_t *exponents;                         /* device */
     int64_t made_from, made_until;              /* range of batches in which the coefficients' models are in effect */
-    bool moves;                                 /* at least one model of the coefficients has rates */
-    int64_t made_interval;                      /* interval of the grid of the coefficients */
+    bool moves;                                 /* true if at least one of these models has rates */
+    int64_t made_interval;                      /* grid interval for which the coefficients were computed */
     struct device_kernel *kernel;
 };
 
-/* Initialises zeros with weights of 1, no delays and gains of 1, and copies 'parameters' [n_beams] to the device.
- * Returns 0 or negative errno; fini follows in either case. */
+/* Initialises a zeroed struct with weights of 1, no delays and gains of 1, and copies 'parameters' [n_beams] to the
+ * device.  Returns 0 or negative errno; fini follows in either case. */
 int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_config *config,
                         const struct xbgpu_layout *layout, struct device *device, const struct beam *parameters,
                         size_t n_beams);
 
-/* Frees the steering.  The device must be idle.  Zeros are accepted. */
+/* Frees the steering.  The device must be idle.  A zero-initialised struct is accepted. */
 void xbgpu_steering_fini(struct xbgpu_steering *steering);
 
 /* Adds the memory of the steering of 'n_beams' beams. */
@@ -105,19 +106,19 @@ size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout);
 /* Returns the number of batches in an interval of the grid. */
 int64_t xbgpu_grid_batches(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* Steers a beam with a model that starts at 'start_samples': values [ant].  All models get the amplitudes of
- * 'values'. */
+/* Steers a beam with the model 'values' [ant], which starts at 'start_samples'.  All models of the beam get the
+ * amplitudes in 'values'. */
 void xbgpu_steering_set(struct xbgpu_steering *steering, size_t beam, int64_t start_samples,
                         const struct beam_steering *values);
 
-/* Calibrates an input: gains complex [chan]. */
+/* Sets the calibration gains of an input.  'gains' is complex [chan]. */
 void xbgpu_steering_calibrate(struct xbgpu_steering *steering, size_t input, const float *gains);
 
 /* Begins an input. */
 void xbgpu_steering_begin(struct xbgpu_steering *steering);
 
-/* Queues new coefficients for 'batch' if they are due.  The kernel follows all queued users of the old coefficients.
- * Returns the batch from which other coefficients are due, at most 'end'. */
+/* Queues new coefficients for 'batch' if they are due.  The kernel runs after all queued work that uses the old
+ * coefficients.  Returns the first batch that needs other coefficients, or 'end' if this batch is later. */
 int64_t xbgpu_steering_make(struct xbgpu_steering *steering, struct device_stream *compute, int64_t batch, int64_t end);
 
 #endif

@@ -1,4 +1,4 @@
-/* tune.c - converts outputs to the sizes that the tuner measures. */
+/* tune.c - derives the kernel sizes that the tuner measures from the outputs. */
 #include "xbgpu/tune.h"
 
 #include "kernels/correlate/correlate_tuner.h"
@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Returns the tuner's job for an output.  A launch has the batches of a chunk that lie in one accumulation. */
+/* Returns the tuner's job for an output.  Assumes that one launch processes those batches of a chunk that lie in one
+ * accumulation. */
 static struct tuner_job find_job(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                                  const struct xbgpu_config_output *output, struct correlate_shape *shape,
                                  struct correlate_args *sizes)

@@ -1,4 +1,4 @@
-/* window.c - counts presence over an accumulation, from which flags and weights follow. */
+/* window.c - counts the heaps present in an accumulation.  Flags and weights follow from these counts. */
 #include "xbgpu/window.h"
 
 #include "common/base/units.h"

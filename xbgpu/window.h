@@ -1,8 +1,9 @@
 /* window.h - the accumulation window of one output: its batches, the antennas present, and the weights of its
  * baselines.
  *
- * Windows lie on a 64-bit grid: window w is batches [w * length, (w + 1) * length).  A batch's number is its timestamp
- * divided by the samples of a batch.  A window was observed if any heap of it arrived.
+ * Windows lie on a 64-bit grid: window w has the batches [w * length, (w + 1) * length).  A batch's number is the
+ * batch's timestamp divided by the number of samples per batch.  A window was observed if at least one of its heaps
+ * arrived.
  * Threads:   the worker only.   Pure except for its own state. */
 #ifndef XBGPU_WINDOW_H
 #define XBGPU_WINDOW_H
@@ -12,9 +13,9 @@
 #include <stdint.h>
 
 struct xbgpu_window {
-    int64_t n_length;     /* [const] batches in a window */
+    int64_t n_length;     /* [const] number of batches in a window */
     size_t n_ants;        /* [const] */
-    bool count_baselines; /* [const] each baseline's spectra are counted; else its weight is all or nothing */
+    bool count_baselines; /* [const] true if each baseline's spectra are counted; else a weight is all or nothing */
     bool open;
     int64_t index;          /* index of the open window */
     uint64_t n_heaps;       /* number of heaps of the window that arrived */
@@ -23,9 +24,9 @@ struct xbgpu_window {
     uint32_t *n_extra;      /* [n_baselines] number of batches with both, but not all, antennas present */
     /* Spectra that a gate took.  These counts do not affect flags. */
     size_t n_rows;           /* [const] 0: no gate; 1: same spectra in all channels; else number of channels */
-    uint32_t *n_taken;       /* [n_rows] spectra in batches with any antenna present */
-    uint32_t *n_full_taken;  /* [n_rows] spectra in batches with all antennas present */
-    uint32_t *n_extra_taken; /* [n_rows][n_baselines] spectra in other batches with both antennas present */
+    uint32_t *n_taken;       /* [n_rows] number of spectra in batches with at least one antenna present */
+    uint32_t *n_full_taken;  /* [n_rows] number of spectra in batches with all antennas present */
+    uint32_t *n_extra_taken; /* [n_rows][n_baselines] number of spectra in other batches with both antennas present */
 };
 
 /* Initialises the window.  Returns 0 or -ENOMEM. */
@@ -52,12 +53,12 @@ void xbgpu_window_add(struct xbgpu_window *window, const uint8_t *present);
 /* Adds, for the same batch, the number of spectra that the gate took from the channels of 'row'. */
 void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present, size_t row, uint32_t n_taken);
 
-/* Writes the weight of each baseline in spectra, with 'n_spectra' in a batch.  If baselines are not counted one by one,
- * a baseline has either all spectra of the window or none.  Returns the number of baselines with a weight. */
+/* Writes the weight of each baseline, in spectra.  A batch has 'n_spectra' spectra.  If 'count_baselines' is false, the
+ * weight is either all spectra of the window or 0.  Returns the number of baselines with a weight. */
 size_t xbgpu_window_weights(const struct xbgpu_window *window, uint32_t n_spectra, uint32_t *weights);
 
-/* Writes weights[row][baseline]: the spectra of each row that the gate took and that went into the baseline.
- * 'count_baselines' must be true. */
+/* Writes weights[row][baseline]: the number of spectra of each row that the gate took and that were added to the
+ * baseline.  'count_baselines' must be true. */
 void xbgpu_window_gate_weights(const struct xbgpu_window *window, uint32_t *weights);
 
 #endif

@@ -189,8 +189,9 @@ def test_loss_changes_only_its_windows(daemon, work, rng):
 
 @pytest.mark.parametrize("stream, recv, sentence", [
     ({}, {"sample_bits": 16}, "beams need recv.sample_bits of 4 or 8, not 16"),
-    ({"channels": 3}, {}, "channels of powers0 do not divide recv.channels_per_substream"),
-    ({"buffers": 1}, {}, "buffers must be at least 2, not 1: heaps of powers0 that end in one chunk: 1"),
+    ({"channels": 3}, {}, "the key channels of powers0 must be a divisor of recv.channels_per_substream"),
+    ({"buffers": 1}, {},
+     "buffers must be at least 2, not 1; the number of heaps of powers0 that end in one chunk is 1"),
     ({"kind": "incoherent", "beams": 2}, {}, "powers0 is incoherent, so it has one beam, not 2"),
     ({"kind": "incoherent", "spectra": 4096, "channels": 256},
      {"antennas": 513, "channels": 256, "channels_per_substream": 256, "channel_offset": 0},
@@ -340,8 +341,8 @@ def test_settings_survive(daemon, work, rng):
 WRONG = [
     ("beam-weights", ["powers0", *"11111"], "there is no beam 'powers0'"),
     ("beam-weights", ["powers0.2", *"11111"], "there is no beam 'powers0.2'"),
-    ("beam-weights", ["powers0.1", *"111111"], "5 weights, one for each antenna, or 10, one for each input, not 6"),
-    ("beam-delays", ["powers0.1", *["0:0"] * 9], "5 delays, one for each antenna, or 10, one for each input, not 9"),
+    ("beam-weights", ["powers0.1", *"111111"], "5 weights (one for each antenna) or 10 (one for each input), not 6"),
+    ("beam-delays", ["powers0.1", *["0:0"] * 9], "5 delays (one for each antenna) or 10 (one for each input), not 9"),
     ("capture-start", ["powers0.1"], "there is no stream"),
 ]
 
@@ -363,7 +364,7 @@ WRONG_INCOHERENT = [
     ("beam-weights", ["powers0.0", *"1111", "nan"], "a weight"),
     ("beam-quant-gains", ["powers0.0", "-115"], "the square of the gain must be at most 13107.2 in beam powers0.0"),
     ("beam-delays", ["powers0.0", *["0:0"] * 5], "beam powers0.0 is incoherent, so it has no delays"),
-    ("beam-calibration", ["a0v", "1"], "the incoherent beam takes no calibration, and there are no other beams"),
+    ("beam-calibration", ["a0v", "1"], "calibration does not apply to incoherent beams, and there are no other beams"),
 ]
 
 

@@ -226,7 +226,7 @@ def test_fake_cuda(program, daemon, work, rng, monkeypatch, on_fakes):
     ("import=999", "", 1, "recv.direct: cudaImportExternalMemory failed: "),
     ("gpus=1", "heap_mib=1", 78, r"recv.direct: this configuration needs \d+ MiB of GPU memory that the host can "
                                  r"write to; the total is 1 MiB, of which 1 MiB are available; "
-                                 r"lower .*resizable BAR.* or set it to false"),
+                                 r"lower .*resizable BAR.* or set the key to false"),
 ])
 def test_failed_start(program, cuda, vulkan, code, says, daemon, on_fakes):
     """One sentence that begins with the key, and the code that says whether a restart may help."""

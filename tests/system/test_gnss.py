@@ -234,13 +234,13 @@ def test_emulated(daemon, work, fake_cuda):
 
 @pytest.mark.parametrize("change, says", [
     ({"gnss": [{"sky_frequency": 1.2e9}]}, "no satellite of 'satellites' has its carrier in the band of stream gnss"),
-    ({"gnss": [{"name": "wide0"}]}, "a stream and an output are called wide0"),
+    ({"gnss": [{"name": "wide0"}]}, "a stream and an output have the same name, wide0"),
     ({"gnss": [{"name": "a b"}]}, "name must consist of letters"),
     ({"satellites": [{"signal": "E1B", "prns": [3]}]}, "codes must name the file with the codes of E1B"),
     ({"satellites": [{"signal": "L1CA", "prns": [3, 4, 3]}]}, "L1CA-3 is named twice"),
     ({"satellites": [{"signal": "L1CA", "prns": [33]}]}, "L1CA has the numbers 1 to 32, not 33"),
     ({"satellites": []}, "no satellite of 'satellites' has its carrier in the band of stream gnss"),
-    ({"recv": {"chunk_samples": 1048576}}, "chunk_samples must be at most 0.06 s of samples with gnss"),
+    ({"recv": {"chunk_samples": 1048576}}, "chunk_samples must be at most 0.06 s of data if there are gnss streams"),
     ({"gnss": [{"decimation": 8, "pass_bandwidth": 300000}]}, "L1CA needs at least 1023000 complex samples a second"),
     ({"gnss": [{"centre_frequency": 5.1e6}]}, "centre_frequency must be from 0 to 5000000 Hz"),
     ({"gnss": [{"codes": "missing.txt"}], "satellites": [{"signal": "E1C", "prns": [3]}]}, "gnss[0].codes:"),

@@ -411,7 +411,7 @@ def check_xbgpu(recordings, substream, packets, work, threads=1, name="xbgpu"):
     found, log = recordings.replay("xbgpu", config, packets, work, name)
     for fengs, member in model.members.items():
         check_log(log, fengs, member.line())
-    assert re.findall(r"(\d+) chunks? came too late", log) == [str(model.n_late)] * (model.n_late > 0)
+    assert re.findall(r"(\d+) chunks? arrived too late", log) == [str(model.n_late)] * (model.n_late > 0)
     for o, output in enumerate(config["outputs"]):
         check_log(log, output["name"], model.outputs[o].line())
         scenario.check_dumps(config, o, found[endpoints(output["destination"])[0]], model.outputs[o].sent)

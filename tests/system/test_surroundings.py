@@ -551,7 +551,7 @@ CASES = [
          key("recv.chunk_samples", 1 << 20)), CONFIG, "recv.chunk_samples", "of GPU memory", "the total is 1 MiB"),
     *row("gpu-buffer", "fgpu", (fake_cuda("gpus=1"), key("outputs[0].spectra_per_heap", 65520),
          key("outputs[0].batches_per_buffer", 5), key("recv.chunk_samples", 1 << 26)), CONFIG,
-         "outputs[0].batches_per_buffer", "has 327600 spectra in a buffer, but a GPU can take at most 262140"),
+         "outputs[0].batches_per_buffer", "has 327600 spectra in a buffer, but the GPU kernels support at most 262140"),
     *row("gpu-fails-at-once", "fgpu", fake_cuda("refuse=1"), AGAIN, "", "cuda: copy: cudaMemcpyAsync on stream "),
     # CPUs, files, threads
     *row("no-such-cpu", "fgpu xbgpu", key("recv.affinity", [-1, 1023]), CONFIG, "recv.affinity", "CPU 1023"),
