@@ -98,12 +98,17 @@ const struct kernel beam_detect_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-/* Returns beamform's arguments for the sums.  Detection has no wgmma variant. */
+#define SPANS_BYTES  512 /* struct span [8 pieces][4] of beam_detect.cu */
+#define WGMMA_GROUPS 16  /* fewest groups for which wgmma is faster */
+
+/* Returns beamform's arguments for the sums.  A warpgroup sums one polarisation, so Stokes parameters have no wgmma
+ * variant. */
 static struct beamform_args form_of(const struct beam_detect_args *args)
 {
     struct beamform_args form = args->form;
 
-    form.wgmma = 0;
+    form.wgmma =
+        args->form.wgmma && args->products != BEAM_STOKES && args->form.n_slots >= WGMMA_GROUPS * BEAM_GROUP_BEAMS;
     return form;
 }
 
@@ -115,14 +120,16 @@ void beam_detect_constants(const struct beam_detect_args *args, struct kernel_co
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
 
-/* Returns the grid.  If warps keep voltages in registers (beamform_held.h), shared memory has the fragments of two
- * pairs of groups: this turn's pair and the next turn's pair. */
+/* Returns the grid.  The wgmma variant also has the spans in shared memory.  If warps keep voltages in registers
+ * (beamform_held.h), shared memory has the fragments of two pairs of groups: this turn's pair and the next turn's pair. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
     const struct beamform_args form = form_of(args);
     struct kernel_grid grid = beamform_grid(&form);
 
-    if (beamform_holds(&args->form))
-        grid.shared_bytes += BEAMFORM_TILE_GROUPS * (uint32_t)beam_fragments_group_bytes(args->form.n_ants);
+    if (beamform_is_whole(&form))
+        grid.shared_bytes += SPANS_BYTES;
+    else if (beamform_holds(&form))
+        grid.shared_bytes += BEAMFORM_TILE_GROUPS * (uint32_t)beam_fragments_group_bytes(form.n_ants);
     return grid;
 }

@@ -1,4 +1,5 @@
-/* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums, or beamform_held.h for many beams.
+/* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums.  For many beams, beamform_held.h or
+ * beamform_whole.h does.
  *
  * A pair is two groups of slots: polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32 spectra of
  * a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
@@ -15,27 +16,30 @@
 #define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* groups of a pair, or of this turn's and the next turn's pairs */
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beamform_tile.h"
-#if HOLDS
+#if WHOLE
+#include "kernels/beamform/beamform_whole.h"
+#elif HOLDS
 #include "kernels/beamform/beamform_held.h"
 #endif
 
 #define N_PRODUCTS    (PRODUCTS == BEAM_STOKES ? BEAM_MAX_PRODUCTS : 1)
 #define N_SUMS        N_PRODUCTS /* sums for Stokes parameters: |X|^2, |Y|^2, Re X Y*, Im X Y* */
-#define BLOCKS_PER_SM 3
+#define BLOCKS_PER_SM (WHOLE ? 2 : 3)
+#define SAMPLE_POLS   (WHOLE ? 1 : 2) /* polarisations that a lane detects together */
 #define EVERY_LANE    0xffffffffu
 #define TO_INTEGER    12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer */
 
-/* Range [begin, end) of the lane's 8 spectra of a piece that are in a window. */
-struct span {
-    int begin, end;
+/* Range [begin, end) of the lane's 8 spectra of a piece that are in windows. */
+struct __align__(16) span {
+    int16_t begin, end;
     uint32_t window; /* window of 'begin' */
     int window_end;  /* end of 'window'; may be beyond the 8 spectra */
-    bool is_whole;   /* all spectra of the warp are in this window */
+    int is_whole;    /* 1: all spectra of the warp are in this window */
 };
 
-/* Samples of the lane's 8 spectra of a pair: [pol][spectrum].  The real part is in the lower half of a word. */
+/* Samples of the lane's 8 spectra: [pol][spectrum].  The real part is in the lower half of a word. */
 struct samples {
-    uint32_t words[TILE_GROUPS][LANE_SPECTRA];
+    uint32_t words[SAMPLE_POLS][LANE_SPECTRA];
 };
 
 /* Group of channels to which the block adds, and the number of groups. */
@@ -65,8 +69,8 @@ static __device__ __forceinline__ struct span find_span(const struct beam_detect
     const int64_t left = (int64_t)args.n_windows * args.window_spectra - from;
     struct span span;
 
-    span.begin = (int)max((int64_t)0, min((int64_t)LANE_SPECTRA, -from));
-    span.end = s < args.form.n_spectra ? (int)max((int64_t)0, min((int64_t)LANE_SPECTRA, left)) : 0;
+    span.begin = (int16_t)max((int64_t)0, min((int64_t)LANE_SPECTRA, -from));
+    span.end = s < args.form.n_spectra ? (int16_t)max((int64_t)0, min((int64_t)LANE_SPECTRA, left)) : 0;
     const uint64_t offset = from > 0 ? (uint64_t)from : 0;
     span.window = (uint32_t)(offset / args.window_spectra);
     span.window_end = span.begin + (int)(args.window_spectra - offset % args.window_spectra);
@@ -80,22 +84,17 @@ static __device__ __forceinline__ struct span find_span(const struct beam_detect
 static __device__ __forceinline__ uint32_t round_samples(const struct span &span, const struct slot &slot,
                                                          const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
 {
+    const float limit = BEAM_DETECT_LIMIT / BEAM_DETECT_STEPS * slot.inverse, factor = BEAM_DETECT_STEPS * slot.scale;
     float parts[LANE_SPECTRA][2];
     uint32_t n_clipped = 0;
-    const float factor = BEAM_TIMES(slot.scale, slot.renormalise) * BEAM_DETECT_STEPS;
+
+    make_parts(slot, sums, parts);
+    if (!all_within(parts, limit))
+        n_clipped = clip(parts, -limit, limit, 0.0f, ((1u << span.end) - 1) & ~0u << span.begin);
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
-#pragma unroll
-        for (int part = 0; part < 2; part++) {
-            const int at = 2 * part + i / 4;
-            parts[i][part] = BEAM_TIMES(total_of(sums[0][i % 4][at], sums[1][i % 4][at]), factor);
-        }
-    if (!all_within(parts, BEAM_DETECT_LIMIT))
-        n_clipped = clip(parts, -BEAM_DETECT_LIMIT, BEAM_DETECT_LIMIT, 0.0f, ((1u << span.end) - 1) & ~0u << span.begin);
-#pragma unroll
-    for (int i = 0; i < LANE_SPECTRA; i++)
-        words[i] = __byte_perm(__float_as_uint(BEAM_PLUS(parts[i][0], TO_INTEGER)),
-                               __float_as_uint(BEAM_PLUS(parts[i][1], TO_INTEGER)), 0x5410);
+        words[i] = __byte_perm(__float_as_uint(fmaf(parts[i][0], factor, TO_INTEGER)),
+                               __float_as_uint(fmaf(parts[i][1], factor, TO_INTEGER)), 0x5410);
     return n_clipped;
 }
 
@@ -108,9 +107,16 @@ static __device__ __forceinline__ void add_products(uint32_t a, uint32_t b, stru
     power.high = dot_high(a, bytes, power.high);
 }
 
-/* Adds the products of a sample x, y of both polarisations. */
-static __device__ __forceinline__ void add_sample(uint32_t x, uint32_t y, struct power (&powers)[N_SUMS])
+/* Adds the products of sample 'i', or of zeros if 'is_in' is false. */
+static __device__ __forceinline__ void add_sample(const struct samples &samples, int i, bool is_in,
+                                                  struct power (&powers)[N_SUMS])
 {
+    const uint32_t x = is_in ? samples.words[0][i] : 0, y = is_in ? samples.words[SAMPLE_POLS - 1][i] : 0;
+
+    if (WHOLE) {
+        add_products(x, x, powers[0]);
+        return;
+    }
     if (PRODUCTS != BEAM_POWER_1)
         add_products(x, x, powers[0]);
     if (PRODUCTS != BEAM_POWER_0)
@@ -167,10 +173,8 @@ static __device__ __forceinline__ void detect_windows(const struct beam_detect_a
     for (uint32_t window = span.window; begin < span.end; window++) {
         struct power powers[N_SUMS] = {};
 #pragma unroll
-        for (int i = 0; i < LANE_SPECTRA; i++) {
-            const bool is_in = i >= begin && i < min(end, span.end);
-            add_sample(is_in ? samples.words[0][i] : 0, is_in ? samples.words[1][i] : 0, powers);
-        }
+        for (int i = 0; i < LANE_SPECTRA; i++)
+            add_sample(samples, i, i >= begin && i < min(end, (int)span.end), powers);
         add_window(args, cell, window, beam, powers);
         begin = end;
         end += (int)args.window_spectra;
@@ -186,7 +190,7 @@ static __device__ __forceinline__ void detect_whole(const struct beam_detect_arg
 
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
-        add_sample(samples.words[0][i], samples.words[1][i], powers);
+        add_sample(samples, i, true, powers);
 #pragma unroll
     for (int p = 0; p < N_SUMS; p++) {
         powers[p].low = add_lanes(powers[p].low);
@@ -196,20 +200,26 @@ static __device__ __forceinline__ void detect_whole(const struct beam_detect_arg
         add_window(args, cell, span.window, row / 2, powers);
 }
 
-/* Detects 32 spectra of a pair.  'row' is the index of the beam's polarisation 0 in 'beams', or BEAMFORM_NO_BEAM. */
-static __device__ __forceinline__ void detect(const struct beam_detect_args &args, const struct cell &cell,
-                                              const struct span &span, uint32_t row, uint32_t n_clipped,
-                                              const struct samples &samples)
+/* Adds the clipped samples of the four lanes of a beam to the beam's count.  'row' is the index of the beam's
+ * polarisation in 'beams', or BEAMFORM_NO_BEAM. */
+static __device__ __forceinline__ void count_clipped(const struct beam_detect_args &args, uint32_t row,
+                                                     uint32_t n_clipped)
 {
-    if (span.is_whole)
-        detect_whole(args, cell, span, row, samples);
-    else if (row != BEAMFORM_NO_BEAM)
-        detect_windows(args, cell, span, row / 2, samples);
     if (!__any_sync(EVERY_LANE, n_clipped > 0))
         return;
     n_clipped = (uint32_t)add_lanes((int)n_clipped);
     if (row != BEAMFORM_NO_BEAM && threadIdx.x % 4 == 0 && n_clipped > 0)
         atomicAdd(args.form.saturated + row / 2, n_clipped);
+}
+
+/* Detects 32 spectra.  'row' is as in count_clipped(). */
+static __device__ __forceinline__ void detect(const struct beam_detect_args &args, const struct cell &cell,
+                                              const struct span &span, uint32_t row, const struct samples &samples)
+{
+    if (span.is_whole)
+        detect_whole(args, cell, span, row, samples);
+    else if (row != BEAMFORM_NO_BEAM)
+        detect_windows(args, cell, span, row / 2, samples);
 }
 
 /* Returns the lane's slot in a group of the block. */
@@ -225,7 +235,60 @@ static __device__ __forceinline__ uint32_t round_group(const struct span &span, 
     return round_samples(span, slot_of(group), sums, words);
 }
 
-#if HOLDS
+#if WHOLE
+/* Returns the spans of the block's pieces in shared memory: [piece][lane % 4]. */
+static __device__ __forceinline__ struct span (*spans_of_block(void))[4]
+{
+    return (struct span(*)[4])(shared_of_block() + 1);
+}
+
+/* Finds the spans of the warp's piece. */
+static __device__ __forceinline__ void find_spans(const struct beam_detect_args &args, const struct place &place)
+{
+    const uint32_t piece = threadIdx.x / 32, lane_first = threadIdx.x % 4 * LANE_SPECTRA;
+    const struct span span = find_span(args, place.batch, place.first + piece * WARP_SPECTRA + lane_first);
+
+    if (threadIdx.x % 32 < 4)
+        spans_of_block()[piece][threadIdx.x % 4] = span;
+}
+
+/* Detects the beams of a group.  If 'is_there' is false, the warp multiplies but adds nothing, because all warps of a
+ * warpgroup must multiply together.  The polarisations of a beam are in different groups, and both groups add to the
+ * beam's powers. */
+static __device__ __forceinline__ void detect_group(const struct beam_detect_args &args, const struct place &place,
+                                                    const struct cell &cell, uint32_t pol, uint32_t group,
+                                                    bool is_there)
+{
+    const shared_address columns = opaque_address(shared_address_of(shared_of_block()->columns[0][0]));
+    const struct slot slot = slot_of(group);
+    const uint32_t row = is_there ? slot.beam : BEAMFORM_NO_BEAM;
+    uint32_t n_clipped = 0;
+    struct rows rows;
+
+    load_rows(args.form, place, group, rows);
+#pragma unroll 1
+    for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
+        const struct span span = spans_of_block()[piece][threadIdx.x % 4];
+        struct samples samples;
+        int sums[2][4][4];
+        sum_columns(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
+        n_clipped += round_samples(span, slot, sums, samples.words[0]);
+        if (PRODUCTS == BEAM_TOTAL || PRODUCTS == (pol ? BEAM_POWER_1 : BEAM_POWER_0))
+            detect(args, cell, span, row, samples);
+    }
+    count_clipped(args, row, n_clipped);
+}
+
+static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
+{
+    const struct cell cell = find_cell(args, place);
+
+    find_spans(args, place);
+    process_groups(args.form, place, [&](uint32_t pol, uint32_t group, bool is_there) {
+        detect_group(args, place, cell, pol, group, is_there);
+    });
+}
+#elif HOLDS
 /* Sums and rounds polarisation POL of a turn's pair.  The pair begins with 'group'.  Returns the number of clipped
  * samples in the span. */
 template <int POL>
@@ -261,7 +324,8 @@ static __device__ __forceinline__ void detect_all(const struct beam_detect_args 
                                      (turn + 1) % 2 * TILE_GROUPS);
             uint32_t n_clipped = form<0>(held, span, group, turn, samples);
             n_clipped += form<1>(held, span, group, turn, samples);
-            detect(args, cell, span, slot_of(group).beam, n_clipped, samples);
+            detect(args, cell, span, slot_of(group).beam, samples);
+            count_clipped(args, slot_of(group).beam, n_clipped);
         }
     }
     copies_wait_all();
@@ -286,7 +350,8 @@ static __device__ __forceinline__ void detect_all(const struct beam_detect_args 
 #pragma unroll
         for (int pol = 0; pol < TILE_GROUPS; pol++)
             n_clipped += round_group(span, (uint32_t)pol, sums[pol], samples.words[pol]);
-        detect(args, cell, span, slot_of(0).beam, n_clipped, samples);
+        detect(args, cell, span, slot_of(0).beam, samples);
+        count_clipped(args, slot_of(0).beam, n_clipped);
     }
 }
 #endif

@@ -20,7 +20,7 @@
  *
  * Exactness: CUDA and the twin agree in every bit.  Powers are sums of integers, so their order does not matter.
  * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
- * Bound by:  CUDA: as beamform.  With more than 8 beams of 80 antennas, a warp executes about 420 instructions for 8
+ * Bound by:  CUDA: as beamform.  With 9 to 63 beams of 80 antennas and without wgmma, a warp executes about 420 instructions for 8
  *            beams and 32 spectra.  Among these instructions are 80 matrix products, 160 instructions to scale, check
  *            and round, and 100 instructions to detect.  Each beam, channel and product takes one 64-bit atomic
  *            addition for at most 32 spectra.  The twin: as beamform. */

@@ -130,8 +130,7 @@ static uint32_t n_groups(const struct beamform_args *args)
     return args->n_slots / BEAM_GROUP_BEAMS;
 }
 
-/* Returns true if the launch uses the wgmma variant. */
-static bool is_whole(const struct beamform_args *args)
+bool beamform_is_whole(const struct beamform_args *args)
 {
     return args->wgmma && n_groups(args) >= WHOLE_GROUPS && beam_fragments_steps(args->n_ants) <= HELD_STEPS;
 }
@@ -168,13 +167,13 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
     const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
         {"SAMPLE_BYTES", voltage_bytes(args->format)},
         {"FLIP", voltage_zero(args->format)},
-        {"N_WARPS", is_whole(args) ? WHOLE_WARPS : N_WARPS},
+        {"N_WARPS", beamform_is_whole(args) ? WHOLE_WARPS : N_WARPS},
         {"BLOCK_GROUPS", block_groups(args)},
         {"BLOCK_STEPS", block_steps(args)},
         {"N_TILES", n_tiles(args)},
         {"N_ANTS", args->n_ants},
         {"WIDE", args->n_ants > NARROW_ANTS},
-        {"WHOLE", is_whole(args)},
+        {"WHOLE", beamform_is_whole(args)},
     };
 
     memcpy(constants, all, sizeof(all));
@@ -186,7 +185,7 @@ struct kernel_grid beamform_grid(const struct beamform_args *args)
     uint32_t n_blocks = args->n_chan * args->n_batches * n_tiles(args);
     uint32_t n_ants = beam_fragments_steps(args->n_ants) * BEAM_STEP_ANTS;
 
-    if (is_whole(args))
+    if (beamform_is_whole(args))
         return (struct kernel_grid){
             .blocks = {n_blocks * ((args->n_spectra + WHOLE_SPECTRA - 1) / WHOLE_SPECTRA), 1, 1},
             .threads = 32 * WHOLE_WARPS,

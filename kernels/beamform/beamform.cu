@@ -40,21 +40,6 @@ static __device__ __forceinline__ float dither_of(uint32_t word, int part)
     return __uint_as_float(__byte_perm(word, 0x4300u, part ? 0x5432 : 0x5410));
 }
 
-/* Computes the lane's 8 spectra of a group before scaling: [spectrum][re, im]. */
-static __device__ __forceinline__ void make_parts(const struct slot &slot, const int (&sums)[2][4][4],
-                                                  float (&parts)[LANE_SPECTRA][2])
-{
-#pragma unroll
-    for (int i = 0; i < 2 * LANE_SPECTRA; i++) {
-        const int at = i % 2 * 2 + i / 8;
-        parts[i / 2][i % 2] = total_of(sums[0][i / 2 % 4][at], sums[1][i / 2 % 4][at]);
-    }
-    if (slot.renormalise != 1.0f)
-#pragma unroll
-        for (int i = 0; i < 2 * LANE_SPECTRA; i++)
-            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
-}
-
 /* Scales, dithers, clips and rounds 8 spectra.  The results are the low bytes of the parts.  Returns the number of
  * clipped samples. */
 static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slot, float (&parts)[LANE_SPECTRA][2],
@@ -198,20 +183,8 @@ static __device__ __forceinline__ void form_group(const struct beamform_args &ar
 
 static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
 {
-    load_slots(args, place);
-    load_columns(args, place);
-    fence_proxy_async();
-    __syncthreads();
-
-    const struct turns turns = count_turns(args, place);
-    const uint32_t n_turns_0 = n_turns(turns.n_groups_0), n = n_turns_0 + n_turns(turns.n_groups_1);
-#pragma unroll 1
-    for (uint32_t turn = threadIdx.x / (32 * WARPGROUP_WARPS); turn < n; turn += N_WARPGROUPS) {
-        const uint32_t pol = __any_sync(0xffffffffu, turn >= n_turns_0);
-        const uint32_t i = (turn - (pol ? n_turns_0 : 0)) * WARPGROUP_WARPS + threadIdx.x / 32 % WARPGROUP_WARPS;
-        const bool is_there = i < (pol ? turns.n_groups_1 : turns.n_groups_0);
-        form_group(args, place, pol, is_there ? group_of(turns, pol, i) : 0, is_there);
-    }
+    process_groups(args, place,
+                   [&](uint32_t pol, uint32_t group, bool is_there) { form_group(args, place, pol, group, is_there); });
 }
 #elif HOLDS
 /* Sums all antennas for a group of the block.  The group's fragments are in buffer 'at' of shared memory. */

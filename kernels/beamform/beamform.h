@@ -97,7 +97,8 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 #define BEAMFORM_N_CONSTANTS 9
 #define BEAMFORM_SLOT_BYTES  40 /* bytes of a slot in shared memory */
 #define BEAMFORM_TILE_GROUPS 2  /* groups of a block without beamform_held.h and beamform_whole.h */
-bool beamform_holds(const struct beamform_args *args);
+bool beamform_is_whole(const struct beamform_args *args); /* beamform_whole.h */
+bool beamform_holds(const struct beamform_args *args);    /* beamform_held.h, unless beamform_is_whole() */
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 

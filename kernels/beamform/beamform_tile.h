@@ -290,6 +290,21 @@ static __device__ __forceinline__ float total_of(int high, int low)
 #endif
 }
 
+/* Computes the lane's 8 spectra of a group before scaling: [spectrum][re, im]. */
+static __device__ __forceinline__ void make_parts(const struct slot &slot, const int (&sums)[2][4][4],
+                                                  float (&parts)[LANE_SPECTRA][2])
+{
+#pragma unroll
+    for (int i = 0; i < 2 * LANE_SPECTRA; i++) {
+        const int at = i % 2 * 2 + i / 8;
+        parts[i / 2][i % 2] = total_of(sums[0][i / 2 % 4][at], sums[1][i / 2 % 4][at]);
+    }
+    if (slot.renormalise != 1.0f)
+#pragma unroll
+        for (int i = 0; i < 2 * LANE_SPECTRA; i++)
+            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
+}
+
 /* Returns true if the magnitudes of all parts are within the limit, and no part is NaN. */
 static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
 {

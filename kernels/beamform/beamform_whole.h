@@ -164,4 +164,27 @@ static __device__ __forceinline__ void sum_columns(const struct rows &rows, shar
 #endif
 }
 
+/* Loads the block's slots and voltages, and calls process(pol, group, is_there) for each group of the warp.  If
+ * 'is_there' is false, the warp has no group, but takes part in the products of its warpgroup.  The compiler knows that
+ * 'pol' is the same for all lanes. */
+template <typename PROCESS>
+static __device__ __forceinline__ void process_groups(const struct beamform_args &args, const struct place &place,
+                                                      const PROCESS &process)
+{
+    load_slots(args, place);
+    load_columns(args, place);
+    fence_proxy_async();
+    __syncthreads();
+
+    const struct turns turns = count_turns(args, place);
+    const uint32_t n_turns_0 = n_turns(turns.n_groups_0), n = n_turns_0 + n_turns(turns.n_groups_1);
+#pragma unroll 1
+    for (uint32_t turn = threadIdx.x / (32 * WARPGROUP_WARPS); turn < n; turn += N_WARPGROUPS) {
+        const uint32_t pol = __any_sync(0xffffffffu, turn >= n_turns_0);
+        const uint32_t i = (turn - (pol ? n_turns_0 : 0)) * WARPGROUP_WARPS + threadIdx.x / 32 % WARPGROUP_WARPS;
+        const bool is_there = i < (pol ? turns.n_groups_1 : turns.n_groups_0);
+        process(pol, is_there ? group_of(turns, pol, i) : 0, is_there);
+    }
+}
+
 #endif

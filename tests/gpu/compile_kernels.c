@@ -393,10 +393,8 @@ static void note_beams(struct device *device, struct device_stream *stream)
         format_now = args.format;
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
-        if (wgmma)
-            continue;
         note_detected(device, stream, &args);
-        if (args.n_slots <= 16)
+        if (args.n_slots <= 16 && !wgmma)
             note_incoherent(device, stream, &args);
     }
     ants_now = coefficients.n_ants;

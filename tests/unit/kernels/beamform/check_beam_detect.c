@@ -25,7 +25,9 @@ static const struct {
 } sizes[] = {{1, 1, 1, 16, 1, 1, 48, 0},      {2, 2, 4, 32, 2, 7, 11, 5},      {9, 16, 2, 64, 2, 64, 2, 64},
              {3, 33, 3, 144, 1, 37, 12, -9},  {1, 80, 2, 128, 1, 4096, 1, -7}, {17, 5, 2, 40, 1, 16, 9, -30},
              {2, 257, 1, 48, 1, 9, 16, 0},    {1, 1024, 1, 16, 1, 3, 16, 1},   {9, 97, 2, 48, 1, 32, 3, 0},
-             {12, 80, 1, 264, 1, 33, 16, -2}, {140, 96, 1, 72, 1, 5, 40, -1},  {10, 65, 1, 160, 1, 32, 9, 32}};
+             {12, 80, 1, 264, 1, 33, 16, -2}, {140, 96, 1, 72, 1, 5, 40, -1},  {10, 65, 1, 160, 1, 32, 9, 32},
+             {65, 80, 2, 328, 2, 47, 14, 3},  {64, 16, 1, 64, 1, 32, 4, 0},    {72, 5, 1, 40, 1, 16, 9, -30}};
+static const unsigned of_wgmma[] = {10, 12, 13, 14}; /* sizes with enough beams and few enough antennas */
 static const enum voltage_format formats[] = {VOLTAGES_8_BITS, VOLTAGES_4_BITS, VOLTAGES_4_BITS_OFFSET};
 static const enum beam_products products[] = {BEAM_STOKES, BEAM_TOTAL, BEAM_POWER_0, BEAM_POWER_1};
 
@@ -197,6 +199,8 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     struct device_kernel *kernel;
     struct beam_detect_args args = w->args;
     struct beamform_args *f = &args.form;
+
+    f->wgmma = w->args.form.wgmma && device_has_wgmma(d->device);
     size_t exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = f->n_beams * sizeof(*w->beams),
            saturated_bytes = (f->n_beams / 2 + 1) * sizeof(*saturated),
            renormalise_bytes = (size_t)N_BATCHES * f->n_beams * sizeof(*w->renormalise),
@@ -236,14 +240,16 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     device_free(d->device, f->saturated);
 }
 
-TEST(cuda, .end = 3 * ARRAY_LEN(sizes))
+/* Compares CUDA with the twin. */
+static void compare(size_t size, enum voltage_format format, enum beam_products wanted, bool wgmma)
 {
     struct test_device d;
     struct work w;
 
     if (!test_device_open(&d))
         return;
-    work_init(&w, (size_t)_i / 3, formats[_i % 3], products[_i % 4]);
+    work_init(&w, size, format, wanted);
+    w.args.form.wgmma = wgmma;
     size_t powers_bytes = (w.n_powers + 1) * sizeof(*w.powers), saturated_bytes = (w.args.form.n_beams / 2 + 1) * 4;
     int64_t *powers = malloc(powers_bytes);
     uint32_t *saturated = malloc(saturated_bytes);
@@ -255,6 +261,16 @@ TEST(cuda, .end = 3 * ARRAY_LEN(sizes))
     free(saturated);
     work_fini(&w);
     test_device_close(&d);
+}
+
+TEST(cuda, .end = 3 * ARRAY_LEN(sizes))
+{
+    compare((size_t)_i / 3, formats[_i % 3], products[_i % 4], false);
+}
+
+TEST(wgmma, .end = 3 * ARRAY_LEN(of_wgmma))
+{
+    compare(of_wgmma[_i / 3], formats[_i % 3], products[1 + (_i + _i / 3) % 3], true);
 }
 
 /* ---- beam_finish ------------------------------------------------------------------------------------------------- */
