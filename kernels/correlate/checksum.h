@@ -1,5 +1,6 @@
 /* checksum - computes each input's correlation with the sum of all inputs.  An input's correlations from correlate must
- *   add up to the same value. voltages  as in correlate.h
+ * add up to the same value.
+ *   voltages  as in correlate.h
  *   rows      int64 [chan][ant][pol][re, im], for half floats double [chan][ant][pol][re, im, magnitude];
  *             the kernel adds to the rows
  *
