@@ -11,7 +11,7 @@
 #include "kernels/beamform/beam_coefficients.h"
 
 #define ROUNDS    BEAM_COEFFICIENTS_ROUNDS
-#define LANE_ANTS 4 /* antennas of a step for each lane */
+#define LANE_ANTS 4 /* number of antennas that each lane processes in a step */
 #define N_THREADS (32 * BEAM_COEFFICIENTS_WARPS)
 #define N_ENTRIES (ROUNDS * LANE_ANTS * 32)
 
@@ -55,7 +55,7 @@ static __device__ __forceinline__ struct place find_place(const struct beam_coef
     return place;
 }
 
-/* Returns the lane's antenna 'i' of a step. */
+/* Returns the index of the lane's i-th antenna in a step. */
 static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
 {
     return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void load_part(const struct beam_coefficients_
 }
 
 /* Computes the coefficients of a step.  Coefficients beyond the last antenna are 0.  Returns the maximum of 'most' and
- * the magnitudes of the coefficients' parts. */
+ * the magnitudes of the coefficients' real and imaginary parts. */
 static __device__ __forceinline__ float evaluate(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t step, uint32_t round, float most)
 {
@@ -107,7 +107,7 @@ static __device__ __forceinline__ float evaluate(const struct beam_coefficients_
     return most;
 }
 
-/* Returns a word with byte 'byte' of each of a, b, c and d, the byte of 'a' lowest. */
+/* Returns a word made of byte 'byte' of a, b, c and d.  The byte of 'a' is the word's lowest byte. */
 static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_t c, int32_t d, uint32_t byte)
 {
     const uint32_t selector = byte | (4 + byte) << 4;
@@ -116,8 +116,8 @@ static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_
                        0x5410);
 }
 
-/* Returns the lane's 16 bytes of a slice, for four coefficients: byte 'byte' of each part plus 'add'.  Byte 0 is the
- * lowest byte, byte 1 the next one. */
+/* Returns the lane's 16 bytes of a slice, for four coefficients.  Adds 'add' to each real and imaginary part, and takes
+ * byte 'byte' of the sum.  Byte 0 is the lowest byte. */
 static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS], const int32_t (&im)[LANE_ANTS],
                                                  int32_t add, uint32_t byte)
 {

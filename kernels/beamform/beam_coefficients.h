@@ -1,7 +1,8 @@
-/* beam_coefficients - the factors of each antenna's voltages, for each beam and channel, as 16-bit integers.
+/* beam_coefficients - computes the factors that multiply each antenna's voltages, for each beam and channel, as 16-bit
+ * integers.
  *   steering      [beam][model][ant]           phase, slope over channels, their rates, amplitude (weight times gain)
  *   starts        int64 [beam][model]          start times of the models, in rising order; the kernel uses the last
- *                                              model that starts by time 'at', or model 0
+ *                                              model whose start is at most 'at', or model 0 if there is none
  *   beams         [beam]                       the kernel uses only the polarisation
  *   listed        uint32 [n_listed]            beams whose coefficients are computed; NULL: all
  *   calibration   float [ant][pol][chan][re, im]   NULL: all factors are 1
@@ -22,9 +23,9 @@
  * Range:     amplitudes and parts of calibrations have magnitudes of at most 2^30.
  * Slices:    each part of a coefficient, and its negative, is 256 high + low with int8 'high' and 'low'.
  *            BEAM_COEFFICIENT_MAX ensures this.
- * Bound by:  arithmetic: a coefficient takes about 60 operations, or twice that on the cpu device and for more than 768
- *            antennas.  The caller launches the kernel again after each change of the steering.  For beams with rates
- *            the caller also launches the kernel again as time passes. */
+ * Bound by:  arithmetic: a coefficient takes about 60 operations, or about 120 operations on the cpu device and for
+ *            more than 768 antennas.  The caller launches the kernel again after each change of the steering.  For
+ *            beams with rates the caller also launches the kernel again as time passes. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
@@ -59,7 +60,7 @@ struct beam_coefficients_args {
     const uint32_t *listed;               /* [n_listed]; NULL: all beams */
     int16_t *coefficients;                /* [chan][beam][ant][re, im] */
     int32_t *exponents;                   /* [chan][beam] */
-    int8_t *fragments;                    /* beam_fragments.h has the shape; NULL: not written */
+    int8_t *fragments;                    /* shape: see beam_fragments.h; NULL: not written */
     const uint32_t *slot_of;              /* [beam] */
     uint64_t time;                        /* time in the units of the rates; negative times modulo 2^64 */
     int64_t at;                           /* time in the units of 'starts' */
@@ -94,7 +95,7 @@ static inline const struct beam_steering *beam_coefficients_model(const struct b
     return args->steering + model * args->n_ants;
 }
 
-/* Phase, slope and amplitude of an antenna at time 'time' of the arguments. */
+/* Phase, slope and amplitude of an antenna at args->time. */
 struct beam_steered {
     uint64_t phase, slope;
     float amplitude;
@@ -157,8 +158,8 @@ static inline float beam_power_of_two(int32_t exponent)
 extern const struct kernel beam_coefficients_kernel;
 
 /* Sizes of a launch of the CUDA variant. */
-#define BEAM_COEFFICIENTS_WARPS        8 /* warps of a block: one channel each */
-#define BEAM_COEFFICIENTS_ROUNDS       6 /* steps of a part for each lane */
+#define BEAM_COEFFICIENTS_WARPS        8 /* warps of a block; each warp computes one channel */
+#define BEAM_COEFFICIENTS_ROUNDS       6 /* number of steps that each lane processes in a part */
 #define BEAM_COEFFICIENTS_SHARED_BYTES (BEAM_COEFFICIENTS_ROUNDS * 128 * (20 + 8 * BEAM_COEFFICIENTS_WARPS))
 
 /* Returns 'spread', the number of steps of a beam that a warp processes at a time: 1, 2, 4 or 8.  A warp computes 8 /

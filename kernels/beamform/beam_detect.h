@@ -1,12 +1,12 @@
-/* beam_detect - voltages to the powers of tied-array beams: the kernel sums both polarisations of each beam over the
- * antennas, as beamform does.  The kernel detects these sums, and adds the powers over windows of spectra and groups of
- * channels.
+/* beam_detect - computes the powers of tied-array beams from voltages.  The kernel sums both polarisations of each beam
+ * over the antennas, as beamform does.  The kernel detects these sums, and sums the powers over windows of spectra and
+ * groups of channels.
  *   form        arguments of beamform.h; 'beams' are polarisations 0 and 1 of beam 0, then of beam 1, and so on.
  *               Dither and 'out' are not used.  'saturated' is uint32 [n_beams / 2]; the kernel adds to it
  *   powers      int64 [window][beam][product][group]   the kernel adds to these values
  *
  * Window w has the spectra [first + w n, first + (w + 1) n), n = window_spectra.  Group g has the channels
- * [g n, (g + 1) n), n = group_channels.  Spectra before the first window and after the last window are not used.
+ * [g n, (g + 1) n), n = group_channels.  Spectra before the first window or after the last window are not used.
  *
  * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise * 256, clipped to +-32767
  * and rounded half to even.  A NaN becomes 0.  So the unit of powers is (1/256 of a step of the voltage beam)^2.  A
@@ -22,15 +22,15 @@
  * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
  * Bound by:  CUDA: as beamform.  With 9 to 63 beams of 80 antennas and without wgmma, a warp executes about 420 instructions for 8
  *            beams and 32 spectra.  Among these instructions are 80 matrix products, 160 instructions to scale, check
- *            and round, and 100 instructions to detect.  Each beam, channel and product takes one 64-bit atomic
- *            addition for at most 32 spectra.  The twin: as beamform. */
+ *            and round, and 100 instructions to detect.  For each beam, channel and product, one 64-bit atomic addition
+ *            adds up to 32 spectra.  The twin: as beamform. */
 #ifndef KERNELS_BEAMFORM_BEAM_DETECT_H
 #define KERNELS_BEAMFORM_BEAM_DETECT_H
 
 #include "kernels/beamform/beamform.h"
 
 #define BEAM_DETECT_LIMIT       32767.0f
-#define BEAM_DETECT_STEPS       256.0f /* detection's steps in one step of the voltage beam */
+#define BEAM_DETECT_STEPS       256.0f /* quantisation steps of detection in one step of the voltage beam */
 #define BEAM_DETECT_MAX_SPECTRA 4096
 #define BEAM_MAX_PRODUCTS       4
 
@@ -69,7 +69,7 @@ static inline int32_t beam_detect_round(float v, uint32_t *clipped)
     return (int32_t)BEAM_PLUS(BEAM_PLUS(v, to_integer), -to_integer);
 }
 
-/* Adds the products of a sample x, y of both polarisations to 'powers'.  x and y are [re, im]. */
+/* Adds the products of samples x (polarisation 0) and y (polarisation 1) to 'powers'.  Both samples are [re, im]. */
 static inline void beam_detect_add(enum beam_products products, const int32_t x[2], const int32_t y[2], int64_t *powers)
 {
     int64_t xx = x[0] * x[0] + x[1] * x[1], yy = y[0] * y[0] + y[1] * y[1];

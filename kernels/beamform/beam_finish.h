@@ -1,16 +1,16 @@
-/* beam_finish - converts the powers of detected beams to the sent format.
- *   powers   int64 [window][beam][cell]     a cell is a product and group of channels of beam_detect.h
+/* beam_finish - converts the powers of detected beams to the format in which they are sent.
+ *   powers   int64 [window][beam][cell]     a cell is one product of one group of channels (beam_detect.h)
  *   out      float or uint8 [beam][window][cell]
  *   offsets  float [beam][cell]             8 bits only
  *   scales   float [beam][cell]
  *
  * 8 bits: least and most are the minimum and maximum over the windows of a beam and cell.  offset = least; scale =
  * (most - least) / 255; out = (power - least) * 255 / (most - least), rounded half up; out = 0 if most = least.  A
- * power is about offset + scale * out.  If most - least is 2^54 or more, both differences in 'out' are first shifted
- * right until most - least is below 2^54.
+ * power is about offset + scale * out.  If most - least is 2^54 or more, both differences in the formula of 'out' are
+ * first shifted right until most - least is below 2^54.
  *
- * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once.  The division of a
- *            scale rounds again.  'out' of 8 bits is computed in integers.
+ * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once.  The division that
+ *            gives a scale rounds a second time.  'out' of 8 bits is computed in integers.
  * Requires:  powers from -2^61 to 2^61.
  * Bound by:  memory. */
 #ifndef KERNELS_BEAMFORM_BEAM_FINISH_H
@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define BEAM_FINISH_STEPS 255
-#define BEAM_FINISH_BITS  54 /* bits of a difference that BEAM_FINISH_STEPS multiplies: 2 * 255 * 2^54 fits 63 bits */
+#define BEAM_FINISH_BITS  54 /* maximum bits of a shifted difference: 2 * 255 * 2^54 fits 63 bits */
 
 struct beam_finish_args {
     const int64_t *powers; /* [window][beam][cell] */

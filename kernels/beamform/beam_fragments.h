@@ -9,7 +9,7 @@
  * antenna a belong to lane 4 s + a % 8 / 2.  The two bytes are re, -im in a row of a real part, and im, re in a row of
  * an imaginary part.
  *
- * Antennas beyond the last antenna have zeros.  The bytes of slots without a beam have no meaning. */
+ * The bytes of antennas beyond the last antenna are 0.  The bytes of slots without a beam are undefined. */
 #ifndef KERNELS_BEAMFORM_BEAM_FRAGMENTS_H
 #define KERNELS_BEAMFORM_BEAM_FRAGMENTS_H
 

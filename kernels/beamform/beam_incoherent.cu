@@ -1,12 +1,12 @@
 /* beam_incoherent.cu - see beam_incoherent.h.
  *
- * A lane processes 4 consecutive spectra of a channel of one batch, both polarisations.  An antenna has 16 bytes of
- * these spectra (8 bytes with 4 bits).  The lanes of a block read consecutive memory, across channels too.  A lane
- * first sums each spectrum over the antennas in registers.  Then the lane sums its spectra of each window.  The lanes
- * of a warp with the same window and channel add their sums, and the first of these lanes gets the total.  Voltages of
- * 4 bits are multiplied as 16 times their value (beamform_load.h), and the sums are divided by 256.
+ * A lane processes 4 consecutive spectra of a channel of one batch, both polarisations.  These spectra are 16 bytes of
+ * each antenna, or 8 bytes with 4-bit voltages.  The lanes of a block read consecutive memory, across channels too.  A
+ * lane first sums each spectrum over the antennas in registers.  Then the lane sums its spectra of each window.  The
+ * lanes of a warp with the same window and channel add their sums, and the first of these lanes gets the total.
+ * 4-bit voltages are widened to 16 times their value (beamform_load.h), so the sums of products are divided by 256.
  *
- * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte of zeros; PRODUCTS; N_THREADS. */
+ * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte that encodes zeros; PRODUCTS; N_THREADS. */
 #include "kernels/beamform/beam_incoherent.h"
 #include "kernels/beamform/beamform_load.h"
 
@@ -62,8 +62,9 @@ static __device__ __forceinline__ void add_window(const struct beam_incoherent_a
                   (unsigned long long)powers[p]);
 }
 
-/* Adds the lane's spectra, from spectrum 'first' of the batch on, to memory for each window that ends among these
- * spectra.  Leaves the powers of the last window in 'powers'.  Returns the last window. */
+/* Sums the lane's spectra, which begin with spectrum 'first' of the batch, in windows.  Adds the powers of each window
+ * that ends among these spectra to memory.  Leaves the powers of the last window in 'powers'.  Returns the last
+ * window. */
 static __device__ __forceinline__ uint32_t add_spectra(const struct beam_incoherent_args &args, uint32_t batch,
                                                        uint32_t chan, uint32_t first,
                                                        const struct beam_incoherent_sums (&sums)[LANE_SPECTRA],
@@ -107,7 +108,7 @@ static __device__ __forceinline__ bool add_lanes(uint32_t window, uint32_t chan,
 
 extern "C" __global__ void __launch_bounds__(N_THREADS) beam_incoherent(const struct beam_incoherent_args args)
 {
-    const uint32_t n_all = args.n_chan * args.n_spectra; /* spectra of an antenna and batch, over all channels */
+    const uint32_t n_all = args.n_chan * args.n_spectra; /* spectra of one antenna and batch, in all channels */
     const uint32_t n_blocks = (n_all + N_THREADS * LANE_SPECTRA - 1) / (N_THREADS * LANE_SPECTRA);
     const uint32_t batch = args.first_batch + blockIdx.x / n_blocks;
     const uint32_t at = (blockIdx.x % n_blocks * N_THREADS + threadIdx.x) * LANE_SPECTRA;

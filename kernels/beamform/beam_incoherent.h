@@ -1,5 +1,5 @@
-/* beam_incoherent - voltages to the powers of an incoherent beam: the kernel detects and weights each antenna's
- * voltages, and adds the powers over antennas, windows of spectra and groups of channels.
+/* beam_incoherent - computes the powers of an incoherent beam from voltages.  The kernel detects and weights each
+ * antenna's voltages, and sums the powers over antennas, windows of spectra and groups of channels.
  *   voltages   [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps are zeros
  *   weights    [ant]                                       integers from 0 to 2^31 - 1
  *   powers     int64 [window][product][group]              the kernel adds to these values
@@ -18,8 +18,8 @@
  * Requires:  n_spectra a multiple of 8; voltages aligned to 16 bytes; 1 to BEAMFORM_MAX_ANTS (4096) antennas;
  *            window_spectra from 1 to BEAM_DETECT_MAX_SPECTRA (4096), the range of xbgpu's key detected.spectra;
  *            group_channels divides n_chan; no power exceeds 2^61 even if all parts of voltages are -128.
- * Bound by:  CUDA: memory; voltages are read once.  The twin: 2 or 4 multiply-adds of 64 bits for each antenna and
- *            spectrum. */
+ * Bound by:  CUDA: memory; voltages are read once.  The twin: 2 or 4 multiply-adds of 64-bit integers for each antenna
+ *            and spectrum. */
 #ifndef KERNELS_BEAMFORM_BEAM_INCOHERENT_H
 #define KERNELS_BEAMFORM_BEAM_INCOHERENT_H
 
@@ -63,7 +63,7 @@ static inline uint32_t beam_incoherent_window(const struct beam_incoherent_args 
     return window < args->n_windows ? (uint32_t)window : BEAM_INCOHERENT_NO_WINDOW;
 }
 
-/* Sums over antennas: weighted |X|^2, |Y|^2, Re X Y* and Im X Y*.  Only BEAM_STOKES uses the last two. */
+/* Sums over antennas: weighted |X|^2, |Y|^2, Re X Y* and Im X Y*.  Only BEAM_STOKES uses the last two sums. */
 struct beam_incoherent_sums {
     int64_t x, y, re, im;
 };

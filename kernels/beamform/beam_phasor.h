@@ -1,11 +1,11 @@
 /* beam_phasor.h - cosine and sine of a phase, with the same bits on every device.
  *
- * A phase is a fraction of a turn, times 2^64, so that sums of phases wrap without rounding.  beam_phasor() subtracts
- * the nearest quarter turn.  Taylor polynomials up to t^9 and t^10 give sine and cosine of the remaining angle t in
- * [-pi/4, pi/4].
+ * A phase is a fraction of a turn, multiplied by 2^64, so that sums of phases wrap without rounding.  beam_phasor()
+ * subtracts the nearest quarter turn.  Taylor polynomials up to t^9 and t^10 give sine and cosine of the remaining
+ * angle t in [-pi/4, pi/4].
  * Exactness: quarter turns are exact.  Otherwise the error of each part is below 2^-23: t is rounded once, and the
- *            omitted terms of the series are below 2^-28.  Each product and each sum is rounded separately.  CUDA does
- *            not contract the intrinsics used, and C is compiled without contraction.
+ *            omitted terms of the series are below 2^-28.  Each product and each sum is rounded separately.  The CUDA
+ *            compiler does not contract the intrinsics that this file uses, and C is compiled without contraction.
  *
  * CUDA kernels include this file too. */
 #ifndef KERNELS_BEAMFORM_BEAM_PHASOR_H

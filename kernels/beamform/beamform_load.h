@@ -2,7 +2,7 @@
  *
  * Voltages of 4 bits are widened to bytes of 16 times their value.
  *
- * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte of zeros. */
+ * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte that encodes zeros. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_LOAD_H
 #define KERNELS_BEAMFORM_BEAMFORM_LOAD_H
 

@@ -9,7 +9,7 @@
 #include "common/base/units.h"
 #include "kernels/beamform/beamform.h"
 
-#define BEAMFORM_BLOCK_ANTS    128 /* each adds at most 2 * 2^15 * 2^7, so sums are below 2^31 */
+#define BEAMFORM_BLOCK_ANTS    128 /* an antenna adds at most 2 * 2^15 * 2^7, so sums stay below 2^31 */
 #define BEAMFORM_BLOCK_SPECTRA 64
 #define BEAMFORM_BLOCK_BEAMS   16
 
@@ -22,12 +22,13 @@ struct beamform_sums {
     int64_t re[BEAMFORM_BLOCK_SPECTRA], im[BEAMFORM_BLOCK_SPECTRA];
 };
 
-/* Widens 'n' spectra of an antenna and channel, [spectrum][pol] from 'in' on, to [pol][re or im][spectrum]. */
+/* Widens 'n' spectra of an antenna and channel.  'in' points to the first spectrum, [spectrum][pol].  The output is
+ * [pol][re or im][spectrum]. */
 void beamform_widen(const uint8_t *in, enum voltage_format format, size_t n, int16_t (*out)[2][BEAMFORM_BLOCK_SPECTRA]);
 
 /* Sums 'n_beams' beams (at most BEAMFORM_BLOCK_BEAMS) from 'beam' on, in a block of one channel from spectrum 'first'
- * of the batch on.  Each thread has its own 'block', which is zero before the first call.  Spectra beyond the batch's
- * end have no meaning. */
+ * of the batch on.  Each thread has its own 'block', which is zero before the first call.  The sums of spectra beyond
+ * the batch's end are undefined. */
 void beamform_sum_block(const struct beamform_args *args, size_t batch, uint32_t chan, size_t first, uint32_t beam,
                         uint32_t n_beams, struct beamform_widened *block, struct beamform_sums *sums);
 

@@ -2,8 +2,8 @@
  *
  * The kernel reads a block of spectra of one channel twice: for the sum S of a group of antennas, and for the products
  * of every antenna with S.  A group is so small that S fits in 16 bits.  The groups' products are added.  Integers are
- * widened in the order of memory, [spectrum][pol][re, im].  S has the same shape, in four forms, for both parts of both
- * polarisations:
+ * widened in the order of memory, [spectrum][pol][re, im].  S has the same shape.  S is stored in four forms, one for
+ * each part of each polarisation:
  *     plain (re, im, 0, 0), (0, 0, re, im)   turned (-im, re, 0, 0), (0, 0, -im, re)
  * With these forms the parts of e conj(S) are plain dot products. */
 #include "kernels/correlate/checksum.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define GROUP_ANTS    127 /* a sum of 2 * 127 inputs of -128 to 127 fits 16 bits */
-#define BLOCK_SPECTRA 128 /* sums of 2 * 128 products of at most 2^15 * 2^7: 2^30 */
+#define BLOCK_SPECTRA 128 /* a sum of 2 * 128 products, each at most 2^15 * 2^7, is at most 2^30 */
 #define QUADS         (N_POLS * 2)
 
 /* A block of spectra of one channel and batch: spectra [first, first + n). */
@@ -41,7 +41,8 @@ union quads {
     uint64_t together[BLOCK_SPECTRA];
 };
 
-/* The four forms of S in a block of spectra: [polarisation of the other factor]. */
+/* The four forms of S in a block of spectra.  The index is the polarisation of the voltage that is multiplied with
+ * S. */
 struct integer_sum {
     union quads plain[N_POLS], turned[N_POLS];
 };
@@ -216,10 +217,11 @@ const struct kernel checksum_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define WARP_ANTS   5   /* antennas of a block's slice for each warp, in registers */
+#define WARP_ANTS   5   /* number of antennas that each warp keeps in registers */
 #define FILL_BLOCKS 256 /* blocks that fill a GPU: two on each of about 128 multiprocessors */
 
-/* Division of the antennas into slices, one for each block, and of a slice's antennas into warps. */
+/* Division of the antennas into slices, one for each block.  The antennas of a slice are divided among the block's
+ * warps. */
 struct slices {
     uint32_t n, n_ants, n_warps;
 };
@@ -233,7 +235,7 @@ static struct slices find_slices(uint32_t n_ants)
     return s;
 }
 
-/* Returns the spectra in the 8 bytes of an antenna that a thread loads. */
+/* Returns the number of spectra in the 8 bytes that a thread loads of an antenna. */
 static uint32_t load_spectra(enum voltage_format format)
 {
     return 8 / (N_POLS * voltage_bytes(format));

@@ -1,10 +1,10 @@
 /* checksum.cu - see checksum.h.
  *
- * A block processes a slice of the antennas of one channel, in a part of the launch's time.  The block processes its
- * part in steps.  In a step each warp loads its antennas.  A lane loads 8 bytes of each antenna: 1, 2 or 4 spectra that
- * no other lane loads.  The lane keeps these bytes in registers and adds them to S in shared memory.  The lane also
- * adds the antennas of other slices to S, but does not keep these antennas.  After a barrier every lane reads S of its
- * spectra, and multiplies.  Each lane sums its products to the end of the part.  Then the lanes exchange sums until
+ * A block processes a slice of the antennas of one channel, for a part of the launch's spectra.  The block processes
+ * its part in steps.  In a step each warp loads its antennas.  A lane loads 8 bytes of each antenna: 1, 2 or 4 spectra
+ * that no other lane loads.  The lane keeps these bytes in registers and adds them to S in shared memory.  The lane
+ * also adds the antennas of other slices to S, but does not keep these antennas.  After a barrier every lane reads S of
+ * its spectra, and multiplies.  Each lane sums its products to the end of the part.  Then the lanes exchange sums until
  * each lane has one sum over all lanes.  All these exchanges take 31 shuffles, instead of 5 shuffles for each sum.
  *
  * Integers: S has three buffers, which the steps use in rotation.  When the barrier opens, all warps have read the
@@ -17,8 +17,8 @@
  * registers a thread.
  *
  * Integers of 4 bits become bytes of 16 times the value.  Sums are divided by 256 at the end, without a remainder.
- * __dp2a_lo() and __dp2a_hi() multiply 16 bits of S with bytes.  From 128 antennas on S has more bits.  Then S is low +
- * 2^15 high, and each term has its own products.
+ * __dp2a_lo() and __dp2a_hi() multiply 16 bits of S with bytes.  With 128 antennas or more, S does not fit in 16 bits.
+ * Then S is low + 2^15 high, and both terms are multiplied separately.
  *
  * Constants: see checksum_constants(). */
 #include "kernels/correlate/checksum.h"
@@ -34,7 +34,7 @@
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
 #define PACKED         (!HALVES && N_TERMS == 1)
-#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* numbers in shared memory for a lane's S */
+#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* numbers in shared memory that hold a lane's values of S */
 #define BLOCKS_WANTED  (N_TERMS == 1 ? 2 : 1)
 
 #if HALVES
@@ -45,7 +45,8 @@ typedef int partial;
 typedef long long total;
 #endif
 
-/* S: partial [step % 3][N_PLACES][lane].  Half floats: [sum of all warps, then each warp][N_PLACES][lane]. */
+/* S, as numbers of type 'partial': [step % 3][N_PLACES][lane].  With half floats: [sum of all warps, then each
+ * warp][N_PLACES][lane]. */
 extern __shared__ float4 shared_memory[];
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
@@ -176,7 +177,7 @@ template <int HALF> static __device__ __forceinline__ void halve(total (&kept)[1
     }
 }
 
-/* Adds each sum over all lanes.  Lane i returns the total of sum i. */
+/* Computes the total of each sum over all lanes.  Lane i returns the total of sum i. */
 static __device__ __forceinline__ total sum_of_lanes(const struct sums (&sums)[WARP_ANTS])
 {
     total kept[16];
@@ -279,7 +280,7 @@ static __device__ __forceinline__ void add_warps(uint32_t step, partial (&values
 
 /* Address of the bytes of antenna 0 that a lane loads in one step. */
 struct place {
-    const uint8_t *at; /* NULL: beyond the end */
+    const uint8_t *at; /* NULL if the bytes are beyond the end */
     uint64_t ant_bytes;
 };
 

@@ -1,4 +1,5 @@
-/* checksum - each input's correlation with the sum of all inputs.  The sums of correlate must have the same total.
+/* checksum - computes each input's correlation with the sum of all inputs.  An input's correlations from correlate must
+ * add up to the same value.
  *   voltages  as in correlate.h
  *   rows      int64 [chan][ant][pol][re, im], for half floats double [chan][ant][pol][re, im, magnitude];
  *             the kernel adds to the rows
@@ -13,8 +14,8 @@
  *            spectra, in float32.  CUDA adds these sums of products in double.  The twin sums in double.
  * Requires: CUDA: n_spectra a multiple of 16, voltages aligned to 16 bytes.
  * Bound by: memory: voltages are read once.  With more than CHECKSUM_SLICE_ANTS antennas, voltages are read once from
- *           memory and again from the cache for each slice of antennas.  CUDA with 4 bits: instructions, 6 products for
- *           each spectrum. */
+ *           memory and again from the cache for each slice of antennas.  CUDA with 4-bit voltages: instructions; each
+ *           spectrum needs 6 products. */
 #ifndef KERNELS_CORRELATE_CHECKSUM_H
 #define KERNELS_CORRELATE_CHECKSUM_H
 
@@ -46,7 +47,7 @@ extern const struct kernel checksum_kernel;
 
 /* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one batch. */
 #define CHECKSUM_N_CONSTANTS  8
-#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers: 16 warps of 5.  Worth measuring: 32, 64, 128 */
+#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers: 16 warps x 5.  Worth measuring: 32, 64, 128 */
 #define CHECKSUM_STEP_SPECTRA 240 /* most spectra that a thread sums in 32 bits; 255 would fit */
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
 struct kernel_grid checksum_grid(const struct checksum_args *args);

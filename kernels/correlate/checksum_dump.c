@@ -1,5 +1,5 @@
-/* checksum_dump.c - plain C twin of checksum_dump: runs once per dump, between the last correlate of its window and
- * reduce.  The file also has the host's sums of a downloaded dump. */
+/* checksum_dump.c - plain C twin of checksum_dump: runs once per dump, after the dump's last correlate and before
+ * reduce.  The file also has the functions that compute the sums of a downloaded dump on the host. */
 #include "kernels/correlate/checksum_dump.h"
 
 #include "common/base/units.h"
@@ -50,7 +50,7 @@ void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool rea
 /* A baseline, with the indices of its sums and of the rows of its antennas. */
 struct baseline {
     size_t at;
-    size_t first, second; /* rows of polarisation 0 of each antenna; the row of polarisation 1 follows */
+    size_t first, second; /* row of polarisation 0 of each antenna; the row of polarisation 1 follows */
     bool missing;
 };
 
@@ -130,7 +130,7 @@ static uint64_t take_chan(const struct checksum_dump_args *a, size_t chan)
     return n_clipped;
 }
 
-/* Returns true if the rest of a row is zero, or for half floats within the tolerance.  Zeroes the row. */
+/* Returns true if the remainder of a row is zero, or within the tolerance for half floats.  Zeroes the row. */
 static bool row_agrees(const struct checksum_dump_args *a, size_t row)
 {
     if (!correlate_sums_real(a->format)) {

@@ -1,9 +1,9 @@
 /* checksum_dump.cu - see checksum_dump.h.
  *
- * A warp computes the two rows of one antenna in one channel.  The lanes share the antenna's baselines with all
- * antennas.  A baseline has 32 bytes of sums.  Baselines with earlier antennas are consecutive in memory.  A baseline
- * with a later antenna lies among the later antenna's baselines.  The warp adds the words of the baselines with earlier
- * antennas.
+ * A warp computes the two rows of one antenna in one channel.  The baselines between this antenna and all antennas are
+ * divided among the lanes.  A baseline has 32 bytes of sums.  Baselines with earlier antennas are consecutive in
+ * memory.  A baseline with a later antenna lies among the later antenna's baselines.  The warp adds up the dump's words
+ * of the baselines with earlier antennas.
  *
  * Constants: see checksum_dump_constants(). */
 #include "kernels/correlate/checksum_dump.h"
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void load_parts(const struct checksum_dump_arg
     }
 }
 
-/* Returns the word that reduce makes from a part.  'imaginary' is 0 or 1. */
+/* Returns the word that reduce writes for a part.  'imaginary' is 0 or 1. */
 static __device__ __forceinline__ uint32_t word_of(wide part, int imaginary, bool missing)
 {
 #if REAL
@@ -71,7 +71,7 @@ static __device__ __forceinline__ uint32_t count_clipped(const wide (&parts)[N_P
     return missing ? 0 : n_clipped;
 }
 
-/* Adds a baseline's words.  The first word is number 'first' of the channel. */
+/* Adds a baseline's words to the lane's sums of words.  The first word has index 'first' in the channel. */
 static __device__ __forceinline__ void add_words(const wide (&parts)[N_PARTS], uint32_t first, bool missing,
                                                  unsigned long long (&words)[2])
 {
@@ -104,8 +104,8 @@ template <typename T> static __device__ __forceinline__ T sum_of_lanes(T sum)
     return sum;
 }
 
-/* Compares a row, numbered as in the verdict, with the expected row.  Zeroes the expected row.  One lane calls this
- * function. */
+/* Compares a computed row with the expected row.  'row' is the number of the row, as in the verdict.  Zeroes the
+ * expected row.  One lane calls this function. */
 static __device__ __forceinline__ void judge(const struct checksum_dump_args &args, uint64_t row, wide re, wide im)
 {
     wide *const expected = (wide *)args.rows.integer + ROW_PARTS * row;

@@ -1,9 +1,9 @@
 /* correlate.c - plain C twin of correlate: runs for each batch that reaches the X-engine, before reduce.c.
  *
  * The kernel multiplies blocks of BLOCK_ANTS antennas with each other, for a block of spectra at a time.  So the
- * operands fit the L1 cache for arrays of any size.  In a block the pairs of components are widened, integers to int16
- * and half floats to float.  There are two forms, 'plain' (re, im) and 'turned' (im, -re).  With these forms both parts
- * of e1 conj(e2) are plain dot products:
+ * operands fit the L1 cache for arrays of any size.  In a block the (re, im) pairs are widened: integers to int16, half
+ * floats to float.  There are two forms, 'plain' (re, im) and 'turned' (im, -re).  With these forms both parts of e1
+ * conj(e2) are plain dot products:
  *     re = r1 r2 + i1 i2 = plain1 . plain2          im = i1 r2 - r1 i2 = turned1 . plain2
  * Compilers turn these dot products into multiply-adds of int16 pairs to int32 (pmaddwd on x86).  Products of half
  * floats are computed in double and are exact.  The products are added to LANES separate sums, so that compilers can
@@ -21,7 +21,7 @@
 #define N_SUMS        (N_POL_PRODUCTS * 2)
 #define LANES         8
 
-/* Widened voltages of one antenna for a block of spectra.  2 or 4 KiB are in use. */
+/* Widened voltages of one antenna for a block of spectra.  Integers use 2 KiB, half floats 4 KiB. */
 union widened {
     struct {
         int16_t plain[N_POLS][2 * BLOCK_SPECTRA];  /* [pol][spectrum][re, im] */
@@ -178,8 +178,8 @@ static void multiply(enum voltage_format format, const union widened *e1, const 
         multiply_integer(e1, e2, n_spectra, partial->integer);
 }
 
-/* Returns the number of antennas i1 of 'first' at or before antenna i2 of 'second': all antennas, or the triangle of a
- * block. */
+/* Returns the number of antennas of 'first' that form a baseline with antenna i2 of 'second'.  If both are the same
+ * block, these are the antennas up to i2; otherwise all antennas. */
 static size_t n_partners(const struct antenna_block *first, const struct antenna_block *second, size_t i2)
 {
     return first == second ? i2 + 1 : first->n;
@@ -227,7 +227,7 @@ static void correlate_blocks(const struct correlate_args *a, size_t chan, struct
 {
     struct partial_sums partial;
 
-    memset(&partial, 0, sizeof(partial)); /* zero bits are 0 in both types */
+    memset(&partial, 0, sizeof(partial)); /* all-zero bits have the value 0 in both types */
     for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++)
         correlate_batch(a, batch, chan, first, second, &partial);
     add_block(a, chan, first, second, &partial);

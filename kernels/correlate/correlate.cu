@@ -13,23 +13,23 @@
  * ahead.  Each warp reads the voltages of its tile from shared memory and multiplies them on the tensor cores
  * (mma.sync) into sums in registers.  At the end the block adds the sums to memory.
  *
- * The layout of the packets needs no transposition.  A step is 64 bytes of each antenna, in time order.  Lane (g, t) =
- * lane / 4, lane % 4 reads the 16 bytes of antenna g that begin with byte 16 t: all polarisations and parts of a few
- * spectra.  The lane makes its fragments of the instruction from these bytes: rows g (polarisation 0) and g + 8
- * (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free if rows
- * and columns have the same order.
+ * The layout of the packets needs no transposition.  A step is 64 bytes of each antenna, in time order.  Let g be lane
+ * / 4, and t be lane % 4.  A lane reads the 16 bytes of antenna g that begin with byte 16 t: all polarisations and
+ * parts of a few spectra.  The lane makes its fragments of the instruction from these bytes: rows g (polarisation 0)
+ * and g + 8 (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free
+ * if rows and columns have the same order.
  *
  * Integers: the negative of -128 would overflow, so integers are turned to (im, ~re); ~x = -x - 1.  The sums then lack
  * the sum of im e2.  The kernel computes the sum of im e2 for each row along with the other sums.  All sums fit into
  * int32 if the result fits.  4 bits become bytes of 16 times the value, so their sums are exactly 256 times too large.
  *
- * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes have these sums.  If the
- * launch is not split over time, no other block adds to them.  The lanes then exchange sums so that each lane has 16
- * consecutive bytes of 64.  A lane loads, adds and stores these 16 bytes.  The sums in memory are fetched into the L2
- * cache while the last slices are multiplied.  If the launch is split over time, or if the shape has atomic_adds,
- * blocks add with atomics.  The multiprocessor does not wait for atomics, because the L2 cache does the additions.  The
- * lanes then exchange sums so that eight lanes have 32 consecutive bytes, a sector.  Integers give the same result in
- * any order.  With half floats the last bits may differ from run to run if time is split.
+ * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes hold these sums.  If the
+ * launch is not split over time, no other block adds to these sums.  The lanes then exchange sums so that each lane has
+ * 16 consecutive bytes out of 64.  A lane loads, adds and stores these 16 bytes.  The sums in memory are fetched into
+ * the L2 cache while the last slices are multiplied.  If the launch is split over time, or if the shape has
+ * atomic_adds, blocks add with atomics.  The multiprocessor does not wait for atomics, because the L2 cache does the
+ * additions.  The lanes then exchange sums so that eight lanes have 32 consecutive bytes, a sector.  Integers give the
+ * same result in any order.  With half floats the last bits may differ from run to run if time is split.
  *
  * Constants: see create_part() in correlate_shape.c. */
 #include "kernels/correlate/correlate.h"
@@ -62,7 +62,7 @@ typedef int4 sums_16_bytes;
 #endif
 
 /* A lane's fragment of 8 antennas, both polarisations: r[instruction][polarisation + 2 * half of the k values]. */
-#define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* instructions for 64 bytes */
+#define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* matrix instructions for 64 bytes of each antenna */
 struct fragment {
     uint32_t r[INSTRUCTIONS][4];
 };
@@ -83,11 +83,11 @@ struct tile {
  * from BLOCK_ROWS * ROWS on. */
 struct place {
     uint32_t n_slots, first_row, first_column;
-    uint32_t row, column; /* first antennas of the warp's tile */
+    uint32_t row, column; /* first row antenna and first column antenna of the warp's tile */
     bool active;
 };
 
-static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* a step of 4 bits is long enough without unrolling */
+static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* with 4 bits a step is long enough without unrolling */
 
 /* Slices: uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES].  With several TIME_WARPS, join_warps()'s sums of 32 lanes
  * follow: [TILE_WARPS][words of struct tile][32]. */
@@ -495,7 +495,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const 
     clear(tile);
     for (uint32_t slice = first; slice < end; slice++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); /* this slice is complete, and all warps have finished the slice before */
+        __syncthreads(); /* this slice is complete, and all warps have finished the previous slice */
         if (slice + STAGES - 1 < end)
             load_slice(args, place, chan, slice + STAGES - 1,
                        stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);

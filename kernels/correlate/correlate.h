@@ -1,4 +1,4 @@
-/* correlate - voltages to sums of products, for all baselines of a slice of the band.
+/* correlate - computes sums of products of voltages, for all baselines and a slice of the band.
  *   voltages  [batch][ant][chan][spectrum][pol][re, im]   in one of the formats of voltages.h
  *   sums      int32, for half floats float, [chan][baseline][product][re, im]; the kernel adds to these sums
  *
@@ -8,8 +8,9 @@
  * Exactness: integers are exact; -128 is a legal value, as is -8 with 4 bits.  A product's part is at most 2 * 128^2 =
  *            2^15, so sums hold CORRELATE_INT_SPECTRA spectra.
  *            Half floats: products are exact.  The twin sums a launch in double, CUDA in float32.
- * Requires: sums start at zero and get at most correlate_max_spectra() spectra over all launches.  A spectrum of zeros
- *            in all antennas does not count.  The caller then moves the sums to totals (reduce.h).
+ * Requires: sums start at zero.  All launches together add at most correlate_max_spectra() spectra to the sums.  A
+ *            spectrum that is zero in all antennas does not count.  Before the limit is exceeded, the caller moves the
+ *            sums to totals (reduce.h).
  *            CUDA: n_spectra a multiple of 16, voltages and sums aligned to 16 bytes.
  * Bound by: integer multiplies; 16 per (baseline, chan, spectrum).  A GPU with up to about 32 antennas: memory.
  *            Voltages are read once; sums are read and written once per launch.
@@ -20,8 +21,8 @@
 #include "common/device/device.h"
 #include "kernels/util/voltages.h"
 
-#define CORRELATE_INT_SPECTRA   65535 /* spectra of full scale that an int32 holds: 65535 * 2^15 < 2^31 */
-#define CORRELATE_FLOAT_SPECTRA 8192  /* spectra of half floats in a float32; xbgpu/audit.h has the loss */
+#define CORRELATE_INT_SPECTRA   65535 /* full-scale spectra whose sum fits int32: 65535 * 2^15 < 2^31 */
+#define CORRELATE_FLOAT_SPECTRA 8192  /* half-float spectra summed in float32; loss: see xbgpu/audit.h */
 
 /* Sums, 4 bytes a part.  The format of the voltages decides the type. */
 union correlate_sums {
@@ -61,7 +62,7 @@ static inline size_t correlate_n_baselines(size_t n_ants)
     return n_ants * (n_ants + 1) / 2;
 }
 
-/* Returns the number of baseline (a1, a2), a1 <= a2. */
+/* Returns the index of baseline (a1, a2), a1 <= a2. */
 static inline size_t correlate_baseline(size_t a1, size_t a2)
 {
     return a2 * (a2 + 1) / 2 + a1;

@@ -1,4 +1,4 @@
-/* correlate_shape.c - chooses tile sizes and grids with pure arithmetic: once when a kernel is made, and once per
+/* correlate_shape.c - chooses tile sizes and grids with pure arithmetic: once when a kernel is created, and once per
  * launch. */
 #include "kernels/correlate/correlate_shape.h"
 
@@ -10,8 +10,8 @@
 
 #define STEP_BYTES        64 /* bytes of an antenna in a step */
 #define MAX_WARPS         32
-#define MAX_TILE_EIGHTS   12  /* most squares of 8 x 8 antennas in a tile; a square has 16 registers of sums */
-#define MAX_REGISTERS     256 /* most registers of a thread */
+#define MAX_TILE_EIGHTS   12  /* maximum squares of 8 x 8 antennas per tile; the sums of a square take 16 registers */
+#define MAX_REGISTERS     256 /* maximum registers of a thread */
 #define QUARTER_REGISTERS 16384
 #define OTHER_REGISTERS   56 /* registers of a thread besides the sums; with fewer, the assembler spills */
 #define MAX_PARTS         64
@@ -19,7 +19,7 @@
 /* Sizes of both wgmma kernels. */
 #define WGMMA_THREADS 512 /* threads of a block */
 #define WGMMA_SLICE   256 /* bytes of an antenna in a stage; 128 with 4 bits */
-#define WGMMA_SHARE   8   /* fewest stages of a block, if there are enough stages */
+#define WGMMA_SHARE   8   /* minimum stages per block, if the launch has enough stages */
 #define WGMMA_ANTS    64  /* antennas of a block of antennas, if there is more than one block */
 
 /* Sizes of correlate_wgmma.cu. */
@@ -28,8 +28,8 @@
 /* Sizes of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
 #define WHOLE_TILE_BYTES 4096 /* bytes of a tile in a stage */
-#define WHOLE_MIN_ANTS   17   /* fewest antennas: below, correlate.cu is faster */
-#define WHOLE_MAX_ANTS   80   /* most antennas in one block */
+#define WHOLE_MIN_ANTS   17   /* minimum antennas; with fewer, correlate.cu is faster */
+#define WHOLE_MAX_ANTS   80   /* maximum antennas in one block */
 
 #define N_WGMMA_CONSTANTS 6 /* the wgmma kernels use only the first constants */
 
@@ -120,7 +120,7 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
-    /* A column of blocks lies wholly inside or wholly outside a row of blocks. */
+    /* The antennas of a column of blocks must all belong to the same row of blocks. */
     if (!s->n_runs && (s->block_rows < 1 || s->block_columns < 1 ||
                        (s->block_rows * s->row_eights) % (s->block_columns * s->column_eights)))
         return false;
@@ -322,9 +322,9 @@ void correlate_kernels_destroy(struct correlate_kernels *kernels)
     kernels->n = 0;
 }
 
-/* Returns the best number of parts into which to split a launch over time.  Blocks run in rounds; a round fills the
- * 'room' of the device.  A block ends with adding its sums to memory, which takes about as long as 'overhead'
- * slices. */
+/* Returns the best number of parts into which to split a launch over time.  Blocks run in rounds of 'room' blocks, the
+ * number of blocks that the device runs at a time.  At its end a block adds its sums to memory, which takes about as
+ * long as 'overhead' slices. */
 static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint64_t room)
 {
     const uint64_t overhead = 24;
@@ -352,7 +352,7 @@ struct kernel_grid correlate_kernels_grid(const struct correlate_kernels *kernel
 
     find_parts(args, shape, parts);
     uint64_t n_blocks = (uint64_t)parts[i].n_blocks * args->n_chan;
-    if (shape->wgmma) { /* blocks share all of the work */
+    if (shape->wgmma) { /* the whole work is divided among the blocks */
         uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
         n_blocks = n_shares < kernels->n_multiprocessors ? n_shares : kernels->n_multiprocessors;
         n_parts = 1;

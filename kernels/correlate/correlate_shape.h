@@ -27,7 +27,7 @@ struct correlate_shape {
     uint32_t stages;      /* slices in shared memory, 'steps' steps each; all but one are being loaded */
     uint32_t resident;    /* blocks that a multiprocessor runs at a time */
     uint32_t atomic_adds; /* 1: blocks add with atomics even to sums that no other block adds to */
-    uint32_t wgmma;       /* 1: the kernels for compute capability 9.0: correlate_whole.cu, and with more than 80
+    uint32_t wgmma;       /* 1: uses the kernels for compute capability 9.0: correlate_whole.cu, and with more than 80
                            * antennas also correlate_wgmma.cu; all fields above are ignored */
 };
 
@@ -35,8 +35,8 @@ struct correlate_shape {
  * format.  correlate_plan() is a pure function. */
 struct correlate_plan {
     uint32_t n_blocks;   /* blocks of a channel */
-    uint32_t tile_warps; /* warps of a block, at most */
-    uint32_t n_slots;    /* antennas in shared memory, at most */
+    uint32_t tile_warps; /* maximum warps of a block */
+    uint32_t n_slots;    /* maximum antennas in shared memory */
     uint32_t threads;
     uint32_t shared_bytes;
     double computed; /* fraction of the computed products that are used: 0 to 1 */
@@ -57,7 +57,7 @@ size_t correlate_candidates(const struct correlate_args *args, size_t shared_byt
 void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes);
 
 /* Returns the best shape on 'device': wgmma for 17 antennas and more if the GPU has wgmma, otherwise the default shape.
- * Returns zeros if the device compiles nothing. */
+ * Returns a zeroed shape if the device does not run CUDA variants. */
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device);
 
 /* The kernels of a shape for one set of sizes.  Each kernel computes some of the baselines. */
@@ -70,8 +70,8 @@ struct correlate_kernels {
     struct device_kernel *kernels[CORRELATE_MAX_KERNELS];
 };
 
-/* Creates the kernels for the sizes in 'args' and the shape.  On a device that compiles nothing, creates the twin and
- * ignores the shape.  Returns 0, or negative errno with nothing to destroy. */
+/* Creates the kernels for the sizes in 'args' and the shape.  On a device that does not run CUDA variants, creates the
+ * twin and ignores the shape.  Returns 0, or negative errno with nothing to destroy. */
 int correlate_kernels_create(struct device *device, const struct correlate_args *args,
                              const struct correlate_shape *shape, struct correlate_kernels *made);
 /* Destroys the kernels.  Accepts zeroed structures. */
@@ -79,7 +79,7 @@ void correlate_kernels_destroy(struct correlate_kernels *kernels);
 
 /* Returns the grid of the i-th compiled kernel for a launch of 'args'.  'n_parts' is the number of parts into which the
  * launch is split over time.  With wgmma 'n_parts' is the number of blocks that share the work, at most one on each
- * multiprocessor.  With n_parts = 0 the launch fills the device. */
+ * multiprocessor.  With n_parts = 0, the function chooses a number that fills the device. */
 struct kernel_grid correlate_kernels_grid(const struct correlate_kernels *kernels, const struct correlate_args *args,
                                           size_t i, uint32_t n_parts);
 

@@ -22,12 +22,12 @@
  * Order:    the order of spectra within an operation is free if rows and columns have the same order.  Thread t of four
  *           has 16 consecutive bytes of an antenna.  These bytes are the thread's part of consecutive 'pieces'.  A
  *           piece is half an operation.  The order of the columns is free too: the antenna modulo 8 varies fastest.  So
- *           a thread ends up with whole baselines, and the stores of a warp to shared memory meet different banks.
+ *           a thread ends up with whole baselines, and the stores of a warp to shared memory have no bank conflicts.
  *
  * Loads:    all loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads,
  *           because the assembler counts them together.  So loads that are further ahead need more warps.  With two
- *           producers, each producer has the time of two stages for one stage.  While one consumer prepares its rows,
- *           the other consumer uses the tensor cores.
+ *           producers, each producer loads every second stage, and so has the time of two stages to load one.  While
+ *           one consumer prepares its rows, the other consumer uses the tensor cores.
  *
  * Integers: turned rows have ~re = -re - 1 instead of -re, because the negative of -128 would overflow.  So the sums
  *           lack the sum of im of the column.  The producers compute this sum, and the consumers add it at the end.
@@ -89,8 +89,8 @@ struct rows {
     uint32_t plain[4][4], turned[4][4];
 };
 
-/* A thread's loads for the rows of a stage: loads[1][load] and there[load].  'there' is false for spectra beyond the
- * end of the launch. */
+/* A thread's loads for the rows of a stage.  'there' is false for a load whose spectra are beyond the end of the
+ * launch. */
 struct row_loads {
     uint4 loads[1][N_LOADS];
     bool there[N_LOADS];
@@ -117,7 +117,7 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         uint4 load = row_loads->loads[0][i];
         if (!row_loads->there[i]) {
             if (STAGE_UNITS == 1 && !HALVES)
-                asm volatile(""); /* so rare that a jump is faster */
+                asm volatile(""); /* so rare that a branch is faster */
             load = {ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES};
         }
 #pragma unroll
@@ -178,7 +178,7 @@ struct target {
     bool alone; /* true if no other block has sums of this item */
 };
 
-/* Adds a thread's sums to memory: its row antenna with N antennas. */
+/* Adds a thread's sums to memory: the sums of its row antenna with N column antennas. */
 template <unsigned N>
 static __device__ __forceinline__ void add_sums(const struct target *target, shared_address shared,
                                                 const struct products *products)
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void multiply_rows(const struct group *group, 
     }
 }
 
-/* Multiplies the current stage.  Returns true if the item or the block's part of it ends. */
+/* Multiplies the current stage.  Returns true if the item, or the block's part of the item, ends with this stage. */
 template <unsigned N>
 static __device__ __forceinline__ bool multiply_stage(struct group *group, shared_address shared,
                                                       struct products *products)

@@ -7,8 +7,8 @@
 /* A warp processes antennas in groups of 4.  Each of the four warps has one group of every 16 antennas, so the warps
  * have equally many groups.  Eight lanes load 128 bytes of an antenna at a time, 16 bytes a lane.  Lanes t and t + 4
  * load the bytes that belong to thread t of four in an operation.  The antennas of a group are chosen so that a warp's
- * stores meet different banks.  Columns: [antenna / 8][pol][antenna % 8].  The 16-byte chunks of a column are swizzled
- * by the column's number modulo 8. */
+ * stores have no bank conflicts.  Columns: [antenna / 8][pol][antenna % 8].  The 16-byte chunks of a column are
+ * swizzled by the column's number modulo 8. */
 #define EIGHT_COLUMNS 16 /* columns of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
@@ -105,8 +105,8 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
     }
 }
 
-/* Stores the sums of the columns, [antenna][pol], in the slot of a producer's last stage of an item.  Zeroes the
- * sums. */
+/* Stores the sums of the columns, [antenna][pol], in the slot that holds the producer's last stage of an item.  Zeroes
+ * the sums. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll

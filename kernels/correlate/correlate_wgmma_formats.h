@@ -32,7 +32,7 @@
 #define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* a unit is in one heap */
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
-#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of a heap's channel */
+#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of one channel of a heap */
 #define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
 #define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
 

@@ -1,5 +1,5 @@
-/* correlate_wgmma_share.h - the share of the work of a block of correlate_wgmma.cu or correlate_whole.cu: stages of
- * items, and the addresses of their voltages.
+/* correlate_wgmma_share.h - one block's share of the work of correlate_wgmma.cu or correlate_whole.cu: stages of items,
+ * and the addresses of their voltages.
  *
  * Include this file after correlate_wgmma_formats.h, ROW_ANTS, COL_ANTS and find_block(). */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
@@ -11,8 +11,8 @@
  * the same number of whole items.  In a round, neighbouring blocks use the same voltages at the same time.  The share
  * ends with a part of the remaining items.  Stages come in pairs, one stage for each producer. */
 struct cursor {
-    const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
-    uint32_t n_units, n_stages; /* units and stages of the launch's whole time */
+    const uint8_t *voltages;    /* address of antenna 0, channel 0, in the launch's first batch */
+    uint32_t n_units, n_stages; /* number of units, and number of stages, of an item */
     uint32_t round, n_rounds;
     uint32_t last_item, last_stage; /* start of the block's part of the remaining items */
     uint32_t n_left;                /* stages left in the share, this stage included */
@@ -61,7 +61,7 @@ static __device__ __forceinline__ uint32_t count_share(uint32_t n_stages)
            2 * (uint32_t)(find_pair(n_stages, blockIdx.x + 1) - find_pair(n_stages, blockIdx.x));
 }
 
-/* Begins the share.  Returns true if the share has a stage. */
+/* Begins the share.  Returns true if the share has at least one stage. */
 static __device__ __forceinline__ bool begin_share(struct cursor *c, const struct correlate_args *args)
 {
     c->voltages = (const uint8_t *)args->voltages + args->first_batch * BATCH_BYTES;

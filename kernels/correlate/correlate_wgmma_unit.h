@@ -65,14 +65,14 @@ static __device__ __forceinline__ void matrix_end(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Waits until the tensor cores have done all groups of operations but the last N groups. */
+/* Waits until the tensor cores have finished all groups of operations except the last N groups. */
 template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
 /* Moves registers from the producers' warps, which need few, to the consumers' warps, which hold sums.  A block has
- * only the registers with which it begins.  A warp that requests more registers waits for ever. */
+ * only the registers with which it begins.  A warp that requests more registers than that waits for ever. */
 template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -84,7 +84,8 @@ template <int N> static __device__ __forceinline__ void setmaxnreg_inc(void)
 }
 
 /* Returns the matrix descriptor (PTX ISA) of operand B: K-major, rows of 128 bytes, swizzled, from byte 'at' of
- * 'operand' on.  The addition comes last, so that the compiler computes the rest once for all constant 'at'. */
+ * 'operand' on.  'at' is added last, so that the compiler computes the other terms only once for all constant values of
+ * 'at'. */
 static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned at)
 {
     uint32_t low = (operand >> 4 & 0x3fff) | 1 << 16, high = SWIZZLE_ATOM_BYTES >> 4 | 1 << 30;

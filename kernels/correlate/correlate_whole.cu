@@ -20,8 +20,8 @@
  *           inputs have the same order.  The 16 bytes of an input that a thread has loaded stay together.  Warpgroups 0
  *           and 1, the consumers ('groups'), multiply.  A tile has 16 row antennas.  A tile's columns are the antennas
  *           from its first row on.  So products above the diagonal are computed only within tiles of 16 x 16.  Each
- *           consumer has some of the tiles, with about half of the products.  A warp has eight of the tile's inputs
- *           twice, as plain rows and as turned rows.
+ *           consumer has some of the tiles, with about half of the products.  A warp multiplies eight of the tile's
+ *           inputs, both as plain rows and as turned rows.
  *
  * Rows:     a warp reads plain rows from among the columns into registers (ldmatrix) and turns them there.  wgmma reads
  *           both kinds of rows from registers.  Shared memory is about as busy as the tensor cores.  So turned rows are
@@ -41,7 +41,7 @@
 #define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* tiles of the last block */
 #define ROW_ANTS   (N_TILES * TILE_ANTS)
 #define COL_ANTS   ROW_ANTS
-#define N_STAGES   (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* stages in up to 200 KiB */
+#define N_STAGES   (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* number of stages that fit in 200 KiB */
 
 #include "kernels/correlate/correlate_wgmma_formats.h"
 
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
 {
 #pragma unroll
     for (int task = 0; task < N_TASKS; task++)
-        if (!columns->there[task]) { /* so rare that a jump is faster than selections */
+        if (!columns->there[task]) { /* so rare that a branch is faster than select instructions */
             asm volatile("");
 #pragma unroll
             for (uint32_t tile = 0; tile < N_TILES; tile++)
@@ -187,7 +187,7 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-#define PREFETCHED_STAGES 8 /* stages before the end: early enough for memory, late enough to stay in the L2 cache */
+#define PREFETCHED_STAGES 8 /* stages left at the fetch: early enough to arrive, late enough to stay in L2 */
 
 /* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
@@ -257,8 +257,8 @@ static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned 
 }
 
 /* Returns the number of sets of rows in registers.  A set is the rows of one tile for half a stage, two steps.  The
- * tensor cores work on all sets but the one that is being loaded.  The halves of a stage are a multiple of the number
- * of sets; otherwise the assembler would need more registers. */
+ * tensor cores work on all sets except the set that is being loaded.  The number of sets that a consumer uses for a
+ * stage is a multiple of the number of sets in registers.  Otherwise the assembler would need more registers. */
 static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tiles)
 {
     unsigned n = count_group_tiles(group, n_tiles);
@@ -340,9 +340,10 @@ static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarte
 #endif
 }
 
-/* Exchanges [row i, row i + 8][column % 2] of two threads for one part of each of four antennas.  The first thread gets
- * the real parts, the second thread the imaginary parts.  So the sums that a warp adds with one instruction are
- * consecutive in memory. */
+/* Exchanges sums between two threads.  Before the exchange each thread has the sums [row i, row i + 8][column % 2].
+ * After the exchange each thread has one part, real or imaginary, of the products with each of four antennas.  The
+ * first thread gets the real parts, the second thread the imaginary parts.  So the sums that a warp adds with one
+ * instruction are consecutive in memory. */
 static __device__ __forceinline__ void exchange(const partial *sums, int2 lacking, uint32_t part, partial (&parts)[4])
 {
     partial re[2] = {finish(sums[0], 0), finish(sums[1], 0)};
@@ -423,7 +424,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
 #pragma unroll
         for (unsigned half = 0; half < 2; half++)
             multiply_tiles<GROUP, N>(shared + slot % N_STAGES * STAGE_BYTES, row, half, products);
-        if (slot > first) /* the tensor cores have finished the stage before */
+        if (slot > first) /* the tensor cores have finished the previous stage */
             release_slot(shared, slot - 1, n_slots);
     }
     matrix_wait();

@@ -1,5 +1,5 @@
-/* reduce.c - plain C twin of reduce: runs once per dump after the last correlate of its window, and before each
- * correlate whose spectra the sums could not hold. */
+/* reduce.c - plain C twin of reduce: runs once per dump, after the dump's last correlate.  It also runs before each
+ * correlate whose spectra would overflow the sums. */
 #include "kernels/correlate/reduce.h"
 
 #include "common/base/units.h"

@@ -2,8 +2,8 @@
  *
  * An item is one load of a lane.  Neighbouring lanes have neighbouring items.  Without totals an item is two
  * visibilities, 16 bytes of sums.  With totals an item is one visibility with 16 bytes of totals.  A thread loads all
- * its items before its first store.  A dump has three streams of stores.  The stores of the dump are marked as
- * streaming, because the L2 cache is otherwise three times slower.
+ * its items before its first store.  A launch with a dump stores to the sums, the totals and the dump.  All these
+ * stores are marked as streaming, because the L2 cache is otherwise three times slower.
  *
  * Constants: see reduce_constants(). */
 #include "kernels/correlate/reduce.h"
@@ -54,8 +54,8 @@ static __device__ __forceinline__ wide add(wide total, int2 sum)
 
 /* Items of a thread: every REDUCE_THREADS-th item of its block. */
 struct items {
-    uint64_t first, n; /* the thread's first item, and the number of items of the launch */
-    uint32_t chan_n;   /* items of a channel */
+    uint64_t first, n; /* index of the thread's first item, and number of items of the launch */
+    uint32_t chan_n;   /* number of items of a channel */
     uint32_t in_chan;  /* number of the first item in its channel, possibly beyond the channel's end */
 };
 

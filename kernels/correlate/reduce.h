@@ -1,5 +1,6 @@
-/* reduce - sums to the visibilities of a dump: saturates, flags and counts, and starts the next accumulation at zero.
- * If an accumulation is longer than the sums hold (correlate.h), adds the sums to totals instead.
+/* reduce - converts sums to the visibilities of a dump.  The kernel clips and flags the visibilities, counts the
+ * clipped ones, and zeroes the sums for the next accumulation.  If an accumulation has more spectra than the sums hold
+ * (correlate.h), the kernel adds the sums to totals instead.
  *   sums         int32 or float   [chan][baseline][product][re, im]   read, then zeroed
  *   totals       int64 or double  the same, or NULL: no totals
  *   weights      uint32 [baseline]                                    spectra in each baseline
@@ -30,7 +31,7 @@ union reduce_totals {
 
 union reduce_out {
     int32_t *integer;
-    float *real; /* if the sums are real */
+    float *real; /* for float sums */
 };
 
 struct reduce_args {

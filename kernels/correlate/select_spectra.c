@@ -31,7 +31,8 @@ static inline size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Returns an input's spectrum of 'in', history included, for spectrum 't'. */
+/* Returns the index in 'in' of the spectrum that an input contributes to wanted spectrum 't'.  The index counts the
+ * history too. */
 static inline size_t find_source(const struct select_spectra_args *a, size_t ant, size_t pol, size_t t)
 {
     return (size_t)a->n_history * a->n_spectra + t - (a->delays ? a->delays[ant * N_POLS + pol] : 0);
@@ -60,7 +61,7 @@ static size_t find_run(const struct select_spectra_args *a, const struct wanted 
     return run;
 }
 
-/* Copies 'n' spectra of one antenna and channel.  'bytes' of a sample is a constant in each inlined copy. */
+/* Copies 'n' spectra of one antenna and channel.  'bytes', the size of a sample, is a constant in each inlined copy. */
 static inline void copy_run(const struct select_spectra_args *a, size_t t, size_t ant, size_t chan, size_t n,
                             size_t bytes, uint8_t *out)
 {

@@ -5,7 +5,7 @@
  * of each antenna.  So a warp's stores are contiguous within a heap.  A warp's loads are contiguous if consecutive
  * spectra are wanted.
  *
- * Constants: SAMPLE_BYTES (1, 2 or 4), ZERO (the byte of zeros), N_SPECTRA, N_OUT_SPECTRA. */
+ * Constants: SAMPLE_BYTES (1, 2 or 4), ZERO (the byte that encodes zeros), N_SPECTRA, N_OUT_SPECTRA. */
 #include "kernels/correlate/select_spectra.h"
 
 #if SAMPLE_BYTES == 1
@@ -24,14 +24,15 @@ typedef uint2 pair;
 
 #define N_POLS 2
 
-/* Returns the index of spectrum 'from' of an antenna's channel.  The unit is a pair of polarisations. */
+/* Returns the index of spectrum 'from' of an antenna's channel.  The index counts pairs of polarisations. */
 static __device__ __forceinline__ size_t place(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                                uint32_t chan)
 {
     return (((size_t)(from / N_SPECTRA) * a.n_ants + ant) * a.n_chan + chan) * N_SPECTRA + from % N_SPECTRA;
 }
 
-/* Returns both polarisations of a present antenna.  'from' is the spectrum before the delay is subtracted. */
+/* Returns both polarisations of an antenna whose heap is present.  'from' is the spectrum before the delay is
+ * subtracted. */
 static __device__ __forceinline__ pair load(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                             uint32_t chan)
 {

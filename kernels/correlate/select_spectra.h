@@ -15,8 +15,8 @@
  *
  * Requires: delays <= n_history * n_spectra; n_out_batches * n_out_spectra holds the wanted spectra of every channel;
  *           'in' and 'out' do not overlap.
- * Bound by: memory; wanted spectra are read once and written once.  On a GPU a run of wanted spectra costs at least 32
- *           bytes. */
+ * Bound by: memory; wanted spectra are read once and written once.  On a GPU each run of wanted spectra reads at least
+ *           32 bytes. */
 #ifndef KERNELS_CORRELATE_SELECT_SPECTRA_H
 #define KERNELS_CORRELATE_SELECT_SPECTRA_H
 

@@ -1,8 +1,9 @@
 /* ddc.c - plain C twin of ddc: the first step of a narrowband output, before the polyphase filter bank.
  *
- * The kernel computes a block of outputs from one residue of samples modulo A (the subsampling) at a time.  The samples
- * of a residue are unpacked into a column.  The taps of the same residue slide over this column, one sample per output
- * and tap.  So the innermost loops run along the outputs, and each sample is unpacked once for a block. */
+ * The kernel computes a block of outputs in several passes.  Each pass uses the samples whose indices have the same
+ * residue modulo the subsampling factor.  These samples are unpacked into a column.  The taps of the same residue slide
+ * over this column, one sample per output and tap.  So the innermost loops run along the outputs, and each sample is
+ * unpacked once for a block. */
 #include "kernels/ddc/ddc.h"
 
 #include "common/base/units.h"
@@ -24,7 +25,7 @@ struct block {
     float re[BLOCK_OUT], im[BLOCK_OUT];
 };
 
-/* Unpacks samples first, first + stride, ... to a column, with zeros from index 'n_there' on. */
+/* Unpacks samples first, first + stride, ... into a column.  Writes zeros from index 'n_there' of the column on. */
 static void unpack_column(const uint8_t *in, size_t first, size_t stride, size_t n_there, unsigned sample_bits,
                           float *column)
 {
@@ -32,8 +33,8 @@ static void unpack_column(const uint8_t *in, size_t first, size_t stride, size_t
         column[i] = i < n_there ? unpack_one(in, (first + i * stride) * sample_bits, sample_bits) : 0;
 }
 
-/* Adds taps [0, n) of a column.  Their weights (re, im) are 2 'stride' floats apart.  Four taps are added for each load
- * and store of a sum. */
+/* Adds taps [0, n) of a column.  The weights (re, im) of consecutive taps are 2 * stride floats apart.  Four taps are
+ * added for each load and store of a sum. */
 KERNEL_CLONES static void filter_column(const float *weights, size_t stride, size_t n, const float *restrict column,
                                         float *restrict re, float *restrict im)
 {
@@ -64,8 +65,8 @@ static double complex rotation(uint64_t turns)
     return cos(angle) + I * sin(angle);
 }
 
-/* Fills rotations[i] = e^{2 pi i phase_step i}.  The next 2^n rotations are the first 2^n times the rotation by 2^n
- * steps. */
+/* Fills rotations[i] = e^{2 pi i phase_step i}.  The first 2^n rotations, multiplied by the rotation of 2^n steps, give
+ * the next 2^n rotations. */
 static void rotate_block(uint64_t phase_step, double complex *rotations)
 {
     rotations[0] = 1;
@@ -124,7 +125,7 @@ const struct kernel ddc_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_WEIGHT       0x1p14 /* largest stored weight; half floats reach 65504 */
-#define MAX_PACKED_WORDS 56     /* most packed words in a thread's registers, before it has sums */
+#define MAX_PACKED_WORDS 56     /* maximum packed words in a thread's registers, while the thread holds no sums */
 
 static uint32_t round_up_16(uint32_t n)
 {
@@ -135,7 +136,7 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    if (args->sample_bits > 10 && row >= 64) /* packed and unpacked samples need more memory */
+    if (args->sample_bits > 10 && row >= 64) /* both packed and unpacked samples are large */
         return (struct ddc_shape){.n_warps = 4, .n_tiles = 2, .columns = 64};
     if (row > 128)
         return (struct ddc_shape){.n_warps = 2, .n_tiles = 2, .columns = 128};
@@ -187,8 +188,8 @@ static double complex row_weight(const struct ddc_args *args, const float *filte
 }
 
 /* Writes the registers of a step as the second operand of mma.m16n8k16.  Half i of a lane's register r multiplies
- * sample 8 (r % 2) + 2 (lane % 4) + i, for column lane / 4 of tile r / 2.  Columns are the real and imaginary parts of
- * every other output. */
+ * sample 8 (r % 2) + 2 (lane % 4) + i, for column lane / 4 of tile r / 2.  The 8 columns of a tile are the real and
+ * imaginary parts of alternate outputs. */
 static void write_step(const struct ddc_args *args, const float *filter, const struct mixer *mixer, double scale,
                        uint32_t shift, uint32_t column, uint16_t *halves)
 {

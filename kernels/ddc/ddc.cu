@@ -5,13 +5,14 @@
  * filter is
  *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights,
  *     shifted by A from output to output)
- * With 16 A taps, 7 of 23 weights are zeros.  A sample in registers is multiplied by all its weights for all eight
+ * With 16 * A taps, 7 of 23 weights are zeros.  A sample in registers is multiplied by its weights for all eight
  * outputs.  Samples of up to 12 bits are exact in half precision; a sample of 16 bits is the sum of two half floats.  A
  * weight is the sum of two half floats too, and both are multiplied.  So the tensor cores compute 92 products per
  * sample for any A.
  *
  * The windows of consecutive rows overlap.  Shared memory has the samples as rows of 8 A samples, unpacked once.  A row
- * of the matrix is one of these rows and the rows after it; 'shift' is the number of such a row after the first row.
+ * of the matrix is one of these rows and the rows after it; 'shift' is the index of such a row, counted from the first
+ * row.
  * If rows are long, the block processes one chunk of the columns of all rows at a time.  kernels/README.md has a
  * picture.
  *
@@ -26,13 +27,13 @@
 
 #define N_THREADS   (32 * N_WARPS)
 #define ROWS        (16 * N_TILES * N_WARPS)
-#define ROW_SAMPLES (DDC_ROW_OUTPUTS * SUBSAMPLING) /* samples from row to row */
+#define ROW_SAMPLES (DDC_ROW_OUTPUTS * SUBSAMPLING) /* distance between rows, in samples */
 #define WINDOW      (N_TAPS + (DDC_ROW_OUTPUTS - 1) * SUBSAMPLING)
 #define N_SHIFTS    ((WINDOW + ROW_SAMPLES - 1) / ROW_SAMPLES)
 #define N_CHUNKS    ((ROW_SAMPLES + COLUMNS - 1) / COLUMNS)
 #define N_STEPS     (COLUMNS / 16)
 #define LOAD_ROWS   (ROWS + N_SHIFTS - 1)
-#define PITCH       (COLUMNS + 8) /* halves from row to row; 16 bytes of 8 rows lie in different banks */
+#define PITCH       (COLUMNS + 8) /* distance between rows, in halves; 16 bytes of 8 rows lie in different banks */
 #define N_PLANES    (SAMPLE_BITS > 12 ? 2 : 1)
 #define PLANE       (LOAD_ROWS * PITCH)
 #define N_SUMS      (N_TILES * 8)
@@ -46,7 +47,7 @@
 #define GROUP_SAMPLES (ROW_SAMPLES % 16 == 0 ? 16 : 8)
 #define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* groups of a row */
 #define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* words of a group that begins at a word's start */
-#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* words of a group at any bit */
+#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* words of a group that begins at any bit */
 
 /* Packed samples of a chunk in shared memory: one segment, or one segment for each row if rows have several chunks. */
 #define N_SEGMENTS      (N_CHUNKS > 1 ? LOAD_ROWS : 1)
@@ -55,7 +56,8 @@
 #define N_QUADS         (N_SEGMENTS * SEGMENT_QUADS)
 
 /* Shared memory: float2 [2 * N_TILES] rotations, then uint4 [N_QUADS] packed samples.  Half floats
- * [N_PLANES][LOAD_ROWS][PITCH] follow, or replace the packed samples with IN_PLACE. */
+ * [N_PLANES][LOAD_ROWS][PITCH] follow the packed samples.  If IN_PLACE is set, the half floats replace the packed
+ * samples. */
 extern __shared__ float4 shared_memory[];
 
 /* ---- Pairs of half floats ---------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* ddc - packed ADC samples of both polarisations to complex samples of a narrow band: the digital down-converter.
+/* ddc - the digital down-converter: converts packed ADC samples of both polarisations to complex samples of a narrow
+ * band.
  *   in       uint8 [pol][...]            packed two's complement, 'sample_bits' each, most significant bit first
  *   weights  as ddc_weights() makes them from the filter and the mixer
  *   out      complex float [pol][n_out]
@@ -16,8 +17,8 @@
  *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable after the last used sample; 'out' aligned to
  *           16 bytes; n_taps <= 64 A.
  * Exactness: the twin multiplies and adds in float32; all other steps are in double.  CUDA: samples are exact, weights
- *           have a relative error of at most 2^-22, and the tensor cores truncate sums to float32.  Both are within
- *           DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
+ *           have a relative error of at most 2^-22, and the tensor cores truncate sums to float32.  The outputs of both
+ *           variants are within DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
  * Bound by: memory; 2 * sample_bits / 8 B in + 16 / A B out per dual-polarisation sample of input. */
 #ifndef KERNELS_DDC_DDC_H
 #define KERNELS_DDC_DDC_H
@@ -30,7 +31,7 @@ struct ddc_args {
     const void *weights;  /* twin: complex float [n_taps].  CUDA: half [chunk][shift][step][high, low][lane][8] */
     int64_t offset;       /* sample index in 'in' of the first sample of out[0]'s window */
     uint64_t phase;       /* phase of out[0] in 2^-64 turns */
-    uint64_t phase_step;  /* phase difference of consecutive outputs, in 2^-64 turns */
+    uint64_t phase_step;  /* phase difference between consecutive outputs, in 2^-64 turns */
     uint32_t n_out;       /* outputs of each polarisation */
     uint32_t n_taps;
     uint32_t subsampling;

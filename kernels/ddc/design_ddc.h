@@ -1,14 +1,16 @@
 /* design_ddc - the low-pass filter of the digital down-converter: optimal in the sense of remez.h.
  *
- * In units of the rate after subsampling, A:
+ * Frequencies are in units of the sample rate after subsampling by A:
  *     'pass_fraction' = 0        the transform keeps the middle half of the channels and discards the rest:
  *                                pass band [0, 1/4]; stop bands [n + 3/4, n + 5/4], n = 0, 1, .. up to A / 2: only
  *                                frequencies that alias into kept channels
- *     'pass_fraction' = p > 0    the transform keeps all channels; the middle part p is flat and free of aliases:
+ *     'pass_fraction' = p > 0    the transform keeps all channels; the middle fraction p of the band is flat and free
+ *                                of aliases:
  *                                pass band [0, p / 2]; stop band [1 - p / 2, A / 2]
  * The error in the pass band counts 'weight_pass' times as much as the error in the stop bands.  All weights are
- * multiplied by sqrt(A), so that white noise keeps about its density.  An ideal filter's output has the input's
- * variance times the passed part of the band.  The filter is computed in double and stored as float. */
+ * multiplied by sqrt(A), so that white noise keeps about its density.  The output of an ideal filter has the input's
+ * variance, multiplied by the fraction of the band that the filter passes.  The filter is computed in double and stored
+ * as float. */
 #ifndef KERNELS_DDC_DESIGN_DDC_H
 #define KERNELS_DDC_DESIGN_DDC_H
 
@@ -24,12 +26,12 @@ struct design_ddc {
 #define DESIGN_DDC_MAX_SUBSAMPLING 256
 #define DESIGN_DDC_MAX_TAPS        8192
 
-/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM if no such filter exists in double precision.  The
- * usual cause is far more taps than the bands need; then fewer taps suffice.  Otherwise the gap between the bands is
- * too narrow. */
+/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM if no such filter exists in double precision.
+ * Usually the cause is that n_taps is far larger than the bands need, so a smaller n_taps suffices.  Otherwise the gap
+ * between the bands is too narrow. */
 int design_ddc(const struct design_ddc *design, float *weights);
 
-/* Writes the same weights before rounding to float. */
+/* Writes the same weights without rounding them to float. */
 int design_ddc_double(const struct design_ddc *design, double *weights);
 
 #endif

@@ -84,8 +84,8 @@ static void make_grid(struct exchange *e, const struct remez_band *bands, size_t
 
     for (size_t band = 0; band < n_bands; band++) {
         double frequency = bands[band].low;
-        /* Adding steps, unlike multiplying, gives the same rounding and so the same number of points as in other
-         * programs. */
+        /* Other programs also add one step after the other.  So the rounding, and with it the number of points, is the
+         * same.  A multiplication would round differently. */
         for (; frequency + step <= bands[band].high; frequency += step)
             add_point(e, &bands[band], frequency);
         add_point(e, &bands[band], bands[band].high);
@@ -119,7 +119,8 @@ static void find_factors(struct exchange *e)
         e->factors[i] = (i % 2 ? -1 : 1) * exp(least - e->factors[i]);
 }
 
-/* Finds the polynomial whose weighted error alternates at the extrema: its values there, and the error. */
+/* Finds the polynomial whose weighted error alternates at the extrema.  Computes the polynomial's values at the
+ * extrema, and the error. */
 static void interpolate(struct exchange *e)
 {
     double above = 0, below = 0;
@@ -164,7 +165,7 @@ static void evaluate(const struct exchange *e, const double *x, size_t n, double
         memcpy(out + first, block, count * sizeof(*out));
     }
     for (size_t j = 0; j < n; j++)
-        if (!isfinite(out[j])) /* a node, or equal to one within rounding */
+        if (!isfinite(out[j])) /* x[j] is a node, or equal to a node within rounding */
             for (size_t i = 0; i <= e->n; i++)
                 if (fabs(e->nodes[i] - x[j]) <= 4 * DBL_EPSILON)
                     out[j] = e->values[i];
@@ -197,8 +198,8 @@ static size_t remove_found(struct exchange *e, size_t first, size_t n_removed, s
     return n_found - n_removed;
 }
 
-/* Reduces the extrema to n + 1.  Removes the smallest extrema so that the signs of the others still alternate: one at
- * either end, or two neighbours. */
+/* Reduces the extrema to n + 1.  Removes the smallest extrema so that the signs of the remaining extrema still
+ * alternate.  Each step removes one extremum at either end, or two neighbours. */
 static void reduce_extrema(struct exchange *e, size_t n_found)
 {
     while (n_found > e->n + 1) {
@@ -216,8 +217,8 @@ static void reduce_extrema(struct exchange *e, size_t n_found)
     }
 }
 
-/* Iterates from e->extrema on.  Returns 0, or -EDOM if rounding errors are as large as the filter's errors or the
- * iteration does not converge. */
+/* Iterates, starting with the extrema in e->extrema.  Returns 0, or -EDOM if rounding errors are as large as the
+ * filter's errors or the iteration does not converge. */
 static int iterate(struct exchange *e)
 {
     for (int iteration = 0; iteration < MAX_ITERATIONS; iteration++) {
