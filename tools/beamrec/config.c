@@ -13,7 +13,7 @@
 #define MAX_BEAMS    1024
 #define MAX_DETECTED 64
 
-/* Placeholder in a file name that the beam's number replaces. */
+/* Placeholder in a file name.  The beam's number replaces this text. */
 #define BEAM_MARK "{beam}"
 
 const char *const beamrec_products_choices[] = {"power_0", "power_1", "I", "IQUV", NULL};
@@ -247,8 +247,8 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
         config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
 }
 
-/* Checks the file name of detected beams that 'key' (filterbank or dada) sets.  If '*file' is NULL, the key is not
- * set. */
+/* Checks a file name of detected beams.  The key 'key' (filterbank or dada) sets this name.  If '*file' is NULL, the
+ * key is not set. */
 static void check_detected_file(const struct beamrec_config *values, const struct beamrec_config_detected *d,
                                 const char *key, char *const *file, struct config *config)
 {

@@ -16,12 +16,12 @@
 #include <stdint.h>
 
 struct beamrec_config_recv {
-    struct config_recv base; /* keys of all receivers, without chunks and threads */
+    struct config_recv base; /* keys that all receivers have, except the keys of chunks and threads */
     int64_t window_batches;
 };
 
 struct beamrec_config_stream {
-    int64_t n_chan; /* channels of the whole stream */
+    int64_t n_chan; /* number of channels of the whole stream */
     int64_t n_chan_substream;
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
@@ -53,8 +53,8 @@ struct beamrec_config_detected {
     struct endpoint_list sources;
     int64_t n_beams;
     int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
-    int64_t window_spectra; /* number of spectra that are summed to one power */
-    int64_t group_channels; /* number of channels that are summed to one power */
+    int64_t window_spectra; /* number of spectra that are summed into one power */
+    int64_t group_channels; /* number of channels that are summed into one power */
     int64_t heap_windows;
     int format;       /* enum beamrec_format */
     char *filterbank; /* file name; beamrec_config_file() inserts the beam's number; NULL: no file */

@@ -1,4 +1,4 @@
-/* file.c - after the writer thread, the last stage of the flow: writes rows to the disk. */
+/* file.c - the last stage of the flow: writes rows to the disk.  The writer thread calls these functions. */
 #include "tools/beamrec/file.h"
 
 #include "common/base/why.h"

@@ -11,9 +11,9 @@
 
 struct beamrec_file;
 
-/* Creates the first file.  The value of 'config_key' is 'format', from which the functions of record_name.h make the
- * file's name.  The caller keeps both texts until the file is closed.  Returns 0, or negative errno with one sentence
- * in 'why'. */
+/* Creates the first file.  'format' is the value of the key 'config_key'.  The functions of record_name.h make the
+ * file's name from 'format'.  The caller keeps both texts until the file is closed.  Returns 0, or negative errno with
+ * one sentence in 'why'. */
 int beamrec_file_open(const char *config_key, const char *format, bool overwrite, struct beamrec_file **file, char *why,
                       size_t why_bytes);
 

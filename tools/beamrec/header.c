@@ -43,7 +43,7 @@ static void put_double(struct sigproc *s, const char *name, double value)
     put(s, &value, sizeof(value));
 }
 
-/* Returns the sky frequency of the centre of channel 'chan'.  'chan' may lie between two channels. */
+/* Returns the sky frequency of the centre of channel 'chan'.  'chan' need not be a whole number. */
 static double chan_mhz(const struct beamrec_header *header, const struct beamrec_product_shape *shape, double chan)
 {
     return (header->centre_hz + (chan - (double)(shape->n_chan / 2)) * header->channel_hz) / 1e6;

@@ -33,8 +33,8 @@
 #define WHY_BYTES   512
 #define LABEL_BYTES 160
 
-/* Number of chunks in addition to the chunks of open batches.  They hold complete batches until the writer has written
- * them. */
+/* Number of chunks in addition to the chunks of open batches.  These chunks store complete batches until the writer has
+ * written them. */
 #define SPARE_CHUNKS 24
 #define JUMP_HEAPS   8
 
@@ -52,7 +52,7 @@ struct beamrec {
     const struct beamrec_config *config;
     struct timebase timebase;
     struct service *service;
-    struct device *device; /* allocates the chunks' memory; computes nothing */
+    struct device *device; /* used only to allocate the chunks' memory */
     struct inbox *inbox;   /* inbox of the writer */
     struct input *inputs;  /* [stream] */
     struct endpoint_list endpoints;
@@ -239,7 +239,7 @@ static int create(struct beamrec *b, const struct config *book, char *why, size_
 
 static void destroy(struct beamrec *b)
 {
-    http_close(b->http); /* HTTP closes first, because /metrics reads memory of the other parts */
+    http_close(b->http); /* the HTTP server is closed first, because /metrics reads memory of the other parts */
     status_destroy(b->status);
     beamrec_writer_destroy(b->writer);
     receiver_destroy(b->receiver);

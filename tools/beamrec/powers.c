@@ -1,4 +1,4 @@
-/* powers.c - after the receive thread: reads numbers from heaps of detected beams. */
+/* powers.c - reads the powers from received heaps of detected beams. */
 #include "tools/beamrec/powers.h"
 
 #include <string.h>

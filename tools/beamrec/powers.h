@@ -4,8 +4,9 @@
  *   beam_offsets     float [beam][product][group], with uint8 only
  *   beam_scales      float [beam][product][group], with uint8 only
  *   beam_powers      float or uint8 [beam][window][product][group]
- * A group is the set of channels that one power sums.  The frequency of the groups rises with their index.  With uint8,
- * a power is offset + scale * value.  Numbers are little-endian, as on this host.  These functions are pure. */
+ * A group is a set of channels whose powers are summed into one power.  The frequency of the groups rises with their
+ * index.  With uint8, a power is offset + scale * value.  Numbers are little-endian, as on this host.  These functions
+ * are pure. */
 #ifndef TOOLS_BEAMREC_POWERS_H
 #define TOOLS_BEAMREC_POWERS_H
 

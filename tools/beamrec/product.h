@@ -1,15 +1,15 @@
 /* product.h - turns the heaps of one batch into rows of a file of one beam.
  *
  * A heap of a voltage beam is int8 [chan][spectrum][re, im].  powers.h has the layout of a heap of detected beams.
- *   voltages    int8 [spectrum][chan][re, im], the channels rising in frequency
- *   powers      float or uint8 [row][product][group]; the groups fall in frequency in SIGPROC files and rise in
- *               PSRDADA files.  A row is sum_spectra spectra; a group is sum_channels channels.  A power of a voltage
- *               beam is the sum of |v|^2.  Heaps of detected beams contain powers.
+ *   voltages    int8 [spectrum][chan][re, im]; the frequency rises with the channel's index
+ *   powers      float or uint8 [row][product][group]; with the group's index, the frequency falls in SIGPROC files and
+ *               rises in PSRDADA files.  A row is the sum of sum_spectra spectra; a group is the sum of sum_channels
+ *               channels.  A power of a voltage beam is the sum of |v|^2.  Heaps of detected beams contain powers.
  * PSRDADA files of voltage beams hold voltages; all other files hold powers.  A power of 8 bits is round((power -
  * offset) * scale), half to even, clipped to 0 to 255.  Each product has its own offset and scale, which are chosen
- * from the first batch that has data.  With them the product's mean in this batch becomes 96, and its standard
- * deviation 24.  Windows whose fraction of data is below 90 % of the largest fraction are excluded from this choice.
- * If a stream begins within a heap, incomplete windows would otherwise increase the standard deviation.
+ * from the first batch that has data.  With this offset and scale, the values of the first batch have a mean of 96 and
+ * a standard deviation of 24.  Windows whose fraction of data is below 90 % of the largest fraction are excluded from
+ * this choice.  If a stream begins within a heap, incomplete windows would otherwise increase the standard deviation.
  *
  * Absent heaps, and windows whose fraction is 0, are filled with the running mean of each product and group.  The mean
  * covers about the last 64 batches in which the substream has data.  Before any data the fill is 0.  Absent voltages
@@ -28,8 +28,8 @@
 struct beamrec_product_shape {
     bool is_dada; /* true: PSRDADA file; false: SIGPROC file */
     int bits;
-    size_t n_chan, n_chan_substream; /* channels of the beam and of each substream */
-    size_t n_spectra;                /* spectra of a batch */
+    size_t n_chan, n_chan_substream; /* number of channels of the beam and of each substream */
+    size_t n_spectra;                /* number of spectra of a batch */
     size_t sum_spectra, sum_channels;
     size_t n_products;
     bool is_detected;             /* true: heaps contain powers of detected beams */
@@ -40,7 +40,7 @@ struct beamrec_product_shape {
 struct beamrec_product {
     struct beamrec_product_shape shape;
     size_t n_rows, n_groups;
-    size_t n_columns; /* number of values of a row [product][group] */
+    size_t n_columns; /* number of values in a row [product][group] */
     size_t bytes;
     uint8_t *rows;        /* [bytes] rows of the latest batch */
     double *powers;       /* [row][product][group] with rising frequency */
@@ -58,7 +58,8 @@ static inline bool beamrec_product_has_voltages(const struct beamrec_product_sha
     return shape->is_dada && !shape->is_detected;
 }
 
-/* Allocates the arrays.  For voltages, 'shape' must have sums of 1, 8 bits and one product.  Returns 0 or -ENOMEM. */
+/* Allocates the arrays.  For voltages, 'shape' must have 8 bits, and the value 1 in sum_spectra, sum_channels and
+ * n_products.  Returns 0 or -ENOMEM. */
 int beamrec_product_init(struct beamrec_product *product, const struct beamrec_product_shape *shape);
 void beamrec_product_fini(struct beamrec_product *product);
 

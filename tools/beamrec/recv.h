@@ -12,7 +12,7 @@
 
 struct beamrec_powers;
 
-/* Items in the writer's inbox: chunks from the assemblers, and the end of a file from the receiver. */
+/* Items in the writer's inbox: chunks from the assemblers, and the end of a capture from the receiver. */
 enum beamrec_item { BEAMREC_ITEM_CHUNK, BEAMREC_ITEM_END };
 
 #define BEAMREC_N_WANTED 7
@@ -21,7 +21,7 @@ extern const uint16_t beamrec_recv_wanted[BEAMREC_N_WANTED];
 /* Layout of a stream's heaps: the size of the payload, and the items in the payload. */
 struct beamrec_heap {
     size_t bytes;
-    uint32_t items;                     /* bit i: the heap has wanted item i */
+    uint32_t items;                     /* bit i is set if the heap contains wanted item i */
     uint64_t offsets[BEAMREC_N_WANTED]; /* offset of each wanted item in the payload, in bytes */
 };
 

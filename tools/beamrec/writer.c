@@ -281,8 +281,8 @@ static int append(struct beamrec_writer *writer, const struct stream *stream, st
     return err;
 }
 
-/* Prepares the file for a batch with this timestamp.  Fills a short gap with batches without heaps.  After a longer
- * gap, or if time went back, begins the next file. */
+/* Prepares the file for a batch with this timestamp.  Fills a short gap with empty batches.  After a longer gap, or if
+ * the timestamp is earlier than expected, begins the next file. */
 static int reach(struct beamrec_writer *writer, const struct stream *stream, struct recording *recording,
                  int64_t timestamp_samples, char *why, size_t why_bytes)
 {

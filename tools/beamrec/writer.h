@@ -2,8 +2,8 @@
  *
  * Flow:      assembler --full chunk--> inbox --> writer --rows--> each file of the stream
  * Threads:   one thread; between start and join, only this thread uses products and files.
- * Gaps:      missing batches are filled and listed.  After a gap longer than output.max_gap, or after time has gone
- *            back, the next file begins.
+ * Gaps:      missing batches are filled and listed.  The next file begins after a gap longer than output.max_gap, or if
+ *            the timestamps go back.
  * Full disk: batches are dropped and counted until there is room again.  The dropped batches become a gap in the file.
  *            If the input is a capture, a full disk is a failed write, because the capture can be read again.
  * End:       after 'max_batches' batches, or a failed write, the thread asks the service to stop.  Until the inbox is
@@ -32,7 +32,7 @@ struct beamrec_writer_stats {
     struct counter batches;           /* batches of streams that were written to all files of the stream */
     struct counter expected_heaps;    /* heaps in the written batches and in the gaps between these batches */
     struct counter missing_heaps;     /* expected heaps that are missing */
-    struct counter partial_windows;   /* windows in heaps of detected beams that lack spectra of some antennas */
+    struct counter partial_windows;   /* windows of detected beams in which spectra of some antennas are missing */
     struct counter files;             /* files begun */
     struct counter unwritten_batches; /* batches lost because the disk was full */
 };

@@ -108,7 +108,7 @@ static void compare_detected(struct beam_pair *pair, size_t i, const struct xbgp
     const struct {
         const char *key;
         int64_t mine, wanted;
-        const char *const *names; /* names of the key's choices; NULL: the key is a number */
+        const char *const *names; /* names of the key's choices; NULL: the key's value is a number */
     } rows[] = {
         {"beams", mine->n_beams, x->n_beams, NULL},
         {"products", mine->products, x->products, beamrec_products_choices},
@@ -186,7 +186,7 @@ struct place {
     char *directory;
     const char *key; /* key that names one of the files */
     double bytes_per_s;
-    bool counted; /* true: the rate is included in another place on the same disk */
+    bool counted; /* true: the rate is included in another entry for the same disk */
     dev_t disk;
     double free_bytes; /* < 0: not known */
 };

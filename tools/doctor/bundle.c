@@ -18,7 +18,8 @@
 
 #define FACT_BYTES_MAX (1 << 20)
 
-/* Files of the kernel that the bundle contains.  A file's name in the bundle is its path, with each / replaced by -. */
+/* Files of the Linux kernel (/proc and /sys) that are copied to the bundle.  A file's name in the bundle is its path,
+ * with each / replaced by -. */
 static const char *const facts[] = {
     "/proc/version",
     "/proc/cmdline",

@@ -191,8 +191,8 @@ static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
     return *array_size > n ? *array_size : n;
 }
 
-/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, does not report
- * send.array_size, too. */
+/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, reports only this fault, and
+ * does not report send.array_size. */
 static void check_antennas(struct doctor *doctor, struct pair *pair)
 {
     const struct fgpu_config *fgpu = &pair->f->fgpu;
@@ -348,7 +348,7 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
     SAY(f->fix, "set send.ttl in %s to 4", file->path);
 }
 
-/* Returns true if the daemon has a control port, through which a controller can start the sending. */
+/* Returns true if the daemon has a control port, through which a control system can start transmission. */
 static bool has_control(const struct doctor_file *file)
 {
     for (size_t l = 0; l < file->n_listeners; l++)

@@ -1,4 +1,5 @@
-/* cpu.c - checks whether the CPUs are ready for packets: clock, sleep, and other users of the CPUs. */
+/* cpu.c - checks whether the CPUs can process packets without delay: clock frequency, idle states, and other users of
+ * the CPUs (threads, interrupts, virtual machines). */
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
@@ -9,7 +10,7 @@
 
 #define CPUS_MAX       4096
 #define IDLE_STATES    16
-#define LATENCY_MAX_US 50   /* time in which a CPU leaves an idle state */
+#define LATENCY_MAX_US 50   /* time that a CPU takes to leave an idle state */
 #define STOLEN_MAX     0.01 /* fraction of the time since boot that other virtual machines took */
 
 static void check_governor(struct doctor *doctor)

@@ -3,7 +3,8 @@
  * Flow:    files -> checks, each of which adds findings -> report (text or JSON) -> exit code
  * Threads: one.
  * Blocking: the checks of streams and losses take 'seconds' each; no other wait is longer than 2 s.
- * Effects: groups are joined for a while, a GPU is opened and closed, and /metrics are read.  Nothing else changes.
+ * Effects: multicast groups are joined for a while, a GPU is opened and closed, and /metrics are read.  Nothing else
+ * changes.
  *
  * A check that cannot read its data reports FINDING_SKIPPED, which does not count as a failure. */
 #ifndef TOOLS_DOCTOR_DOCTOR_H
@@ -55,8 +56,8 @@ struct doctor_file {
     /* true: the file is loaded and has passed its own checks.  The members below may be used only if 'ok' is true.
      * Always false for a recorder's file. */
     bool ok;
-    /* Configuration of visrec; NULL for other programs.  For a recorder's file, 'config' is the only other member below
-     * that is set. */
+    /* Configuration of visrec; NULL for other programs.  For a recorder's file, the only other members below that are
+     * set are 'config' and the recorder's own configuration. */
     struct doctor_recorder *recorder;
     struct doctor_beam_recorder *beam_recorder; /* configuration of beamrec; NULL for other programs */
     struct config *config;
@@ -153,8 +154,8 @@ void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, 
  * (doctor/memory.c). */
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file);
 
-/* Finds the PCI address of a file's GPU, in the form that /sys uses.  The GPU is the GPU that device.gpu names by its
- * address, or else the host's only GPU.  Returns false if the GPU is not known. */
+/* Finds the PCI address of a file's GPU, in the form that /sys uses.  If device.gpu contains an address, this address
+ * identifies the GPU.  Otherwise the GPU is the host's only GPU.  Returns false if the GPU is not known. */
 bool doctor_file_gpu(const struct doctor *doctor, const struct doctor_file *file, char address[SYS_PCI_BYTES]);
 
 /* Writes a rate such as "34.24 Gb/s" or "40 Mb/s" to 'text'.  Returns 'text'. */
@@ -182,7 +183,7 @@ static inline bool doctor_runs(const struct doctor *doctor, enum doctor_topic to
 }
 
 /* Returns the status of a finding about a host's setting.  Returns FINDING_WARN if the setting is 'bad' and the host
- * receives so fast that the setting costs packets.  Otherwise returns FINDING_OK. */
+ * receives so much data that the setting causes packet loss.  Otherwise returns FINDING_OK. */
 enum finding_status doctor_tuning(const struct doctor *doctor, bool bad);
 
 /* Adds a finding to the report.  The caller writes the finding's texts. */
@@ -206,7 +207,8 @@ void doctor_check_gpu(struct doctor *doctor);     /* doctor/gpu.c */
 void doctor_check_direct(struct doctor *doctor);  /* doctor/direct.c: writing to the GPU's memory */
 void doctor_check_memory(struct doctor *doctor);  /* doctor/memory.c: memory and ports that the files need here */
 void doctor_check_time(struct doctor *doctor);    /* doctor/time.c */
-void doctor_check_config(struct doctor *doctor);  /* doctor/config.c: F-engines against X-engines, on any host */
+/* doctor/config.c: compares F-engines' files with X-engines' files, on any host */
+void doctor_check_config(struct doctor *doctor);
 void doctor_check_streams(struct doctor *doctor); /* doctor/streams.c */
 void doctor_check_loss(struct doctor *doctor);    /* doctor/loss.c */
 void doctor_check_engines(struct doctor *doctor); /* doctor/engine.c: status of running engines */

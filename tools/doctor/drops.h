@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Stages of a packet's way, in the order in which the packet passes the stages. */
+/* Stages of a packet's path, in the order in which the packet passes the stages. */
 enum drops_stage { STAGE_CABLE, STAGE_NIC, STAGE_QUEUE, STAGE_SOFTNET, STAGE_IP, STAGE_SOCKET, N_DROPS_STAGES };
 
 struct drops_counter {
@@ -25,8 +25,8 @@ struct drops {
 /* Reads the counters of an interface ("": no interface) and of the host.  Omits counters that cannot be read. */
 void drops_read(const char *root, const char *interface, struct drops *drops);
 
-/* Returns the growth of the counter 'after' since 'before' was read.  Returns 0 if 'before' lacks the counter, or if
- * the counter was reset. */
+/* Returns the growth of the counter 'after' since 'before' was read.  Returns 0 if 'before' does not contain the
+ * counter, or if the counter was reset. */
 uint64_t drops_grew(const struct drops *before, const struct drops_counter *after);
 
 #endif

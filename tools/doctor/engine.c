@@ -72,8 +72,8 @@ char *doctor_ago(double s, char text[DOCTOR_AGO_BYTES])
 
 /* ---- Troubles ---------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the list contains the cause of 'new', or 'new' from another X-engine.  The silence of a source is the
- * cause of the source's losses.  Several X-engines report the same trouble of the same F-engine. */
+/* Returns true if the list already contains the cause of 'new', or the same trouble from another X-engine.  The silence
+ * of a source is the cause of the source's losses.  Several X-engines report the same trouble of the same F-engine. */
 static bool is_known(struct engines *engines, const struct trouble *new)
 {
     for (size_t i = 0; i < engines->n; i++) {
@@ -226,7 +226,7 @@ static double silent_since(const json_t *source, double start_unix_s)
     return strcmp(text_of(source, "state"), "silent") == 0 ? number_of(source, "since") : 0;
 }
 
-/* Adds sources that are silent, or from which nothing has come since the start. */
+/* Adds sources that are silent, or from which no data have arrived since the start. */
 static void take_silent(struct engines *engines, const struct doctor_file *file, const json_t *status)
 {
     bool f = file->kind == DOCTOR_FGPU;

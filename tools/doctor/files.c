@@ -16,7 +16,7 @@
 #include <yaml.h>
 
 #define IP_UDP_BYTES 28
-#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* header of digitisers' and F-engines' packets */
+#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* bytes of the header of digitisers' and F-engines' packets */
 #define TUNED_BITS   5e9 /* bits per second; below this rate, a host loses nothing even without tuning */
 
 /* ---- The program of a file --------------------------------------------------------------------------------------- */
@@ -26,7 +26,8 @@ static const struct {
     const char *program;
     enum doctor_kind kind;
 } signs[] = {
-    /* A file belongs to the program of the first row whose section the file has. */
+    /* Sections that identify a file's program.  The first row whose section occurs in the file determines the
+     * program. */
     {"digitiser", "dsim", DOCTOR_OTHER},         {"signals", "dsim", DOCTOR_OTHER},
     {"recordings", "dsim", DOCTOR_OTHER},        {"telescope", "visrec", DOCTOR_RECORDER},
     {"output", "beamrec", DOCTOR_BEAM_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},

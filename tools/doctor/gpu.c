@@ -50,7 +50,7 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->memory.device_bytes = layout.memory.device_bytes; /* depends on this device's shared memory */
+        file->memory.device_bytes = layout.memory.device_bytes; /* the layout depends on this device's shared memory */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
@@ -117,7 +117,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
     if (!sys_pcie_link(doctor->root, path, now, max, sizeof(now), &slower))
         return;
-    /* An idle GPU lowers the speed of its link, but never the link's width. */
+    /* An idle GPU reduces the speed of its PCIe link, but never the width of the link. */
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");

@@ -16,7 +16,7 @@
 
 struct listen_want {
     struct endpoint endpoint;   /* multicast address */
-    struct interface interface; /* zeroed: the kernel chooses */
+    struct interface interface; /* zeroed: the Linux kernel chooses the interface */
     void *owner;                /* pointer that the caller may use for any purpose */
     int err;                    /* set by listener_open() for this endpoint: 0, or negative errno */
 };

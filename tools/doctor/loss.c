@@ -22,7 +22,7 @@
 enum place { /* the stages of drops.h, then the following stages */
              PLACE_WORKER = N_DROPS_STAGES,
              PLACE_REFUSED,
-             PLACE_HEAPS, /* before this host: heaps are missing that no stage above has lost */
+             PLACE_HEAPS, /* before this host: missing heaps for which no stage above has counted a loss */
              PLACE_MATCH,
              PLACE_OUTPUT,
              PLACE_SEND,
@@ -31,7 +31,8 @@ enum place { /* the stages of drops.h, then the following stages */
 
 static const struct {
     const char *name, *what, *why, *fix;
-    const char *fix_of_all; /* replaces 'fix' if this run includes all topics; NULL: 'fix' names no other topic */
+    /* used instead of 'fix' if this run includes all topics; NULL: 'fix' names no other topic */
+    const char *fix_of_all;
 } places[N_PLACES] = {
     /* In a fix, {interface} and {file} are placeholders of the daemon's interface and file. */
     [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
@@ -98,7 +99,8 @@ struct loss_watch {
 /* ---- Expected heaps ---------------------------------------------------------------------------------------------- */
 
 /* Returns the number of heaps that all sources should have sent during the observation, according to the host's clock.
- * Sets *chunks_heaps to the number of heaps in one chunk of every input, which is the error of the expected number. */
+ * Sets *chunks_heaps to the number of heaps in one chunk of every input, which is the possible error of the expected
+ * number. */
 static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
 {
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;

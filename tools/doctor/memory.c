@@ -149,7 +149,7 @@ static bool is_free(const struct endpoint *endpoint, int type)
 
     if (fd < 0)
         return true;
-    /* same option as in the daemon; with it, a connection that has just ended does not block the port */
+    /* the daemon sets the same option, so that a connection that has just ended does not block the port */
     if (type == SOCK_STREAM)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     bool taken = bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 && errno == EADDRINUSE;

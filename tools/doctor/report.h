@@ -30,7 +30,7 @@ struct loss_row {
     const char *stage;
     char counter[128];
     uint64_t grew;
-    bool loss; /* growth means loss */
+    bool loss; /* true: the counter counts lost data */
 };
 
 struct report {

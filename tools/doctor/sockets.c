@@ -1,6 +1,6 @@
 /* sockets.c - reads the buffer sizes that the kernel really gave to the sockets of running daemons.
  *
- * Source: sock_diag(7).  Any user may ask. */
+ * Source: sock_diag(7), which any user may query. */
 #include "tools/doctor/doctor.h"
 
 #include <linux/inet_diag.h>

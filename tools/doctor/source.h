@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SOURCE_N_SLOTS  1024 /* heaps that may be open at once */
+#define SOURCE_N_SLOTS  1024 /* number of heaps that may be open at the same time */
 #define SOURCE_N_VALUES 4    /* number of different ids and senders that are counted */
 
 /* Shape of the stream that a source should send. */

@@ -15,7 +15,7 @@
 
 /* The default period is 1.25 MiB per polarisation at 10 bits, so the periods of an array of simulated antennas fit
  * in a laptop's memory.  At 2 MS/s the default period is half a second.  The sending then starts within half a second,
- * and the frequency of a tone is wrong by at most 1 Hz. */
+ * and the error of a tone's frequency is at most 1 Hz. */
 /* The defaults as numbers; the table has the same defaults as text. */
 #define DEFAULT_PERIOD_SAMPLES 1048576
 #define DEFAULT_DITHER_SEED    (-1)

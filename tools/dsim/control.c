@@ -36,7 +36,7 @@ struct job {
     int err;
     char why[256];
     atomic_bool done; /* the computing thread has ended; set by the thread */
-    bool answered;    /* the sender has got the heaps, and the client has got its reply */
+    bool answered;    /* the sender has received the heaps, and the client has received its reply */
 };
 
 struct dsim_control {

@@ -247,7 +247,7 @@ static void evaluate_run(const int8_t *table, double amplitude, const struct seg
     }
 }
 
-/* Moves the beginning of a segment 'n' samples later. */
+/* Moves the beginning of a segment later by 'n' samples. */
 static void segment_skip(struct segment *segment, uint64_t length, uint64_t n)
 {
     unsigned __int128 code = (unsigned __int128)n * segment->code_step + segment->code;

@@ -22,7 +22,7 @@
 #define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as in xbgpu's gates */
 #define MAX_RADIO_HZ           1e12
 #define MAX_CN0_DB_HZ          200
-#define MAX_GNSS_DELAY         1e17 /* samples; as many as in timestamps of years */
+#define MAX_GNSS_DELAY         1e17 /* samples; the range of timestamps that are several years long */
 #define MAX_NOISE              1e6
 #define MAX_DOPPLER_HZ         1e6
 #define MAX_DOPPLER_RATE_HZ_S  1e4
@@ -71,7 +71,7 @@ void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsign
     }
 }
 
-/* Writes the error message.  Always returns NULL, which is also false, so that callers can return it. */
+/* Writes the error message.  Always returns NULL, which converts to false, so that callers can return this value. */
 __attribute__((format(printf, 3, 4))) static void *fail(struct parser *p, size_t offset, const char *format, ...)
 {
     unsigned line, column;

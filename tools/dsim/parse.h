@@ -72,7 +72,7 @@ struct dsim_satellite {
 
 struct dsim_gnss;
 
-/* An expression.  Each field names the ops that use it; fields that an op does not use are zero. */
+/* An expression.  The comment of a field lists the ops that use the field.  Fields that an op does not use are zero. */
 struct dsim_node {
     enum dsim_op op;
     size_t offset;                 /* offset of the expression's first character in the text */

@@ -75,7 +75,7 @@ static bool is_sum(const struct dsim_node *node)
 }
 
 /* Writes an operator with its operands.  Operators associate from left to right, so the right operand needs parentheses
- * more often. */
+ * in more cases than the left operand. */
 static void add_operator(struct text *t, const struct dsim_node *node, const char *symbol)
 {
     bool left = node->op == DSIM_MULTIPLY && is_sum(node->left);

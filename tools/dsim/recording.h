@@ -5,7 +5,7 @@
  *            converts each complex integer to two samples.  Samples that a recording lacks are read as 0, so that all
  *            later samples keep their time.  These samples are counted.
  * Files:     files are read, never mapped.  If a file is truncated while it plays, the read then returns an error,
- *            where a mapped file would cause a SIGBUS.  A file may be larger than memory.  At the start only the
+ *            whereas a mapped file would cause a SIGBUS.  A file may be larger than memory.  At the start only the
  *            beginning and the end of a VDIF file are read.
  * Threads:   one thread at a time for each recording.   Blocking: reads wait for the disk.  Nothing allocates after
  *            open. */

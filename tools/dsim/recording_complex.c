@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define BLOCK_ROWS 4096
-/* number of rows under the filter before the row that precedes the midpoint */
+/* number of rows that the filter covers before the row that precedes the midpoint */
 #define N_BEFORE (DSIM_SINC_TAPS / 2 - 1)
 
 struct complex_recording {

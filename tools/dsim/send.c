@@ -21,7 +21,7 @@
 
 #define WAKE_INTERVAL_NS NS_PER_MS
 #define LIVE_LEAD_NS     (NS_PER_S / 4) /* time from the start to the first heap, in which the first heap is computed */
-/* time from a switch to the first new heap, so that every thread notices the switch before */
+/* time from the request of a switch to the first new heap; every thread notices the switch within this time */
 #define SWITCH_LEAD_NS (NS_PER_S / 10)
 
 #define LOSS_OF_ALL (UINT64_C(1) << 32)
@@ -49,7 +49,7 @@ struct dsim_sender {
 
     const struct dsim_heaps *heaps; /* heaps that are being sent; NULL: the next block must be taken */
     struct dsim_block *block;       /* block that contains 'heaps'; NULL: heaps of a period */
-    bool returns_block;             /* the packet that would return the block is dropped */
+    bool returns_block;             /* true: the block's last packet was dropped, so this thread returns the block */
     size_t i_heap;                  /* index of the next heap in 'heaps' */
     const struct change *taken;     /* last change that this sender has made; NULL: none */
     bool has_ended;                 /* no more blocks will come */
@@ -92,8 +92,8 @@ struct dsim_send {
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
 
-/* Releases the packets that the sink has sent, because these may hold a block for which this thread waits.  Returns the
- * time until which the thread may sleep, at most 'wake_ns'. */
+/* Releases the packets that the sink has sent, because these packets may refer to a block for which this thread waits.
+ * Returns the time until which the thread may sleep, at most 'wake_ns'. */
 static int64_t reap(struct dsim_sender *sender, int64_t now_ns, int64_t wake_ns)
 {
     int64_t reap_ns = now_ns + PACKET_SINK_REAP_NS;

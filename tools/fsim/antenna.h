@@ -1,8 +1,8 @@
 /* antenna.h - builds and sends the packets of one simulated F-engine, in the format of fgpu.
  *
  * Flow:      fsim_heaps --add_run--> packets --flush--> the antenna's send_sink
- * Counts:    the heap counts of an antenna are feng_id + n * antennas.  Descriptors, data heaps and stop heaps take
- *            consecutive counts in order of departure.  A heap that is not sent uses no count.
+ * Counts:    the heap counts of an antenna are feng_id + n * antennas.  Descriptors, data heaps and stop heaps have
+ *            consecutive counts in the order in which they are sent.  A heap that is not sent uses no count.
  * Sockets:   each antenna has its own socket.  Its packets are therefore a separate network flow, and packets of two
  *            antennas are never joined.
  * Threads:   an antenna belongs to the thread that sends its packets.  The wire is [const], except its counters. */

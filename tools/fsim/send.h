@@ -7,7 +7,7 @@
  *            sends a stop heap to each destination.
  * Order:     a thread sends one run of packets of each heap of its antennas, then the next run of each heap, and so on.
  *            A run has as many packets as the kernel can join.  In a capture, a run is one packet.
- * Time:      the heaps with timestamp t begin to leave when their last sample would have been taken.  Their packets are
+ * Time:      transmission of the heaps with timestamp t begins at the time of their last sample.  Their packets are
  *            spread evenly over the time between heaps, divided by rate_factor, in steps of at least 200 us.  If the
  *            host delays a thread, the thread catches up and omits nothing.  With rate_factor 0, and in captures,
  *            threads send as fast as they can.  No thread is more than a batch ahead of any other.

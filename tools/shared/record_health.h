@@ -20,7 +20,7 @@ struct record_health_counts {
 struct record_health {
     unsigned limit; /* number of polls */
     struct record_health_counts counts;
-    unsigned since_dump, since_loss, since_refusal; /* polls since the last event of each kind */
+    unsigned since_dump, since_loss, since_refusal; /* number of polls since the last event of each kind */
 };
 
 void record_health_init(struct record_health *health, unsigned limit);

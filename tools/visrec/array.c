@@ -93,7 +93,7 @@ double visrec_julian_date(int64_t unix_ns)
 /* Leading terms of the nutation in longitude, IAU 2000B (McCarthy & Luzum 2003, Celest. Mech. 85, 37).  The argument of
  * each term's sine is a sum of multiples of five angles: the Moon's mean anomaly, the Sun's mean anomaly, the Moon's
  * argument of latitude, the Moon's elongation and the longitude of the Moon's node.  'mas' is the factor of the sine,
- * in milliarcseconds.  The omitted terms add up to 35 mas at most. */
+ * in milliarcseconds.  The sum of the omitted terms is at most 35 mas. */
 static const struct nutation_term {
     signed char moon, sun, from_node, elongation, node;
     double mas;

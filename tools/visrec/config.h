@@ -16,13 +16,13 @@
 enum visrec_values { VISREC_INT32, VISREC_FLOAT32 };
 
 struct visrec_config_recv {
-    struct config_recv base; /* keys of all receivers, without chunks and threads */
+    struct config_recv base; /* keys that all receivers have, except the keys of chunks and threads */
     struct endpoint_list sources;
     int64_t window_dumps;
 };
 
 struct visrec_config_stream {
-    int64_t n_chan; /* channels of the whole stream */
+    int64_t n_chan; /* number of channels of the whole stream */
     int64_t n_chan_substream;
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;

@@ -21,7 +21,7 @@
 #define VISREC_MISSING_IM 1
 
 struct visrec_dump_shape {
-    size_t n_chan;           /* channels of the whole stream */
+    size_t n_chan;           /* number of channels of the whole stream */
     size_t n_chan_substream; /* channels of a substream; divides n_chan */
     size_t n_baselines;      /* baselines, autocorrelations included */
     bool weights;

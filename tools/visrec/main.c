@@ -54,7 +54,7 @@ struct visrec {
     struct visrec_dump_shape shape;
     struct timebase timebase;
     struct service *service;
-    struct device *device; /* allocates the chunks' memory; computes nothing */
+    struct device *device; /* used only to allocate the chunks' memory */
     struct inbox *free_chunks;
     struct inbox *inbox; /* inbox of the writer */
     struct chunk_pool *pool;
@@ -222,7 +222,7 @@ static int create(struct visrec *v, const struct config *book, char *why, size_t
 
 static void destroy(struct visrec *v)
 {
-    http_close(v->http); /* HTTP closes first, because /metrics reads memory of the other parts */
+    http_close(v->http); /* the HTTP server is closed first, because /metrics reads memory of the other parts */
     status_destroy(v->status);
     visrec_writer_destroy(v->writer);
     visrec_antennas_destroy(v->antennas);

@@ -8,7 +8,7 @@
 #include "common/recv/receiver.h"
 #include "tools/visrec/dump.h"
 
-/* Items in the writer's inbox: chunks from the assembler, and the end of a file from the receiver. */
+/* Items in the writer's inbox: chunks from the assembler, and the end of a capture from the receiver. */
 enum visrec_item { VISREC_ITEM_CHUNK, VISREC_ITEM_END };
 
 #define VISREC_N_WANTED 5

@@ -42,7 +42,8 @@ struct visrec_uvh5 {
 
 /* ---- Errors ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the operating system's errno in the text of HDF5's innermost error, because HDF5 has no other place for it. */
+/* Finds the operating system's errno in the text of HDF5's innermost error, because HDF5 does not report the errno in
+ * any other way. */
 static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
 {
     const char *text = error->desc ? strstr(error->desc, "errno = ") : NULL;
@@ -191,8 +192,8 @@ static hid_t open_file(const char *path)
     return file;
 }
 
-/* Duplicates HDF5's own descriptor.  The copy refers to this very file, even if its name has changed.  Negative:
- * failed. */
+/* Duplicates HDF5's own descriptor.  The copy refers to the same file, even if the file's name has changed.  Returns a
+ * negative number after a failure. */
 static int duplicate_descriptor(hid_t file)
 {
     void *fd;
