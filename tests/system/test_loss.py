@@ -377,7 +377,7 @@ def check_fgpu(recordings, packets, work, name="fgpu"):
     for i, member in enumerate(model.inputs):
         check_log(log, f"m{i // 2:03} pol{i % 2}", member.line())
     for a in range(N_ANTS):
-        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks? discarded .*, (\d+) discarded", log)
+        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks? discarded .*, (\d+) because of lateness", log)
         assert int(unmatched) + int(late) == model.n_discarded(a), (unmatched, late)
     return model
 

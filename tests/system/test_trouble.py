@@ -259,7 +259,7 @@ def check_recorder_page(one):
     harness.until(lambda: worst_trouble()["where"] == "recorder", one.log_text)
     worst = worst_trouble()
     assert (worst["stage"], worst["level"]) == ("recorder", "bad")
-    assert "disk full" in worst["what"] and "free space" in worst["advice"] and worst["n_minute"] >= 1
+    assert "disk full" in worst["what"] and "make room" in worst["advice"] and worst["n_minute"] >= 1
     if harness.SANITIZED:
         return
     with browser.page() as page:

@@ -138,7 +138,7 @@ def test_more_spectra_than_a_gpu_takes(work):
                                   device={"kind": "cuda", "kernel_cache": str(work)})
     done = tune("fgpu", config, work)
     assert done.returncode == 78 and "measuring" not in done.stderr
-    assert "outputs[0].batches_per_buffer: output wide0 has 262144 spectra in a buffer, but a GPU can take " \
+    assert "outputs[0].batches_per_buffer: output wide0 has 262144 spectra in a buffer, but the GPU kernels support " \
            "at most 262140" in done.stderr
 
 

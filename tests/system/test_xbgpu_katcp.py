@@ -500,7 +500,7 @@ TRANSCRIPT = [
     ("input-shift 0 9", "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_-8\\_to\\_8\\_spectra"
      "\\_(recv.max_shift),\\_but\\_is\\_9"),
     ("input-shift 0 -9", "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_-8\\_to\\_8"),
-    ("input-shift 0 1 1", "!input-shift fail input\\_1\\_has\\_no\\_shift\\_after\\_it"),
+    ("input-shift 0 1 1", "!input-shift fail there\\_must\\_be\\_a\\_shift\\_after\\_input\\_1"),
     ("input-shift 0 1 a0v 2", "!input-shift fail input\\_a0v\\_is\\_given\\_twice"),
     ("input-shift 0 1 1 1 2 1 3 1 4 1 5 100", "!input-shift fail the\\_shift\\_of\\_input\\_5"),
     ("input-shift", "!input-shift ok 0 0 3 0 0 0"),
@@ -528,7 +528,7 @@ TRANSCRIPT = [
     ("gate pulse 0 frequency=nan", "!gate fail frequency\\_must\\_be"),
     ("gate pulse 0 frequency=2e9", "!gate fail gate\\_pulse\\_has\\_a\\_frequency\\_of\\_2e+09\\_Hz,\\_not\\_below\\_adc_sample_rate"),
     ("gate pulse 0 dispersion_measure=3 centre_frequency=1e9",
-     "!gate fail gate\\_pulse\\_must\\_keep\\_a\\_dispersion_measure\\_of\\_0,\\_as\\_it\\_began"),
+     "!gate fail gate\\_pulse\\_must\\_keep\\_a\\_dispersion_measure\\_of\\_0,\\_as\\_at\\_the\\_start"),
     ("gate pulse 0 epoch=1 epoch_time=1700000001", "!gate ok 0"),
     ("gate pulse", "!gate ok 0 epoch_time=1700000001 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0"
      " dispersion_measure=0 reference_frequency=0 centre_frequency=0"),

@@ -143,7 +143,7 @@ TEST(labels_and_reasons)
     check_row("m001 pol 1", "packets refused (bad_sender)", 4, 4, 3, 3);
     json_t *all = history_describe(history);
     ck_assert_uint_eq(json_array_size(all), 1);
-    ck_assert(strstr(json_string_value(json_object_get(json_array_get(all, 0), "advice")), "this file do not agree"));
+    ck_assert(strstr(json_string_value(json_object_get(json_array_get(all, 0), "advice")), "this program do not agree"));
     json_decref(all);
     counter_add(&jumped, 40);
     pass(1, 9);

@@ -176,7 +176,7 @@ TEST(builds_do_not_mix, .skip = no_fake())
     ck_assert_ptr_nonnull(symbol);
     memcpy(&open, &symbol, sizeof(open));
     ck_assert_int_eq(open(&config, &stranger, &device, why, sizeof(why)), -ENODEV);
-    ck_assert_msg(strstr(why, "this program of another"), "%s", why);
+    ck_assert_msg(strstr(why, "this program is from build another"), "%s", why);
 }
 
 /* What a process left in the cache that was killed while it wrote. */
