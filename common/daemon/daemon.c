@@ -227,10 +227,10 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     if (exit_code == 0 && !device_ok(context.device))
         exit_code = 1; /* the device failed during the drain */
     close_control(&control);
-    http_close(http); /* before the pipeline, whose counters HTTP reads */
+    http_close(http); /* before the pipeline is destroyed, because HTTP reads its counters */
     sensors_destroy(control.sensors);
     if (pipeline) {
-        daemon->stop(pipeline, 0); /* needed after a failed start */
+        daemon->stop(pipeline, 0); /* ends the threads that a failed start has left running */
         daemon->destroy(pipeline);
     }
     device_close(context.device);

@@ -98,7 +98,7 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
-            return lane->n_free > 0; /* without a free input, more sets may be waiting */
+            return lane->n_free > 0; /* if no input is free, more sets may be waiting */
         lane->busy = true;
         if (!e->ops->process(lane, may_wait))
             return false;
