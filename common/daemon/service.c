@@ -207,7 +207,7 @@ static void set_signals(void (*stop_handler)(int), void (*pipe_handler)(int), vo
     sigaction(SIGABRT, &action, NULL);
 }
 
-/* ev_memory() and ev_error() replace libev's allocator and error handler, which would abort the process if memory or
+/* ev_memory() and ev_failed() replace libev's allocator and error handler, which would abort the process if memory or
  * files are exhausted. */
 static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
 {

@@ -25,7 +25,7 @@
 #define RUN_NS       (20 * NS_PER_MS) /* shortest run whose time is used */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
 #define HOPELESS     1.5              /* a candidate slower by this factor than the fastest gets only two runs */
-#define BETTER       0.995            /* largest fraction of the fastest time to replace it; the rest is noise */
+#define BETTER       0.995            /* a new fastest time is below this fraction of the old; other gains are noise */
 #define RANDOM_BYTES (1 << 20)        /* generated on the host, and copied repeatedly */
 #define FILE_BYTES   2048
 

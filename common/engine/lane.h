@@ -2,8 +2,8 @@
  * xbgpu.  Each lane has a matcher and a compute stream.
  *
  * Flow:      full chunk --matcher--> set of chunks --upload--> device input --compute--> output buffers
- * Inputs:    a lane has three device inputs in rotation.  Kernels read the first input.  The second input keeps the
- *            history that the first input needs.  The third input is being uploaded.
+ * Inputs:    a lane has three device inputs in rotation.  Kernels read one input.  Another input keeps the history that
+ *            its successor needs.  The third input is being uploaded.
  * Ownership: each daemon has its own structs, which begin with a struct lane and a struct device_input.  A device input
  *            belongs to the worker from lane_take_input() to lane_return_input().  It then belongs to the device until
  *            the worker receives {ENGINE_INPUT_FREE, 0, input}.

@@ -17,14 +17,14 @@ struct recv_source_config;
 /* Values of these keys.  Each program's struct for its recv section begins with a struct config_recv named 'base'.
  * Keys that a program does not have stay 0. */
 struct config_recv {
-    char *interface;       /* NULL: the kernel's choice */
+    char *interface;       /* NULL: the kernel chooses */
     char *pcap_file;       /* NULL: the network */
     char *from;            /* networks of allowed senders; NULL: all senders are allowed */
     struct access senders; /* 'from' in parsed form, set by recv_keys_check() */
     bool crc;              /* true: packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
-    int64_t comp_vector; /* interrupt of the NIC for thread 0; < 0: the threads poll */
+    int64_t comp_vector; /* the NIC's interrupt that wakes thread 0; < 0: the threads poll */
     int64_t window_chunks;
     int64_t n_chunks;  /* number of chunks of each input (fgpu) or receive thread (xbgpu) */
     int64_t n_threads; /* 0: one per input */

@@ -26,10 +26,10 @@ struct pcap_source {
     char *path;
     FILE *file;      /* open file; NULL once 'capture' owns the file */
     int fd;          /* descriptor of the file */
-    bool is_fifo;    /* a FIFO; read without a buffer, so that poll() tells whether data wait */
+    bool is_fifo;    /* a FIFO, which is read without a buffer, so that poll() reports waiting data */
     pcap_t *capture; /* NULL: a FIFO that has delivered no data yet */
     int link_type;
-    int end;        /* 0, or the result of all later recv: -ENODATA after the last packet, -EIO after damage */
+    int end;        /* 0, or the result of all later recv calls: -ENODATA after the last packet, -EIO after damage */
     uint64_t n_cut; /* number of packets that are truncated in the capture */
     struct recv_endpoints endpoints;
 };
@@ -44,7 +44,7 @@ static int parse_loopback(struct frame_rest *frame)
         return -EINVAL;
     memcpy(&family, frame->at, sizeof(family));
     *frame = (struct frame_rest){frame->at + 4, frame->n_captured - 4, frame->n_bytes - 4};
-    /* The header has the byte order of the host that captured. */
+    /* The header has the byte order of the host that captured the packets. */
     return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24 ? 0 : -EINVAL;
 }
 

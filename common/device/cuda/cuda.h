@@ -64,7 +64,7 @@ struct cuda_stream {
     uint64_t n_given GUARDED;                       /* [lock] number of callbacks enqueued since creation */
     uint64_t n_run GUARDED;                         /* [lock] number of callbacks that have run or are running */
     uint64_t n_run_seen;                            /* [watch] n_run at the last check */
-    unsigned n_looks;                               /* [watch] successive checks while callbacks wait and none runs */
+    unsigned n_looks;                               /* [watch] successive checks while callbacks wait but none runs */
 };
 
 struct cuda_event {
