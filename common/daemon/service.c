@@ -153,7 +153,7 @@ static void note_still(struct service *service, const struct thread_stalled *sti
     if (service->still_tid == still->tid)
         return;
     service->still_tid = still->tid;
-    log_error("thread %s (%lld) hangs: it has not moved for %.3g s", still->name, (long long)still->tid, still_s);
+    log_error("thread %s (%lld) hangs: it has made no progress for %.3g s", still->name, (long long)still->tid, still_s);
     report_hang(service, still);
 }
 
@@ -167,7 +167,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
         return;
     }
     if (service->still_tid) {
-        log_warning("all threads move again");
+        log_warning("all threads make progress again");
         report_hang(service, NULL);
         service->still_tid = 0;
     }

@@ -278,7 +278,7 @@ static int add_sensor(struct state_files *files, struct sensors *sensors)
 {
     const struct sensor_desc about = {
         "state-status",
-        "Whether settings are kept across restarts; error after a kept setting was ignored, until the next start", "",
+        "Whether settings are kept across restarts; status error until the next start if a setting was ignored", "",
         SENSOR_DISCRETE, .words = state_words};
     struct sensor_reading first = {
         clock_unix_ns(), SENSOR_NOMINAL, {.integer = files->directory ? STATE_KEPT : STATE_NONE}};

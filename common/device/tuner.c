@@ -237,7 +237,7 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
 
     job->kernel->format_sizes(job->sizes, sizes, sizeof(sizes));
     if (n < 2) {
-        log_info("%s: %s: there is nothing to tune: the device has one shape for %s", job->output, name, sizes);
+        log_info("%s: %s: there is nothing to tune: only one shape is valid for %s", job->output, name, sizes);
         return 0;
     }
     log_info("%s: measuring %s, %zu candidates, for up to %d s: %s", job->output, name, n, (int)(LIMIT_NS / NS_PER_S),

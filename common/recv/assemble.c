@@ -657,7 +657,7 @@ static void check_clock(struct assembler *a)
     if (a->n_wrong_checks < CLOCK_CHECKS)
         return;
     a->n_wrong_checks = 0;
-    log_error("%s: timestamps are %lld times 2^48 samples off, because the clock was wrong at the start; the clock is "
+    log_error("%s: timestamps are wrong by %lld * 2^48 samples, because the clock was wrong at the start; the clock is "
               "synchronised now, and the timestamps are corrected",
               a->name, (long long)n_periods);
     counter_add(&a->config.stats->jumps, 1);

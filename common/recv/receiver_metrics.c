@@ -25,7 +25,7 @@ static const struct own_name {
     const char *name, *why;
 } own_names[] = {
     {REJECT_TOO_OLD, "too_old_heaps", "their chunk had been closed."},
-    {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is no multiple of a heap's length."},
+    {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is not a multiple of a heap's length."},
     {REJECT_BAD_SOURCE, "bad_feng_id_heaps", "their feng_id is not one of the array's."},
 };
 
