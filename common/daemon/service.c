@@ -153,7 +153,8 @@ static void note_still(struct service *service, const struct thread_stalled *sti
     if (service->still_tid == still->tid)
         return;
     service->still_tid = still->tid;
-    log_error("thread %s (%lld) hangs: it has made no progress for %.3g s", still->name, (long long)still->tid, still_s);
+    log_error("thread %s (%lld) hangs: it has made no progress for %.3g s", still->name, (long long)still->tid,
+              still_s);
     report_hang(service, still);
 }
 

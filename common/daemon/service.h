@@ -6,7 +6,8 @@
  * Watchdog:  if WatchdogSec= is set (at least 4 s), service_run() sends WATCHDOG=1 as long as every thread, including
  *            the main thread, passes through its loop (thread.h).  The loops also run without data.  If a thread hangs
  *            for half of WatchdogSec, the log and STATUS name the thread, and service_run() stops sending WATCHDOG=1.
- *            systemd kills the process WatchdogSec after the last WATCHDOG=1, unless the thread continues before.
+ *            systemd kills the process WatchdogSec after the last WATCHDOG=1, unless the thread continues before that
+ *            time.
  *
  * Blocking:  no function waits for systemd (notify.h).  If systemd's queue is full, READY and the last STATUS are sent
  *            again each second.  An older STATUS is not sent again.

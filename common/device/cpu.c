@@ -5,8 +5,8 @@
  *           of enqueued operations in the event.  The event has passed when the stream has done this number of
  *           operations.  So a record enqueues nothing, and does not affect waits for an earlier record.
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
- *           operations never waits, and at least one stream can always continue.  A full ring therefore always has room
- *           again later.
+ *           operations never waits, and at least one stream can always continue.  So each full ring has room again
+ *           after some time.
  * Lifetime: a mark may outlive its stream.  So a destroyed stream frees only its thread and its ring, and keeps its
  *           counts until the device is closed. */
 #include "common/device/device.h"

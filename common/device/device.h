@@ -158,7 +158,7 @@ void device_free_direct(struct device *device, const struct device_direct *direc
  * results of operations before the events for which the callback's stream has waited. */
 struct device_exported {
     uint8_t *device;
-    uint8_t *nic; /* address of the same bytes for NICs only; on the cpu device, an access causes a fault */
+    uint8_t *nic; /* address of the same bytes for NICs only; on the cpu device, a CPU access causes a fault */
     size_t bytes;
     int fd;      /* dma-buf, open until the memory is freed; a NIC has its own reference */
     void *owned; /* private to the device */

@@ -25,7 +25,7 @@
 #define RUN_NS       (20 * NS_PER_MS) /* shortest run whose time is used */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
 #define HOPELESS     1.5              /* a candidate slower by this factor than the fastest gets only two runs */
-#define BETTER       0.995            /* a new fastest time is below this fraction of the old; other gains are noise */
+#define BETTER       0.995            /* a new fastest shape must take less than this fraction of the old time */
 #define RANDOM_BYTES (1 << 20)        /* generated on the host, and copied repeatedly */
 #define FILE_BYTES   2048
 
@@ -237,7 +237,7 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
 
     job->kernel->format_sizes(job->sizes, sizes, sizeof(sizes));
     if (n < 2) {
-        log_info("%s: %s: there is nothing to tune: only one shape is valid for %s", job->output, name, sizes);
+        log_info("%s: %s: there is nothing to tune: at most one shape is valid for %s", job->output, name, sizes);
         return 0;
     }
     log_info("%s: measuring %s, %zu candidates, for up to %d s: %s", job->output, name, n, (int)(LIMIT_NS / NS_PER_S),

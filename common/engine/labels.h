@@ -30,7 +30,7 @@ int labels_init_named(struct labels *labels, size_t n_ants, const char *(*name)(
 
 void labels_fini(struct labels *labels);
 
-/* Finds the input whose number or label is the text at 'text' of 'n' characters.  Returns the input's number, or -1 if
+/* Finds the input whose number or label equals the 'n' characters at 'text'.  Returns the input's number, or -1 if
  * there is no such input. */
 long labels_find(const struct labels *labels, const char *text, size_t n);
 

@@ -155,7 +155,7 @@ struct assembler_config {
     /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group is the members that one
      * worker matches. */
     struct gauge *group_timestamp;
-    int64_t patience_chunks;   /* a silent member's chunks leave if group_timestamp is this far ahead */
+    int64_t patience_chunks;   /* lead of group_timestamp after which a silent member's chunks leave */
     struct inbox *free_chunks; /* chunk items */
     /* Called for each chunk from the free inbox before the chunk is used again; NULL: no call. */
     void (*recycle)(void *context, const struct chunk *chunk);

@@ -10,8 +10,7 @@
  *
  * A socket receives into a slot by recvmmsg with three iovecs.  A file source copies the bytes.
  * Zero-copy: if the Linux kernel coalesces packets, or if the NIC chooses the addresses, a source returns packets in
- * its own
- *            memory instead.  Such a packet is contiguous, or has a second part in device memory.
+ *            its own memory instead.  Such a packet is contiguous, or has a second part in device memory.
  * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible.
  *            The kernel joins the group for allowed senders only, a socket filter empties messages of other senders,
  *            and a NIC has flow rules.  Some packets may pass, so the receiver checks each packet's sender again.

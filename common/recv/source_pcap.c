@@ -108,7 +108,8 @@ static void end_capture(struct pcap_source *source, int status)
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
-        log_warning("%s has %llu packets cut short, which were skipped", source->path, (unsigned long long)source->n_cut);
+        log_warning("%s has %llu packets cut short, which were skipped", source->path,
+                    (unsigned long long)source->n_cut);
 }
 
 /* Copies the packet of a frame into the slot.  Returns false if the packet is not for one of the source's endpoints. */

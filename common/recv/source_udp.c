@@ -403,7 +403,7 @@ static void set_buffer(struct opening *opening, int fd)
     granted /= 2; /* the kernel reports twice the size, for its own bookkeeping */
     if (granted < RECV_SOURCE_COALESCE_BUFFER_MIN)
         opening->may_coalesce = false;
-    static bool warned; /* [main] true after the warning for any socket */
+    static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
         log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
                     "\"sysctl net.core.rmem_max=%d\" allows more",
@@ -424,7 +424,7 @@ static void set_busy_poll(const struct opening *opening, int fd)
     setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* reduces interrupts, if permitted */
     if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &asked_us, sizeof(asked_us)) == 0)
         return;
-    static bool warned; /* [main] true after the warning for any socket */
+    static bool warned; /* [main] limits the warning to one for all sockets */
     if (!warned)
         log_warning("recv.busy_poll: sockets are polled, but the network card is not (%s); \"sysctl "
                     "net.core.busy_read=%d\" allows it",

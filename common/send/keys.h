@@ -26,7 +26,7 @@ struct config_send {
     bool gpudirect;     /* the NIC reads heaps directly from device memory */
 };
 
-#define CONFIG_N_FSIM_SEND_KEYS 9 /* fsim has all keys but the last: these are for the daemons or for fgpu */
+#define CONFIG_N_FSIM_SEND_KEYS 9 /* fsim lacks the last keys, which only the daemons or only fgpu have */
 #define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
 

@@ -1,8 +1,8 @@
 /* sender.h - a sender: a thread that sends SPEAD streams, each at its own rate.
  *
  * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> send_sink
- * Ownership: a job belongs to the sender until its last packet has left or the job is dropped.  The sender then puts
- *            the job's reference.
+ * Ownership: a job belongs to the sender until its last packet has left or the job is dropped.  The sender then
+ *            releases the job's reference.
  * Threads:   one thread per sender; the key send.threads is the number of senders, which share the streams.
  * Blocking:  the thread sleeps until the next departure, or at most a millisecond while packets are in flight in a NIC.
  *            The worker never waits for the sender.

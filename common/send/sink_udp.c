@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define PARTS_PER_PACKET 2
-#define DATAGRAM_MAX     65507 /* limit of a packet and of a message */
+#define DATAGRAM_MAX     65507 /* largest size of a packet and of a message */
 #define NO_MESSAGE       UINT_MAX
 #define GATHERED_MAX     1280 /* largest packet, with header, to copy first (docs/decisions/send-gather-small.md) */
 /* Pause after a queue below the socket was full, because poll() cannot wait for this queue.  The pause is about as long
@@ -294,7 +294,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
     if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &granted, &length))
         return;
     granted /= 2;       /* the kernel reports twice the size, for its own bookkeeping */
-    static bool warned; /* [main] true after the warning for any socket */
+    static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
         log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
                     "\"sysctl net.core.wmem_max=%d\" allows more",

@@ -14,8 +14,8 @@
  * -ELOOP if the entry is not trusted, or other negative errno. */
 int cache_read(const char *directory, struct hash key, void **data, size_t *bytes);
 
-/* Reads the entry in the open file 'fd'.  Does the same as cache_read(), except that the file's trust is not
- * checked. */
+/* Reads the entry in the open file 'fd'.  Does the same as cache_read(), but does not check whether the file is
+ * trusted. */
 int cache_read_entry(int fd, struct hash key, void **data, size_t *bytes);
 
 /* Writes an entry.  Creates the directory if it is missing; its parent must exist.  Returns 0, -EPERM if the directory

@@ -2,7 +2,7 @@
  * this file.
  *
  * Files:     device.c opens and closes the device, and gpu.c chooses the GPU.  memory.c, direct.c (with vulkan.h) and
- *            exported.c allocate memory.  stream.c implements streams, events, copies and callbacks. fft.c implements
+ *            exported.c allocate memory.  stream.c implements streams, events, copies and callbacks.  fft.c implements
  *            FFT plans.  kernel.c gets code from image.h (cache or NVRTC), and launches kernels.  tensor.c makes tensor
  *            maps.  failure.c handles failed calls.
  * Threads:   every entry point makes the GPU current on its thread (cuda_enter), so any thread may call the device.
