@@ -217,7 +217,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
     if (!err)
         err = open_control(daemon, values, pipeline, service, &control, why, sizeof(why));
-    bool failed = context.device && !device_ok(context.device); /* the device failed in 'create', and logged it */
+    bool failed = context.device && !device_ok(context.device); /* the device failed in 'create', which is logged */
     if (!err && !failed)
         status_set_sensors(context.status, control.sensors);
     if (!err && !failed)

@@ -40,8 +40,8 @@ struct daemon {
     int (*tune)(const void *values, struct device *device, char *why, size_t why_bytes);
     /* Creates the whole pipeline, from the sources to the sinks, and logs it.  Returns 0 or negative errno.  On failure
      * 'why' has one sentence, which begins with a configuration key if a key is the cause.  'why' is empty if the errno
-     * says enough.  '*pipeline' may then be incomplete, and 'destroy' frees it.  'create' sends nothing, and changes no
-     * existing file. */
+     * explains the failure.  '*pipeline' may then be incomplete, and 'destroy' frees it.  'create' sends nothing, and
+     * changes no existing file. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
     /* Adds the pipeline's KATCP requests and their argument to 'device', whose other members are set already.  NULL:

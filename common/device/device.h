@@ -78,7 +78,7 @@ struct device_tensor {
     const uint8_t *base; /* address of the first byte; a multiple of 16, like the pitches */
     uint64_t extent[3];
     uint64_t pitch[2]; /* distance in bytes between neighbours along the second and the third axis */
-    uint32_t box[3];   /* size of a box; <= 256 each; box[0] is a multiple of 16 */
+    uint32_t box[3];   /* size of a box along each axis; <= 256; box[0] is a multiple of 16 */
 };
 
 /* Opens a device, and logs the choice and its reason.  If 'gpu' names a GPU, DEVICE_AUTO always selects cuda.
@@ -101,8 +101,8 @@ bool device_compiles(const struct device *device);
 size_t device_shared_bytes(const struct device *device);
 /* Returns the number of multiprocessors, on which blocks of CUDA variants run in parallel; at least 1. */
 unsigned device_multiprocessors(const struct device *device);
-/* Returns the directory for files that are reused by later starts on this device, such as compiled kernels.  The
- * directory may not exist yet.  Returns NULL if no directory is configured or usable. */
+/* Returns the directory for files that later starts on this device reuse, such as compiled kernels.  The directory may
+ * not exist yet.  Returns NULL if no directory is configured or usable. */
 const char *device_cache_directory(const struct device *device);
 /* Returns a text with the properties that determine the speed of kernels: "NVIDIA H200, compute capability 9.0". */
 const char *device_model(const struct device *device);

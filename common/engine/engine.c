@@ -60,7 +60,8 @@ static void add_chunk(struct engine *e, struct chunk *chunk)
     matcher_add(lane->matcher, member, chunk);
 }
 
-/* Passes a downloaded buffer on.  After a device failure the buffer's content is undefined, so the buffer is freed. */
+/* Passes a downloaded buffer to the daemon's operation 'downloaded'.  After a device failure the buffer's content is
+ * undefined, so the buffer is freed. */
 static void take_downloaded(struct engine *e, struct outbuf *buffer)
 {
     assert(e->n_downloading > 0);

@@ -98,8 +98,8 @@ struct engine_sizes {
 void engine_keys_check(const struct daemon_config *daemon, struct config_recv *recv, const struct config_send *send,
                        struct config *errors);
 
-/* Chooses the seed of an output's dither: 'configured', or a random seed if 'configured' is negative.  A random seed
- * can also be configured, to repeat a run.  Returns 0 or -EIO. */
+/* Chooses the seed of an output's dither: 'configured', or a random seed if 'configured' is negative.  To repeat a run,
+ * configure the seed of that run.  Returns 0 or -EIO. */
 int engine_dither_seed(int64_t configured, uint64_t *seed);
 
 /* Makes the inbox, command channel and streams of a zeroed engine.  Returns 0 or negative errno. */

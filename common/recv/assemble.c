@@ -168,8 +168,8 @@ static void count_missing(struct assembler *a, uint64_t n)
     a->n_missing += n;
 }
 
-/* Updates the counters of each source for a chunk that leaves.  'n_expected' heaps of each source were expected.
- * 'chunk' is NULL if no heap arrived. */
+/* Updates the counters of each source for a chunk that leaves the window.  'n_expected' heaps of each source were
+ * expected.  'chunk' is NULL if no heap arrived. */
 static void count_sources(struct assembler *a, const struct chunk *chunk, uint64_t n_expected)
 {
     const struct assemble_layout *layout = &a->config.layout;

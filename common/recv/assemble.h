@@ -152,8 +152,8 @@ struct assembler_config {
     bool may_wait;          /* the assembler may wait for a free chunk; set by the receiver */
     struct timebase timebase;
     int64_t clock_tolerance_ns; /* 0: no comparison with the clock; ignored with 'may_wait' or timebase.from_packets */
-    /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group is the members that one
-     * worker matches. */
+    /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group consists of the members
+     * whose chunks one worker matches. */
     struct gauge *group_timestamp;
     int64_t patience_chunks;   /* lead of group_timestamp after which a silent member's chunks leave */
     struct inbox *free_chunks; /* chunk items */

@@ -53,7 +53,7 @@ struct held {
 struct claim_source {
     uint64_t n_heaps; /* length of the claim in heaps; 0: the last heap was inside or near the window */
     int64_t samples;  /* timestamp of the claim's newest heap */
-    uint64_t since;   /* n_packets when the claim was jump_heaps to 2 * jump_heaps shorter, or began */
+    uint64_t since;   /* n_packets when the claim began, or was jump_heaps to 2 * jump_heaps heaps shorter */
     uint64_t renewed; /* n_packets when n_heaps was last a multiple of jump_heaps, or the claim began */
     uint64_t near_at; /* n_packets at the last packet inside or near the window; 0: never */
     int64_t near_ns;  /* monotonic arrival of the last packet inside or near the window */

@@ -24,7 +24,7 @@ struct placement {
     uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
 
     struct prediction predicted; /* predicted packet; 'flow' NULL: none, the slot offers 'own' */
-    uint64_t n_jumps;            /* the member's count of jumps at the prediction */
+    uint64_t n_jumps;            /* the member's number of jumps at the time of the prediction */
 
     /* The received packet. */
     struct spead_packet packet;

@@ -142,7 +142,7 @@ static int pcap_source_recv(struct recv_source *base, struct packet_slot *slots,
     const uint8_t *bytes;
     size_t n_filled = 0;
     char why[512];
-    /* From a FIFO, reads at most 'n_slots' frames, only as long as data wait. */
+    /* From a FIFO, reads at most 'n_slots' frames, and stops when no data are waiting. */
     for (size_t n_read = 0; n_filled < n_slots && !source->end && (!source->is_fifo || n_read < n_slots); n_read++) {
         if (!is_readable(source, n_read == 0 ? timeout_ns : 0))
             break;

@@ -28,8 +28,8 @@ int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, c
 /* Closes the GPU.  All memory must have been freed.  NULL is accepted. */
 void vulkan_close(struct vulkan *vulkan);
 
-/* Returns the size of the host-visible memory, including memory in use.  This is the size of the PCI window or of the
- * GPU's memory. */
+/* Returns the size of the host-visible memory, including memory in use.  The PCI window or the GPU's memory limits this
+ * size. */
 uint64_t vulkan_heap_bytes(const struct vulkan *vulkan);
 
 /* Allocates memory.  Errors as for vulkan_open(). */
