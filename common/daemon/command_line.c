@@ -10,12 +10,12 @@
 #include <stdlib.h>
 
 enum action {
-    /* Actions with a configuration file. */
+    /* Actions that read a configuration file. */
     ACTION_RUN,
     ACTION_TUNE,
     ACTION_CHECK,
     ACTION_PRINT,
-    /* Actions without a file. */
+    /* Actions that read no file. */
     ACTION_SCHEMA,
     ACTION_EXAMPLE,
     ACTION_VERSION,
@@ -23,7 +23,7 @@ enum action {
 };
 
 static const struct option options[] = {
-    {"tune", no_argument, NULL, ACTION_TUNE}, /* first, to be skipped if the table does not offer it */
+    {"tune", no_argument, NULL, ACTION_TUNE}, /* first option, skipped if the table does not offer it */
     {"check-config", no_argument, NULL, ACTION_CHECK},
     {"print-config", no_argument, NULL, ACTION_PRINT},
     {"print-schema", no_argument, NULL, ACTION_SCHEMA},

@@ -1,4 +1,5 @@
-/* drain.h - limits the drain: the time in which a stopped process handles the data that have already arrived. */
+/* drain.h - limits the duration of a drain.  During a drain, a stopped process handles the data that have already
+ * arrived. */
 #ifndef COMMON_DAEMON_DRAIN_H
 #define COMMON_DAEMON_DRAIN_H
 
@@ -7,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Longest duration of a drain.  Leaves time to send stop heaps and to free memory before systemd kills the process
- * (TimeoutStopSec=90). */
+/* Longest duration of a drain.  This limit leaves time to send stop heaps and to free memory before systemd kills the
+ * process (TimeoutStopSec=90). */
 #define DRAIN_MAX_NS (60 * NS_PER_S)
 
 /* Logs an error if chunks were not processed, or finished heaps were not sent.  Returns true if nothing was lost. */

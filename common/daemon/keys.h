@@ -7,7 +7,7 @@
 #include "common/http/keys.h"
 #include "common/katcp/keys.h"
 
-/* Values of these sections.  The struct of each daemon's whole file begins with this struct. */
+/* Values of the keys in these sections.  The struct of each daemon's whole file begins with this struct. */
 struct daemon_config {
     struct config_device device;
     struct config_http http;

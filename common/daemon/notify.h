@@ -1,4 +1,4 @@
-/* notify.h - sends messages to the init system, as sd_notify(3), but never waits.
+/* notify.h - sends messages to the init system in the same way as sd_notify(3), but without waiting.
  *
  * Threads:  any.
  * Blocking: never.  If the init system's queue is full, notify_send() fails, and the caller must send the message again

@@ -21,11 +21,11 @@
 #define STATUS_BYTES 256
 #define CLOCK_LOOK_S 1.0
 
-/* Interval at which a message that could not be sent is sent again. */
+/* Interval between two attempts to send the same message. */
 #define RETELL_S 1.0
 
-/* Number of checks of the threads per WatchdogSec, and number of successive checks without a beat after which a thread
- * counts as hung. */
+/* WATCHDOG_LOOKS: number of times per WatchdogSec that the threads are checked.  STILL_LOOKS: number of successive
+ * checks without a beat after which a thread counts as hung. */
 #define WATCHDOG_LOOKS 8
 #define STILL_LOOKS    (WATCHDOG_LOOKS / 2)
 
@@ -33,14 +33,14 @@ struct service {
     struct ev_loop *loop; /* [const] */
     ev_async stop;        /* ends the loop, from any thread and from the signal handler */
     _Atomic int exit_code;
-    ev_timer clock;       /* reads the state of the kernel's clock */
+    ev_timer clock;       /* reads whether Linux's clock is synchronised */
     ev_timer look;        /* checks the threads, if systemd's watchdog is configured */
-    ev_timer retell;      /* sends a message again that could not be sent */
+    ev_timer retell;      /* sends a failed message again */
     int64_t still_tid;    /* [main] id of the thread that was reported as hung; 0: none */
     struct notify notify; /* [const] */
     struct lock status_lock;
     char status[STATUS_BYTES] GUARDED; /* [status_lock] last text of service_status() */
-    char hang[STATUS_BYTES] GUARDED;   /* [status_lock] a hung thread; sent instead of 'status' unless empty */
+    char hang[STATUS_BYTES] GUARDED;   /* [status_lock] report of a hung thread, which replaces 'status'; empty: none */
     bool is_ready GUARDED;             /* [status_lock] READY=1 must be sent */
     bool is_stopping GUARDED;          /* [status_lock] STOPPING=1 must be sent */
     bool is_untold GUARDED;            /* [status_lock] the last message could not be sent */
@@ -81,7 +81,7 @@ static void on_signal(int signal_number)
 }
 
 /* Handles SIGABRT, from a failed assertion or systemd's watchdog.  Writes the pending log lines, which show the events
- * before. */
+ * before the abort. */
 static void on_abort(int signal_number)
 {
     log_flush();
@@ -134,7 +134,7 @@ static void one_line(char *text)
 
 /* ---- The watchdog ------------------------------------------------------------------------------------------------ */
 
-/* Sends a report of a hung thread, or of no hung thread if 'still' is NULL. */
+/* Reports the hung thread 'still' to systemd.  If 'still' is NULL, reports that no thread hangs any more. */
 static void report_hang(struct service *service, const struct thread_stalled *still)
 {
     lock_take(&service->status_lock);
@@ -153,7 +153,8 @@ static void note_still(struct service *service, const struct thread_stalled *sti
     if (service->still_tid == still->tid)
         return;
     service->still_tid = still->tid;
-    log_error("thread %s (%lld) hangs: it has not moved for %.3g s", still->name, (long long)still->tid, still_s);
+    log_error("thread %s (%lld) hangs: it has made no progress for %.3g s", still->name, (long long)still->tid,
+              still_s);
     report_hang(service, still);
 }
 
@@ -167,11 +168,11 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
         return;
     }
     if (service->still_tid) {
-        log_warning("all threads move again");
+        log_warning("all threads make progress again");
         report_hang(service, NULL);
         service->still_tid = 0;
     }
-    notify_send(&service->notify, "WATCHDOG=1"); /* not repeated on failure, because the next check sends it again */
+    notify_send(&service->notify, "WATCHDOG=1"); /* a failure is ignored: the next check sends the message again */
 }
 
 static void start_looking(struct service *service)
@@ -199,14 +200,16 @@ static void set_signals(void (*stop_handler)(int), void (*pipe_handler)(int), vo
 
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    /* With SIG_IGN, a write to a client of /metrics that has disconnected fails, instead of ending the process. */
+    /* A write to a disconnected client of /metrics raises SIGPIPE.  With SIG_IGN, only the write fails.  Otherwise
+     * SIGPIPE would end the process. */
     action.sa_handler = pipe_handler;
     sigaction(SIGPIPE, &action, NULL);
     action.sa_handler = abort_handler;
     sigaction(SIGABRT, &action, NULL);
 }
 
-/* Replace libev's allocator and error handler, which would abort the process if memory or files are exhausted. */
+/* ev_memory() and ev_failed() replace libev's allocator and error handler, which would abort the process if memory or
+ * files are exhausted. */
 static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
 {
     if (bytes == 0) {
@@ -279,7 +282,7 @@ struct ev_loop *service_loop(struct service *service)
     return service->loop;
 }
 
-/* Sends READY=1.  If the init system's queue is full, logs it, and the message is sent again later. */
+/* Sends READY=1.  If the init system's queue is full, logs a warning; retell() sends the message later. */
 static void notify_ready(struct service *service)
 {
     lock_take(&service->status_lock);

@@ -3,10 +3,11 @@
  * Flow:      main: service_catch_signals -> configuration -> service_open -> build everything -> service_run (libev,
  *            until a stop) -> tear down -> exit code
  * Threads:   main thread; service_stop(), service_fail() and service_status() on any thread.
- * Watchdog:  if WatchdogSec= is set (at least 4 s), service_run() sends WATCHDOG=1 while every thread, main included,
- *            passes through its loop (thread.h), with or without data.  If a thread hangs for half of WatchdogSec, the
- *            log and STATUS name the thread, and service_run() stops sending WATCHDOG=1.  systemd kills the process
- *            WatchdogSec after the last WATCHDOG=1, unless the thread moves again.
+ * Watchdog:  if WatchdogSec= is set (at least 4 s), service_run() sends WATCHDOG=1 as long as every thread, including
+ *            the main thread, passes through its loop (thread.h).  The loops also run without data.  If a thread hangs
+ *            for half of WatchdogSec, the log and STATUS name the thread, and service_run() stops sending WATCHDOG=1.
+ *            systemd kills the process WatchdogSec after the last WATCHDOG=1, unless the thread continues before that
+ *            time.
  *
  * Blocking:  no function waits for systemd (notify.h).  If systemd's queue is full, READY and the last STATUS are sent
  *            again each second.  An older STATUS is not sent again.
@@ -35,7 +36,7 @@ int service_exit_code(int err);
 void service_catch_signals(void);
 
 /* Restores the default actions of signals, for options of the command line that run no service.  A signal then ends the
- * process, and the caller of the program sees the signal. */
+ * process, and the program's parent process can detect the signal. */
 void service_release_signals(void);
 
 /* Opens the service, which then handles SIGTERM and SIGINT.  The first signal ends service_run(), even if the signal

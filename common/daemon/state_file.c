@@ -1,6 +1,6 @@
 /* state_file.c - saves settings that KATCP requests have changed.  One file is written at a time.  The main thread
- * builds the file's text and passes the text to the writer thread, whose inbox has room for one job.  A timer lets the
- * main thread check for the next job. */
+ * builds the file's text and passes the text to the writer thread, whose inbox has room for one job.  A timer on the
+ * main thread starts the next job. */
 #include "common/daemon/state_file.h"
 
 #include "common/base/clock.h"
@@ -52,8 +52,8 @@ struct state_files {
     struct inbox *jobs; /* inbox of the writer, with room for one item */
     struct thread writer;
     bool started;
-    /* The job: 'job', 'text' and 'text_bytes'.  The writer owns it from the push to the inbox until it clears
-     * 'busy'. */
+    /* The members 'job', 'text' and 'text_bytes' form the job.  The writer owns the job from the push to the inbox
+     * until the writer clears 'busy'. */
     struct state_file *job;
     char *text; /* new text of the file; NULL: the file is removed */
     size_t text_bytes;
@@ -97,7 +97,7 @@ static void *run_writer(void *arg)
     struct inbox_item item;
 
     while (inbox_pop(files->jobs, &item) == 0) {
-        thread_watched(false); /* the watchdog must not end the process because a disk hangs */
+        thread_watched(false); /* otherwise a hanging disk would let the watchdog end the process */
         carry_out(files);
         thread_watched(true);
     }
@@ -163,7 +163,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct state_files *files = timer->data;
     int64_t now_ns = clock_monotonic_ns(), look_ns = INT64_MAX;
-    bool busy = atomic_load(&files->busy); /* read before 'failed', which an idle writer has already set */
+    bool busy = atomic_load(&files->busy); /* read before 'failed', because the writer sets 'failed' first */
 
     take_back_failed(files);
     struct state_file *file = next_file(files);
@@ -178,7 +178,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
         file = next_file(files);
     }
     if (busy)
-        look_ns = now_ns + MIN_INTERVAL_NS; /* check then whether the write has failed */
+        look_ns = now_ns + MIN_INTERVAL_NS; /* at this time, check whether the write has failed */
     if (file && file->due_ns < look_ns)
         look_ns = file->due_ns;
     if (look_ns < INT64_MAX)
@@ -219,7 +219,7 @@ const char *state_file_path(struct state_file *file)
     if (err == -ENOENT)
         return NULL;
     if (err != -EPERM && err != -ELOOP && err != -ENODATA)
-        return file->path; /* the reader of the file will report the error */
+        return file->path; /* the caller reads the file and reports the error */
     log_warning("%s: %s; the file is ignored", file->path,
                 err == -ENODATA ? "it is empty"
                 : err == -ELOOP ? "it is a symbolic link"
@@ -231,7 +231,7 @@ const char *state_file_path(struct state_file *file)
 /* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
 /* Returns the configured directory, or else the first directory of systemd's list, whose items are separated by colons.
- * Returns NULL if there is none. */
+ * Returns NULL if neither is set. */
 static char *directory_of(const struct config_state *config)
 {
     const char *given = getenv("STATE_DIRECTORY");
@@ -278,7 +278,7 @@ static int add_sensor(struct state_files *files, struct sensors *sensors)
 {
     const struct sensor_desc about = {
         "state-status",
-        "Whether settings are kept across restarts; error after a kept setting was ignored, until the next start", "",
+        "Whether settings are kept across restarts; status error until the next start if a setting was ignored", "",
         SENSOR_DISCRETE, .words = state_words};
     struct sensor_reading first = {
         clock_unix_ns(), SENSOR_NOMINAL, {.integer = files->directory ? STATE_KEPT : STATE_NONE}};
@@ -328,8 +328,8 @@ static bool is_plain(char c)
            c == '_' || c == '@';
 }
 
-/* Returns a file name for 'name': %2F replaces a slash, and a leading dot, which would hide the file, is escaped,
- * too. */
+/* Returns a file name for 'name'.  Escapes special characters, for example a slash as %2F.  Also escapes a leading dot,
+ * because it would hide the file. */
 static char *escape(const char *name)
 {
     char *escaped = malloc(3 * strlen(name) + 1), *out = escaped;
@@ -371,7 +371,7 @@ void state_files_close(struct state_files *files)
         return;
     ev_timer_stop(files->loop, &files->timer);
     if (files->started) {
-        inbox_stop(files->jobs); /* the writer finishes its job first */
+        inbox_stop(files->jobs); /* the writer finishes its current job before it ends */
         thread_join(&files->writer);
         take_back_failed(files);
         while ((file = next_file(files)) && make_job(file) == 0)

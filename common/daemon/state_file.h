@@ -1,6 +1,6 @@
 /* state_file.h - text files that keep run-time settings across restarts.
  *
- * Flow:      a request calls state_file_changed() --at once, or a second after the last write--> write() builds the
+ * Flow:      a request calls state_file_changed() --immediately, or a second after the last write--> write() builds the
  *            text on the main thread --> the writer thread replaces the file.  At the next start, the owner of the
  *            settings reads the file with table_file_read(state_file_path()...).
  * Where:     in the directory state.directory of the configuration, or else in the service's directory
@@ -8,10 +8,11 @@
  * Only one process uses the directory at a time: state_files_open() locks it.  The directory is not used if other users
  * may change it or a file in it (trust.h).
  * Status:    if a file or a part of it was ignored, the sensor 'state-status' has the status error until the next
- *            start.  Only the operator knows whether the lost settings have been made again.
- * A file is replaced as a whole, so even after a crash it is the old or the new file.  A crash may lose the settings of
- * the last second; a stop loses no settings.  A file exists only after a request has made a setting that belongs to the
- * file.
+ *            start.  The status is not cleared earlier, because only the operator knows whether the lost settings have
+ *            been made again.
+ * A file is replaced as a whole, so even after a crash it has either the old or the new contents.  A crash may lose the
+ * settings of the last second; a stop loses no settings.  A file exists only after a request has made a setting that
+ * belongs to the file.
  * Threads:   all functions on main.   Blocking: only state_files_close() waits for the disk. */
 #ifndef COMMON_DAEMON_STATE_FILE_H
 #define COMMON_DAEMON_STATE_FILE_H
@@ -47,9 +48,10 @@ extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
  * split among several files. */
 typedef bool (*state_file_write)(FILE *text, void *arg);
 
-/* Finds the directory for the files, and logs it.  Adds the sensor 'state-status', with its memory 'status', to
- * 'sensors' (NULL: no sensor).  'status' must live as long as 'sensors'.  Returns 0 or negative errno with one sentence
- * in 'why'. -EBUSY: another process uses the directory. -EPERM: other users may change files there. */
+/* Finds the directory for the files, and logs it.  Adds the sensor 'state-status' to 'sensors', unless 'sensors' is
+ * NULL.  The sensor uses the memory at 'status', which must live as long as 'sensors'.  Returns 0 or negative errno
+ * with one sentence in 'why'. -EBUSY: another process uses the directory. -EPERM: other users may change files
+ * there. */
 int state_files_open(const struct config_state *config, struct ev_loop *loop, struct sensors *sensors,
                      struct sensor *status, struct state_files **files, char *why, size_t why_bytes);
 
@@ -58,8 +60,8 @@ int state_files_open(const struct config_state *config, struct ev_loop *loop, st
 int state_files_add(struct state_files *files, const char *name, state_file_write write, void *arg,
                     struct state_file **file);
 
-/* Returns the path of a file to read, or NULL if there is no file.  Logs a file that cannot be trusted, and returns
- * NULL. */
+/* Returns the path of a file to read, or NULL if there is no file.  If the file cannot be trusted, logs the reason and
+ * returns NULL. */
 const char *state_file_path(struct state_file *file);
 
 /* Records that a kept setting was ignored, wholly or in part.  The caller has logged the reason. */

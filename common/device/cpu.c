@@ -5,7 +5,8 @@
  *           of enqueued operations in the event.  The event has passed when the stream has done this number of
  *           operations.  So a record enqueues nothing, and does not affect waits for an earlier record.
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
- *           operations never waits, and some stream can always continue.  A full ring therefore always gets room.
+ *           operations never waits, and at least one stream can always continue.  So each full ring has room again
+ *           after some time.
  * Lifetime: a mark may outlive its stream.  So a destroyed stream frees only its thread and its ring, and keeps its
  *           counts until the device is closed. */
 #include "common/device/device.h"
@@ -88,8 +89,8 @@ struct cpu_stream {
 
 struct cpu_event {
     struct device_event base;
-    struct lock lock;         /* different threads may record the event and wait for it */
-    struct mark mark GUARDED; /* [lock] the last record */
+    struct lock lock;         /* one thread may record the event while another thread waits for it */
+    struct mark mark GUARDED; /* [lock] point of the last record */
 };
 
 struct cpu_fft {
@@ -123,9 +124,9 @@ static void *cpu_alloc(struct device *device, size_t bytes)
     return alloc_aligned(DEVICE_ALIGN_BYTES, bytes);
 }
 
-/* Allocates memory for packets.  Populates all pages at once (before Linux 5.14 by memset()), so that packets cause no
- * page faults.  Memory smaller than a huge page is not populated.  Huge pages, if the kernel grants them, need 512
- * times fewer address translations. */
+/* Allocates memory for packets.  Populates all pages immediately (by memset() before Linux 5.14), so that packets cause
+ * no page faults.  Memory smaller than a huge page is not populated.  If Linux grants huge pages, they reduce the
+ * number of address translations by a factor of 512. */
 static void *cpu_alloc_pinned(struct device *device, size_t bytes)
 {
     if (bytes < MEMORY_HUGE_PAGE_BYTES)
@@ -136,7 +137,7 @@ static void *cpu_alloc_pinned(struct device *device, size_t bytes)
     madvise(memory, bytes, MADV_HUGEPAGE); /* a hint */
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
         return memory;
-    if (errno != EINVAL) { /* EINVAL: a kernel before 5.14 */
+    if (errno != EINVAL) { /* EINVAL: Linux before 5.14 */
         free(memory);
         return NULL;
     }
@@ -190,8 +191,8 @@ static void run_operation(const struct operation *op, int n_threads)
     }
 }
 
-/* Returns true if an operation computes.  It may then take long on a slow computer, so the watchdog must ignore the
- * thread. */
+/* Returns true if an operation computes.  Such an operation may take a long time on a slow computer, so the watchdog
+ * must ignore the thread. */
 static bool computes(const struct operation *op)
 {
     return op->kind == OP_FFT || op->kind == OP_LAUNCH;

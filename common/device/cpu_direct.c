@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Sets no limit of its own, because device_check_memory() counts all host memory. */
+/* Reports an unlimited size, because device_check_memory() checks all host memory. */
 int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes)
 {
     *memory = (struct memory){UINT64_MAX, UINT64_MAX};
@@ -88,7 +88,7 @@ int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes
 
 /* Allocates exported memory, aligned to DEVICE_PAGE_BYTES. The function reserves more address space than needed,
  * without access, and maps the file inside it, because mmap() aligns only to a page of the host.  The 'nic' addresses
- * are in the reserved space behind the mapping, so a CPU that uses them faults. */
+ * are in the reserved space behind the mapping, so an access by the CPU causes a fault. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {

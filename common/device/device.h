@@ -4,7 +4,7 @@
  * its operations in order.  Operations on two streams are ordered only by events.  A stream of the cpu device is a
  * thread.  So a missing event is a data race there, which a thread sanitizer finds without a GPU.
  *
- * Threads:   one thread creates and destroys objects.  Operations on a stream are called by one thread at a time.
+ * Threads:   one thread creates and destroys objects.  Only one thread at a time may call operations on a stream.
  * Blocking:  only device_stream_wait() waits for the device (shutdown and tests).  A stream has room for
  *            DEVICE_STREAM_DEPTH operations.  Enqueueing another operation waits for room, as in CUDA.
  * Allocation: create and alloc functions are called before READY.  Operations allocate no memory.
@@ -41,7 +41,7 @@ struct device_config {
     enum device_kind kind;
     int n_threads;            /* cpu: number of OpenMP threads per kernel; 0: one per core */
     const char *gpu;          /* cuda: index, UUID or PCI address; NULL or "auto": the first suitable GPU */
-    const char *kernel_cache; /* cuda: directory of compiled kernels; NULL or "": the service's or the user's */
+    const char *kernel_cache; /* cuda: directory of compiled kernels; NULL or "": the service's or user's directory */
     /* Called once, on any thread, when an operation has failed.  Must not call the device.  NULL: _exit(1). */
     void (*on_failure)(void *arg);
     void *failure_arg;
@@ -77,20 +77,20 @@ struct kernel_grid {
 struct device_tensor {
     const uint8_t *base; /* address of the first byte; a multiple of 16, like the pitches */
     uint64_t extent[3];
-    uint64_t pitch[2]; /* distance of neighbours along the second and the third axis, in bytes */
-    uint32_t box[3];   /* size of a box; <= 256 each; box[0] is a multiple of 16 */
+    uint64_t pitch[2]; /* distance in bytes between neighbours along the second and the third axis */
+    uint32_t box[3];   /* size of a box along each axis; <= 256; box[0] is a multiple of 16 */
 };
 
-/* Opens a device, and logs the choice and its reason.  DEVICE_AUTO selects cuda if there is a suitable GPU, and always
- * if 'gpu' names a GPU.  Returns 0 or negative errno with one sentence in 'why', which begins with a key of the section
- * "device". -ENODEV: a restart cannot help. */
+/* Opens a device, and logs the choice and its reason.  If 'gpu' names a GPU, DEVICE_AUTO always selects cuda.
+ * Otherwise it selects cuda if there is a suitable GPU.  Returns 0 or negative errno with one sentence in 'why', which
+ * begins with a key of the section "device". -ENODEV: a restart cannot help. */
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 void device_close(struct device *device);
 const char *device_name(const struct device *device);
 /* Returns false once an operation has failed.  Any thread. */
 static inline bool device_ok(const struct device *device);
-/* Checks that the host and the device have 'host_bytes' and 'device_bytes' of memory (UINT64_MAX: more than 64 bits can
- * count).  Called before anything is allocated.  Errors, 'key' and 'advice' are the same as for memory_check()
+/* Checks that the host and the device have 'host_bytes' and 'device_bytes' of memory (UINT64_MAX: the size exceeds 64
+ * bits).  Called before anything is allocated.  Errors, 'key' and 'advice' are the same as for memory_check()
  * (memory.h). */
 int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t device_bytes, const char *key,
                         const char *advice, char *why, size_t why_bytes);
@@ -101,8 +101,8 @@ bool device_compiles(const struct device *device);
 size_t device_shared_bytes(const struct device *device);
 /* Returns the number of multiprocessors, on which blocks of CUDA variants run in parallel; at least 1. */
 unsigned device_multiprocessors(const struct device *device);
-/* Returns the directory for files that are reused by later starts on this device, such as compiled kernels.  The
- * directory may not exist yet.  Returns NULL if no directory is configured or usable. */
+/* Returns the directory for files that later starts on this device reuse, such as compiled kernels.  The directory may
+ * not exist yet.  Returns NULL if no directory is configured or usable. */
 const char *device_cache_directory(const struct device *device);
 /* Returns a text with the properties that determine the speed of kernels: "NVIDIA H200, compute capability 9.0". */
 const char *device_model(const struct device *device);
@@ -117,12 +117,12 @@ size_t device_n_threads(const struct device *device);
 void *device_alloc(struct device *device, size_t bytes);
 void device_free(struct device *device, void *memory);
 
-/* Allocates pinned host memory, which the device copies at full speed, aligned to a page, with undefined contents.
- * Returns NULL if there is not enough memory. */
+/* Allocates pinned host memory, aligned to a page, with undefined contents.  The device copies pinned memory at full
+ * speed.  Returns NULL if there is not enough memory. */
 void *device_alloc_pinned(struct device *device, size_t bytes);
 void device_free_pinned(struct device *device, void *memory);
-/* Returns the size that device_alloc_pinned() allocates for 'bytes', for checks of memory before the start.  With
- * 'on_gpu', sizes of 2 MiB and more are rounded up to whole huge pages. */
+/* Returns the size that device_alloc_pinned() allocates for 'bytes', for checks of memory before the start.  If
+ * 'on_gpu' is true, sizes of 2 MiB and more are rounded up to whole huge pages. */
 uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu);
 
 #define DEVICE_PAGE_BYTES ((size_t)65536) /* size of a GPU's page, the unit of direct and exported memory */
@@ -148,17 +148,17 @@ int device_check_direct(struct device *device, uint64_t bytes, const char *key, 
 int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
 /* Returns the size of device memory that device_alloc_direct() allocates for 'bytes'. */
 uint64_t device_direct_bytes(uint64_t bytes);
-/* Frees direct memory.  A struct of zeros is accepted. */
+/* Frees direct memory.  A zero-initialised struct is accepted. */
 void device_free_direct(struct device *device, const struct device_direct *direct);
 
 /* Exported memory: device memory that NICs write and read.  A NIC's driver gets the memory as a file descriptor
- * (dma-buf).  NIC to device: when the NIC has reported a write to the host, the host calls device_flush_exported().
- * Operations that are enqueued afterwards read the written bytes.  Device to NIC: a callback may start a NIC's read.
- * The NIC then reads the results of all operations before the callback, and before events for which the callback's
- * stream has waited. */
+ * (dma-buf).  NIC to device: when the NIC has reported to the host that a write is complete, the host calls
+ * device_flush_exported().  Operations that are enqueued afterwards read the written bytes.  Device to NIC: a callback
+ * may start a NIC's read.  The NIC then reads the results of all operations before the callback.  It also reads the
+ * results of operations before the events for which the callback's stream has waited. */
 struct device_exported {
     uint8_t *device;
-    uint8_t *nic; /* address of the same bytes for NICs only; on the cpu device the CPU faults there */
+    uint8_t *nic; /* address of the same bytes for NICs only; on the cpu device, a CPU access causes a fault */
     size_t bytes;
     int fd;      /* dma-buf, open until the memory is freed; a NIC has its own reference */
     void *owned; /* private to the device */
@@ -171,7 +171,7 @@ int device_check_exported(struct device *device, const char *key, char *why, siz
  * negative errno with a sentence in 'why'.  -ENODEV: the device has no exported memory. */
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
-/* Frees exported memory.  A struct of zeros is accepted. */
+/* Frees exported memory.  A zero-initialised struct is accepted. */
 void device_free_exported(struct device *device, const struct device_exported *exported);
 /* Returns an upper bound of the size of device memory that device_alloc_exported() allocates for 'bytes'. */
 uint64_t device_exported_bytes(uint64_t bytes);
@@ -197,8 +197,8 @@ void device_copy(struct device_stream *stream, void *dst, const void *src, size_
 /* Copies pinned host memory to the device, on a temporary stream, and waits for the copy.  Returns 0 or negative
  * errno. */
 int device_upload(struct device *device, void *dst, const void *src, size_t bytes);
-/* Copies 'n_rows' rows of 'row_bytes' bytes.  The distance of rows is 'dst_pitch' bytes in 'dst' and 'src_pitch' in
- * 'src'. */
+/* Copies 'n_rows' rows of 'row_bytes' bytes.  Successive rows are 'dst_pitch' bytes apart in 'dst' and 'src_pitch'
+ * bytes apart in 'src'. */
 void device_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                     size_t row_bytes, size_t n_rows);
 void device_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
@@ -236,8 +236,8 @@ struct device_ops {
     void (*free)(struct device *device, void *memory);
     void *(*alloc_pinned)(struct device *device, size_t bytes);
     void (*free_pinned)(struct device *device, void *memory);
-    /* Finds the size of the direct memory; UINT64_MAX: no limit of its own.  If there is none, returns an error with a
-     * sentence in 'why'. */
+    /* Finds the size of the direct memory.  UINT64_MAX: direct memory has no separate limit.  If the device has no
+     * direct memory, returns an error with a sentence in 'why'. */
     int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
     int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
     void (*free_direct)(struct device *device, const struct device_direct *direct);
@@ -276,7 +276,7 @@ struct device {
     bool failed;                   /* accessed atomically; not _Atomic, because the emulator reads this as C++ */
     void (*on_failure)(void *arg); /* set by device_open() */
     void *failure_arg;
-    bool compiles;               /* runs the CUDA variants of kernels, as device_compiles() */
+    bool compiles;               /* result of device_compiles() */
     size_t shared_bytes;         /* largest shared memory of a block */
     unsigned n_multiprocessors;  /* 0: not known */
     const char *cache_directory; /* NULL: none */

@@ -11,7 +11,7 @@ struct config_device {
     int kind;  /* enum device_kind */
     char *gpu; /* "auto", index, UUID or PCI address */
     int64_t n_threads;
-    char *kernel_cache; /* NULL: the service's directory, or else the user's */
+    char *kernel_cache; /* NULL: the service's directory, or else the user's directory */
 };
 
 #define CONFIG_N_DEVICE_KEYS 4
@@ -26,8 +26,8 @@ extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
 /* Checks the section device, and reports errors. */
 void device_keys_check(const struct config_device *device, struct config *errors);
 
-/* Checks recv.gpudirect or send.gpudirect.  Reports an error at this key if it contradicts the other keys of its
- * section or the device.  'device' may be NULL if the key is false. */
+/* Checks recv.gpudirect or send.gpudirect.  Reports an error at this key if the key contradicts another key of its
+ * section, or the device.  'device' may be NULL if the key is false. */
 void device_keys_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
                                  const struct config_device *device, struct config *errors);
 

@@ -1,8 +1,8 @@
 /* plugin.h - loads a device from a shared object, so that the daemons start without the device's libraries.
  *
  * The shared object exports one function, DEVICE_PLUGIN_OPEN.  It calls functions of the daemon through a table, struct
- * device_host, so that it needs no symbols of the executable.  Executable and shared object must be of the same build,
- * which is checked.
+ * device_host, so that it needs no symbols of the executable.  The executable and the shared object must be of the same
+ * build; a check at the start ensures this.
  *
  * If $CBF_CUDA_DEVICE is set (tests), it is the path of the shared object.  Otherwise the file DEVICE_PLUGIN_FILE is
  * searched in three directories: that of the executable (a build directory), ../lib/cbf relative to it (an

@@ -24,15 +24,15 @@
 #define LIMIT_NS     (60 * NS_PER_S)  /* time limit of a job, after which no new candidate is begun */
 #define RUN_NS       (20 * NS_PER_MS) /* shortest run whose time is used */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
-#define HOPELESS     1.5              /* a candidate this many times slower than the fastest gets only two runs */
-#define BETTER       0.995            /* largest fraction of the fastest time to replace it; the rest is noise */
+#define HOPELESS     1.5              /* a candidate slower by this factor than the fastest gets only two runs */
+#define BETTER       0.995            /* a new fastest shape must take less than this fraction of the old time */
 #define RANDOM_BYTES (1 << 20)        /* generated on the host, and copied repeatedly */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
-/* Fills memory with random bits, or with numbers of random sign and mantissa, from 1/2 to 1.  The random generator is
- * Marsaglia's xorshift64 (2003). */
+/* Fills memory with random bits, or with floating-point numbers of random sign and mantissa, with magnitudes from 1/2
+ * to 1.  The random generator is Marsaglia's xorshift64 (2003). */
 static void fill_random(struct tuner_bed *bed, uint8_t *memory, size_t bytes, enum tuner_fill fill)
 {
     static const uint64_t keep[] = {UINT64_MAX, UINT64_C(0x807fffff807fffff), UINT64_C(0x83ff83ff83ff83ff)};
@@ -79,7 +79,7 @@ static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *
             kernel->queue(work, bed->stream);
         device_stream_wait(bed->stream);
         int64_t run_ns = clock_monotonic_ns() - start_ns;
-        if (run_ns < RUN_NS) { /* too short, compared with the wait for its end */
+        if (run_ns < RUN_NS) { /* too short: the wait for the run's end would distort the time */
             n *= 2;
             n_runs = 0;
             continue;
@@ -237,7 +237,7 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
 
     job->kernel->format_sizes(job->sizes, sizes, sizeof(sizes));
     if (n < 2) {
-        log_info("%s: %s: there is nothing to tune: the device has one shape for %s", job->output, name, sizes);
+        log_info("%s: %s: there is nothing to tune: at most one shape is valid for %s", job->output, name, sizes);
         return 0;
     }
     log_info("%s: measuring %s, %zu candidates, for up to %d s: %s", job->output, name, n, (int)(LIMIT_NS / NS_PER_S),

@@ -10,8 +10,8 @@
  *          A file is written wholly or not at all.  A file is used only if no other user may write to it.  It must also
  *          equal, byte for byte, the text that this program would write for one of the candidates.  A file may be
  *          removed at any time.
- * Time:    a run is a series of launches of at least RUN_NS by the wall clock.  Shorter runs only warm up the GPU.  The
- *          result is the median of N_RUNS runs (tuner.c).
+ * Time:    a run is a series of launches that takes at least RUN_NS of wall-clock time.  Shorter runs only warm up the
+ *          GPU.  The result is the median of N_RUNS runs (tuner.c).
  * Threads: main, while nothing else runs on the device. */
 #ifndef COMMON_DEVICE_TUNER_H
 #define COMMON_DEVICE_TUNER_H
@@ -20,7 +20,7 @@
 
 #define TUNER_MAX_SHAPES  64
 #define TUNER_MAX_NUMBERS 16
-#define TUNER_TEXT_BYTES  512 /* largest text of a shape or of sizes */
+#define TUNER_TEXT_BYTES  512 /* size of the longest text of a shape or of sizes */
 
 /* Stream and memory of a candidate while it is measured.  The tuner frees the memory. */
 struct tuner_bed {
@@ -44,11 +44,11 @@ void *tuner_alloc(struct tuner_bed *bed, size_t bytes, enum tuner_fill fill);
 struct tuner_kernel {
     const char *name;
     /* [n_numbers] names of the members of a shape, which are all uint32_t.  NULL: the kernel does not use this member,
-     * which is the same in all candidates. */
+     * so the member is the same in all candidates. */
     const char *const *numbers;
     size_t n_numbers;  /* <= TUNER_MAX_NUMBERS */
     size_t work_bytes; /* size of 'work' below */
-    /* Writes all different valid shapes to 'shapes', the default first.  Returns the number of shapes, at most
+    /* Writes all distinct valid shapes to 'shapes', beginning with the default.  Returns the number of shapes, at most
      * TUNER_MAX_SHAPES, or 0 if no shape is valid for these sizes. */
     size_t (*candidates)(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
                          void *shapes);
@@ -74,7 +74,8 @@ struct tuner_job {
 int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs, char *why, size_t why_bytes);
 
 /* Sets the members of the job's shape to the saved shape, or else to the default.  If no shape is valid, leaves them
- * unchanged.  Logs that a saved shape is used, or why a file is ignored.  The log advises to run 'program' --tune. */
+ * unchanged.  Logs that a saved shape is used, or why a file is ignored.  The log message recommends the command
+ * 'program' --tune. */
 void tuner_load(struct device *device, const char *program, const struct tuner_job *job);
 
 /* Measures one shape.  Sets '*ns' to the median time of 'queue', or to INFINITY if there is not enough memory.  Stops

@@ -7,7 +7,7 @@
  *            slot belongs to the control thread from take to post, and to the worker from post to answer.  The worker
  *            frees no memory: it returns unneeded memory in the slot, and the control thread frees it.
  * Steady:    each answer has a timestamp, 'steady_samples'.  Data from this timestamp on reflect all applied commands.
- *            If the data's timestamps jump back, this timestamp may go back, too (command_steady).
+ *            If the data's timestamps jump back, this timestamp may decrease, too (command_steady).
  * Order:     commands are answered in the order in which they were posted.
  * Threads:   the control thread runs the loop and calls all functions except command_answer and command_steady [worker]
  *            and command_wake and command_steady_samples [any].
@@ -27,12 +27,12 @@ struct command {
     struct command *next; /* next free slot; used by the channel only */
 };
 
-/* Makes 'n_slots' free slots of zeros, of 'slot_bytes' each.  The inbox 'worker' receives each command as {kind, 0,
- * struct command}, and must have room for 'n_slots' commands.  Returns 0 or -ENOMEM. */
+/* Creates 'n_slots' free, zero-initialised slots of 'slot_bytes' bytes each.  The inbox 'worker' receives each command
+ * as {kind, 0, struct command}, and must have room for 'n_slots' commands.  Returns 0 or -ENOMEM. */
 int command_create(size_t n_slots, size_t slot_bytes, struct ev_loop *loop, struct inbox *worker, int kind,
                    struct command_channel **channel);
 
-/* Returns slot 'i', free or not.  Call before the worker starts, or after it has ended. */
+/* Returns slot 'i', even if it is free.  Call before the worker starts, or after it has ended. */
 struct command *command_slot(const struct command_channel *channel, size_t i);
 size_t command_n_slots(const struct command_channel *channel);
 
@@ -55,7 +55,7 @@ void command_answer(struct command_channel *channel, struct command *command, in
  * commands. */
 void command_steady(struct command_channel *channel, int64_t steady_samples);
 
-/* [any] Returns the last 'steady_samples' that the worker reported, or 0 before the first. */
+/* [any] Returns the last 'steady_samples' that the worker reported, or 0 before the first report. */
 int64_t command_steady_samples(const struct command_channel *channel);
 
 /* [any] Makes the loop call 'woken' soon.  The signature fits device_then(). */

@@ -17,11 +17,12 @@ struct katcp_call;
 enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_ACCELERATION, DELAY_PHASE_ACCELERATION };
 #define DELAY_N_NUMBERS 6
 
-/* Largest delay rate that a request may set, in s/s.  The rotation of the sky needs 3e-9, so a larger rate is a typing
- * error. */
+/* Largest delay rate that a request may set, in s/s.  The rotation of the sky causes delay rates of 3e-9 s/s at most,
+ * so a rate above this limit is a typing error. */
 #define DELAY_MAX_REQUEST_RATE 1e-3
 
-/* Parses the delay model of a request.  Accelerations that the text lacks are 0.  Returns NULL, or an error message. */
+/* Parses the delay model of a request.  If the text has no accelerations, they become 0.  Returns NULL, or an error
+ * message. */
 const char *delay_request_parse(const char *text, double numbers[DELAY_N_NUMBERS]);
 
 /* Converts argument 'i', a UNIX time in seconds, to the nearest timestamp.  The conversion is exact if the text has at

@@ -60,7 +60,8 @@ static void add_chunk(struct engine *e, struct chunk *chunk)
     matcher_add(lane->matcher, member, chunk);
 }
 
-/* Passes a downloaded buffer on.  After a device failure the buffer's content is undefined, so the buffer is freed. */
+/* Passes a downloaded buffer to the daemon's operation 'downloaded'.  After a device failure the buffer's content is
+ * undefined, so the buffer is freed. */
 static void take_downloaded(struct engine *e, struct outbuf *buffer)
 {
     assert(e->n_downloading > 0);
@@ -98,7 +99,7 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
-            return lane->n_free > 0; /* without a free input, more sets may be waiting */
+            return lane->n_free > 0; /* if no input is free, more sets may be waiting */
         lane->busy = true;
         if (!e->ops->process(lane, may_wait))
             return false;

@@ -40,7 +40,7 @@ enum engine_item {
     ENGINE_SENT,       /* an output buffer has been sent, so it is free [struct outbuf] */
     ENGINE_COMMAND,    /* a request from the control thread [struct command] */
     ENGINE_RECV_END,   /* a receive thread's file has ended, or its source has failed */
-    ENGINE_DRAIN,      /* no more chunks will arrive; from main; value = deadline of the drain */
+    ENGINE_DRAIN,      /* from main: no more chunks will arrive; value = deadline of the drain */
     ENGINE_WAKE,       /* another thread has finished work, so 'process' may continue */
 };
 
@@ -48,9 +48,9 @@ enum engine_item {
  * blocks. */
 struct engine_ops {
     void (*look)(struct lane *lane, unsigned member, const struct chunk *chunk); /* inspects a new chunk; may be NULL */
-    /* Uploads the next set of chunks to a free device input, which becomes the lane's current input.  If 'ended', data
-     * that the last set left for the next one form a set of their own.  Returns false if no set is ready, or if no
-     * device input is free. */
+    /* Uploads the next set of chunks to a free device input, which becomes the lane's current input.  If 'ended' is
+     * true, the data that the last set left for its successor form a separate set.  Returns false if no set is ready,
+     * or if no device input is free. */
     bool (*begin)(struct lane *lane, bool ended);
     /* Queues the kernels for the current input.  Returns true if all streams have finished the input.  If no output
      * buffer is free and 'may_wait' is true, returns false, and the worker calls 'process' again with the same input.
@@ -58,10 +58,10 @@ struct engine_ops {
      * its buffer before it begins.  In a replay, false may also mean that a stream waits for its own results.  If
      * 'may_wait' is false, drops the data for the missing buffer. */
     bool (*process)(struct lane *lane, bool may_wait);
-    void (*release)(struct lane *lane);                               /* ends the current input */
-    void (*flush)(struct lane *lane);                                 /* ends outputs after the last input */
+    void (*release)(struct lane *lane);                               /* releases the current input */
+    void (*flush)(struct lane *lane);                                 /* finishes the outputs after the last input */
     void (*apply)(struct engine *engine, struct command *command);    /* applies and answers a command */
-    void (*downloaded)(struct engine *engine, struct outbuf *buffer); /* checks a buffer, and gives it to its sender */
+    void (*downloaded)(struct engine *engine, struct outbuf *buffer); /* checks a buffer, and passes it to its sender */
 };
 
 struct engine {
@@ -77,37 +77,37 @@ struct engine {
     struct thread worker;
     bool started;
     /* [worker] */
-    size_t n_downloading; /* output buffers whose ENGINE_DOWNLOADED has not arrived */
+    size_t n_downloading; /* output buffers whose ENGINE_DOWNLOADED item has not arrived */
     bool draining;
     int64_t give_up_ns; /* deadline of the drain, monotonic; INT64_MAX: not set */
-    size_t n_given_up;  /* chunks dropped after the deadline */
+    size_t n_given_up;  /* number of chunks dropped after the deadline */
     size_t n_recv_ended;
 };
 
 /* Sizes that engine_init() needs for the inbox, the lanes and the command channel. */
 struct engine_sizes {
     size_t n_lanes;
-    size_t n_chunks;  /* chunks of all members' pools */
-    size_t n_outbufs; /* output buffers of all output streams */
+    size_t n_chunks;  /* number of chunks in all members' pools */
+    size_t n_outbufs; /* number of output buffers of all output streams */
     size_t n_commands, command_bytes;
     size_t n_recv_threads;
-    size_t n_wakes; /* ENGINE_WAKE items that may wait */
+    size_t n_wakes; /* largest number of waiting ENGINE_WAKE items */
 };
 
-/* Checks the configuration sections that both daemons have, also against each other. */
+/* Checks the configuration sections that both daemons have, and checks that these sections agree with each other. */
 void engine_keys_check(const struct daemon_config *daemon, struct config_recv *recv, const struct config_send *send,
                        struct config *errors);
 
-/* Chooses the seed of an output's dither: 'configured', or a random seed if 'configured' is negative.  A random seed
- * can also be configured, to repeat a run.  Returns 0 or -EIO. */
+/* Chooses the seed of an output's dither: 'configured', or a random seed if 'configured' is negative.  To repeat a run,
+ * configure the seed of that run.  Returns 0 or -EIO. */
 int engine_dither_seed(int64_t configured, uint64_t *seed);
 
 /* Makes the inbox, command channel and streams of a zeroed engine.  Returns 0 or negative errno. */
 int engine_init(struct engine *engine, const struct engine_ops *ops, const struct daemon_context *context,
                 struct engine_sizes sizes);
 
-/* Writes the needed memory to 'why' if 'err' is -ENOMEM and 'why' is empty.  The sentence begins with 'key', the
- * configuration key that the operator must lower.  Returns 'err'. */
+/* If 'err' is -ENOMEM and 'why' is empty, writes a sentence with the required memory to 'why'.  The sentence begins
+ * with 'key', the configuration key that the operator must lower.  Returns 'err'. */
 int engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes);
 
 /* Starts the threads in this order: senders, worker, receivers.  Returns 0 or negative errno.  (engine_start() and
@@ -117,8 +117,8 @@ int engine_start(void *engine);
 /* Starts delivery of packets.  Returns 0 or negative errno with one sentence in 'why'. */
 int engine_enable(void *engine, char *why, size_t why_bytes);
 
-/* Drains: stops receivers, processes and sends the received data, sends stop heaps, ends all threads.  After
- * 'give_up_ns' (monotonic) begins no more chunks, and sends no more heaps.  Returns false if this deadline ended the
+/* Drains: stops receivers, processes and sends the received data, sends stop heaps, ends all threads.  After the time
+ * 'give_up_ns' (monotonic), begins no more chunks, and sends no more heaps.  Returns false if this deadline ended the
  * drain, or if a capture could not be written.  Idempotent. */
 bool engine_stop(struct engine *engine, int64_t give_up_ns);
 
@@ -126,7 +126,7 @@ bool engine_stop(struct engine *engine, int64_t give_up_ns);
  * accepted. */
 void engine_fini(struct engine *engine);
 
-/* Defines main() of fgpu or xbgpu.  Both daemons have tables and functions with these names. */
+/* Defines main() of fgpu or xbgpu.  Both daemons have a table and functions that follow this naming scheme. */
 #define ENGINE_MAIN(program)                                                                                           \
     int main(int argc, char **argv)                                                                                    \
     {                                                                                                                  \

@@ -20,8 +20,8 @@ struct gains_limits {
     const char *bad_channels, *too_large; /* error messages */
 };
 
-/* Parses the call's arguments from number 'first' on as 'n' complex gains.  Returns [n][2] (real, imaginary), which the
- * caller frees.  If an argument is wrong, fails the call and returns NULL. */
+/* Parses 'n' of the call's arguments, from argument 'first' on, as complex gains.  Returns [n][2] (real, imaginary),
+ * which the caller frees.  If an argument is wrong, fails the call and returns NULL. */
 float *gains_of_call(struct katcp_call *call, int first, size_t n, const struct gains_limits *limits);
 
 struct gains_row {

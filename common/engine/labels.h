@@ -19,18 +19,19 @@ struct labels {
 
 /* Splits the two texts, whose items are separated by commas or spaces.  If antenna_names is NULL, an antenna's name is
  * the common beginning of its two labels.  If input_labels is NULL, too, or if two antennas have the same beginning,
- * the names are a0, a1...  If input_labels is NULL, a label is the antenna's name and v for polarisation 0 or h for 1.
- * Returns 0 or -ENOMEM.  Call labels_fini() in either case. */
+ * the names are a0, a1...  If input_labels is NULL, a label is the antenna's name, followed by v for polarisation 0 or
+ * h for polarisation 1.  Returns 0 or -ENOMEM.  Call labels_fini() in either case. */
 int labels_init(struct labels *labels, size_t n_ants, const char *antenna_names, const char *input_labels);
 
-/* Initialises labels for antennas whose names are name(arg, ant).  A label is the antenna's name and v or h. */
+/* Initialises labels for antennas whose names are name(arg, ant).  A label is the antenna's name, followed by v or
+ * h. */
 int labels_init_named(struct labels *labels, size_t n_ants, const char *(*name)(const void *arg, size_t ant),
                       const void *arg);
 
 void labels_fini(struct labels *labels);
 
-/* Returns the number of the input whose number or label is the 'n' characters at 'text'.  Returns -1 if there is
- * none. */
+/* Finds the input whose number or label equals the 'n' characters at 'text'.  Returns the input's number, or -1 if
+ * there is no such input. */
 long labels_find(const struct labels *labels, const char *text, size_t n);
 
 /* Writes the labels as a Python list. */
@@ -41,7 +42,7 @@ void labels_write(const struct labels *labels, FILE *out);
 void labels_write_products(const struct labels *labels, FILE *out);
 
 /* Checks the keys antenna_names and input_labels.  Each antenna needs one name, and each input one label.  Names must
- * be unique and not numbers, and so must labels. */
+ * be unique and must not be numbers.  The same applies to labels. */
 void labels_check(const char *const *antenna_names, const char *const *input_labels, size_t n_ants,
                   struct config *errors);
 

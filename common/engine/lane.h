@@ -2,8 +2,8 @@
  * xbgpu.  Each lane has a matcher and a compute stream.
  *
  * Flow:      full chunk --matcher--> set of chunks --upload--> device input --compute--> output buffers
- * Inputs:    a lane has three device inputs in rotation.  Kernels read one, one keeps the history that the next input
- *            needs, and one is being uploaded.
+ * Inputs:    a lane has three device inputs in rotation.  Kernels read one input.  Another input keeps the history that
+ *            its successor needs.  The third input is being uploaded.
  * Ownership: each daemon has its own structs, which begin with a struct lane and a struct device_input.  A device input
  *            belongs to the worker from lane_take_input() to lane_return_input().  It then belongs to the device until
  *            the worker receives {ENGINE_INPUT_FREE, 0, input}.
@@ -28,13 +28,13 @@ struct engine;
 
 struct device_input {
     struct lane *lane;             /* [const] */
-    struct buffer_ref ref;         /* counts readers; the last put pushes ENGINE_INPUT_FREE */
+    struct buffer_ref ref;         /* counts the readers; the last release pushes ENGINE_INPUT_FREE */
     struct device_event *uploaded; /* [const] */
 };
 
 struct lane {
     struct engine *engine; /* [const] */
-    unsigned n_members;    /* [const] members of a lane; the same for all lanes */
+    unsigned n_members;    /* [const] number of members of each lane */
     struct matcher *matcher;
     struct device_stream *compute; /* stream that runs the kernels */
     struct device_kernel *gather;  /* kernel of chunk_gather(); NULL: no gpudirect */
@@ -44,9 +44,9 @@ struct lane {
     struct counter late_chunks;
 };
 
-/* Initialises a zeroed lane and adds it to the engine.  'matcher' configures the lane's matcher, except 'late_chunks',
- * which is the lane's counter.  'name' is the name of the compute stream.  'gathers' creates the kernel of
- * chunk_gather().  Returns 0 or negative errno. */
+/* Initialises a zeroed lane and adds it to the engine.  'matcher' is the configuration of the lane's matcher.  Its
+ * member 'late_chunks' is replaced by the lane's counter.  'name' is the name of the compute stream.  If 'gathers' is
+ * true, creates the kernel of chunk_gather().  Returns 0 or negative errno. */
 int lane_init(struct lane *lane, struct engine *engine, const struct matcher_config *matcher, const char *name,
               bool gathers);
 
@@ -64,7 +64,7 @@ void lane_give_input(struct device_input *input);
  * stream. */
 void lane_uploaded(struct device_input *input);
 
-/* Returns the input to the worker's inbox when its readers have run.  Call when all kernels that read the input are
+/* Returns the input to the worker's inbox when all its readers have run.  Call when all kernels that read the input are
  * queued on the compute stream. */
 void lane_return_input(struct device_input *input);
 

@@ -15,7 +15,7 @@
 
 struct stream_info {
     struct sensors *set;  /* [const] */
-    struct sensor *items; /* [max] the first 'n' are in use */
+    struct sensor *items; /* [max] sensors; the first 'n' are in use */
     size_t n, max;
     const char *stream; /* name of the stream, the prefix of its sensors' names */
     int64_t now_ns;     /* [const] */
@@ -25,7 +25,7 @@ struct stream_info {
 /* Makes room for 'max' sensors.  Sets 'err' to -ENOMEM if there is no memory. */
 void stream_info_init(struct stream_info *info, size_t max, struct sensors *set);
 
-/* Frees the sensors.  A struct of zeros is accepted. */
+/* Frees the sensors.  A zero-initialised struct is accepted. */
 void stream_info_fini(struct stream_info *info);
 
 void stream_info_integer(struct stream_info *info, const char *name, int64_t value, const char *description);

@@ -1,9 +1,9 @@
-/* assemble.c - finds the place of each packet's payload, and hands full chunks to the worker.  The receiver calls it
- * for each packet.
+/* assemble.c - finds the place of each packet's payload, and hands full chunks to the worker.  The receiver calls the
+ * assembler for each packet.
  *
- * The sections follow a packet's way: its place, the window's chunks, the window's moves, claims.  Three helpers have
- * their own files: the bytes that arrived (chunk_heap.h), claims (claims.h) and the time at which data are due
- * (data_time.h). */
+ * The sections of this file follow the steps for a packet: the packet's place, the window's chunks, moves of the
+ * window, claims.  Three helpers have their own files: the bytes that arrived (chunk_heap.h), claims (claims.h) and the
+ * time at which data are due (data_time.h). */
 #include "common/recv/assemble.h"
 
 #include "common/recv/chunk_heap.h"
@@ -23,7 +23,7 @@
  * takes a lock. */
 #define NO_CHUNK_RETRY_PACKETS 64
 
-/* Duration of a silence after which open chunks leave even if no other member is ahead, in addition to two windows. */
+/* Open chunks leave after a silence of this duration plus two windows, even if no other member is ahead. */
 #define SILENCE_NS NS_PER_S
 
 /* Interval between comparisons of timestamps with the clock, and number of successive mismatches before a
@@ -31,7 +31,7 @@
 #define CLOCK_CHECK_NS NS_PER_S
 #define CLOCK_CHECKS   3
 
-/* A timestamp and its heap and chunk indices.  Zeros are valid: timestamp 0. */
+/* A timestamp and its heap and chunk indices.  A zero-initialised struct is valid: its timestamp is 0. */
 struct grid_time {
     int64_t timestamp;
     int64_t time, chunk; /* as in struct assemble_place */
@@ -53,7 +53,7 @@ struct assembler {
     bool started;                   /* true if there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
     int64_t newest;                 /* newest chunk index for which a packet arrived */
-    int64_t first_time, end_time;   /* heap times: first expected heap, and one after the newest heap */
+    int64_t first_time, end_time;   /* heap times of the first expected heap, and of the heap after the newest */
     uint64_t n_missing;             /* heaps missing since the last chunk was handed on */
     unsigned retry_packets;         /* number of packets until the next request for a free chunk */
     int64_t *last_times;            /* [n_sources] heap time of the last heap placed */
@@ -83,7 +83,7 @@ static bool find_time(const struct assemble_layout *layout, int64_t timestamp, c
         place->chunk = known->chunk;
         return true;
     }
-    int64_t time = timestamp / layout->heap_samples; /* exact, so negative timestamps are right, too */
+    int64_t time = timestamp / layout->heap_samples; /* exact division, so the sign does not matter */
     if (time * layout->heap_samples != timestamp)
         return false;
     place->time = time;
@@ -150,8 +150,8 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
     return chunk;
 }
 
-/* Returns the number of heaps that each source should send in the chunk 'index'.  If 'at_end', the stream ends with its
- * newest heap, and only heaps up to that heap count. */
+/* Returns the number of heaps that each source should send in the chunk 'index'.  If 'at_end' is true, the stream ends
+ * with its newest heap, and only heaps up to that heap count. */
 static int64_t count_times(const struct assembler *a, int64_t index, bool at_end)
 {
     int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
@@ -168,8 +168,8 @@ static void count_missing(struct assembler *a, uint64_t n)
     a->n_missing += n;
 }
 
-/* Updates the counters of each source for a chunk that leaves.  'n_expected' heaps of each source were expected.
- * 'chunk' is NULL if no heap arrived. */
+/* Updates the counters of each source for a chunk that leaves the window.  'n_expected' heaps of each source were
+ * expected.  'chunk' is NULL if no heap arrived. */
 static void count_sources(struct assembler *a, const struct chunk *chunk, uint64_t n_expected)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -209,7 +209,7 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     struct chunk *chunk = a->window[slot];
     int64_t index = a->oldest + (int64_t)slot;
     int64_t n_times = count_times(a, index, at_end);
-    int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source; /* before the first heap */
+    int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source; /* heap times before first_time */
     uint64_t n_expected_each = (uint64_t)(n_times - (n_before > 0 ? n_before : 0));
     uint64_t n_expected = n_expected_each * layout->n_sources;
 
@@ -293,11 +293,11 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     claims_restart(&a->claims);
 }
 
-/* Closes the window and starts it again at a distant place.  'is_gap' distinguishes two cases.
+/* Closes the window and starts it again at a distant place.
  *
- * A gap: the stream continues, and the heaps in the gap are missing.  The gap ends at the start of the chunk in which
- * the stream continues.  Any other jump ends one stream and begins another.  Such a jump goes back, or goes forward by
- * more than the elapsed time. */
+ * If 'is_gap' is true, the stream continues after a gap, and the heaps in the gap are missing.  The gap ends at the
+ * start of the chunk in which the stream continues.  If 'is_gap' is false, the jump ends one stream and begins another.
+ * Such a jump goes back, or goes forward by more than the elapsed time. */
 static void window_jump(struct assembler *a, const struct assemble_place *place, bool is_gap)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -341,8 +341,8 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
     return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
 }
 
-/* Returns true if a packet ahead of the window may move the window without a claim: if the packet is due.  The next two
- * heaps of a source are due if they are less than a window ahead. */
+/* Returns true if a packet ahead of the window is due.  Such a packet may move the window without a claim.  The next
+ * two heaps of a source are due if they are less than a window ahead. */
 static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
                         const struct assemble_place *place, int64_t arrival_ns)
 {
@@ -365,7 +365,7 @@ static void note_placed(struct assembler *a, unsigned source, const struct assem
 }
 
 /* Moves the window to the packet's chunk if necessary.  Returns REJECT_TOO_OLD or REJECT_JUMP if the chunk stays
- * outside the window.  If 'leads', the packet may move the window although it is not due. */
+ * outside the window.  If 'leads' is true, the packet may move the window although it is not due. */
 static enum reject window_follow(struct assembler *a, const struct assemble_packet *packet,
                                  const struct assemble_place *place, int64_t arrival_ns, bool leads)
 {
@@ -647,8 +647,8 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source; /* close_chunk() counted these heaps */
 }
 
-/* Detects timestamps that were extended to 64 bits by a wrong clock, once the clock is right.  A new stream then begins
- * with the next packet, whose timestamp the right clock extends. */
+/* Detects, once the clock is right, that timestamps were extended to 64 bits while the clock was wrong.  A new stream
+ * then begins with the next packet, whose timestamp the right clock extends. */
 static void check_clock(struct assembler *a)
 {
     int64_t n_periods = data_time_wrong_periods(&a->data_time, a->newest * a->chunk_samples);
@@ -657,7 +657,7 @@ static void check_clock(struct assembler *a)
     if (a->n_wrong_checks < CLOCK_CHECKS)
         return;
     a->n_wrong_checks = 0;
-    log_error("%s: timestamps are %lld times 2^48 samples off, because the clock was wrong at the start; the clock is "
+    log_error("%s: timestamps are wrong by %lld * 2^48 samples, because the clock was wrong at the start; the clock is "
               "synchronised now, and the timestamps are corrected",
               a->name, (long long)n_periods);
     counter_add(&a->config.stats->jumps, 1);

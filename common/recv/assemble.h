@@ -9,13 +9,13 @@
  *
  * A heap is complete when each of its bytes has arrived exactly once.  The chunk records arrivals in units of 8 bytes,
  * so a duplicate is refused and cannot complete a heap that has a hole.  Packets of a heap may arrive in any order.
- * Payload sizes are multiples of 8, except in a heap's last packet.  A packet is refused whole if any of its bytes has
+ * Payload sizes are multiples of 8, except in a heap's last packet.  A whole packet is refused if any of its bytes has
  * already arrived.
  *
  * A refused duplicate may differ from the first copy of its bytes.  Either copy may be wrong, so the heap is then
  * contested: it counts as missing, although the first copy's bytes stay in the chunk.  The caller has the payload, so
  * the caller compares the copies (assembler_duplicate_of, assembler_contest).  A duplicate that arrives after its chunk
- * has left is refused as REJECT_TOO_OLD, and contests nothing.
+ * has left is refused as REJECT_TOO_OLD, and does not contest its heap.
  *
  * The window is 'window_chunks' consecutive chunks, from index 'oldest' on.  The first packet's chunk becomes the
  * oldest.  Later packets are treated by the position of their chunk:
@@ -25,15 +25,16 @@
  *   elsewhere                                a jump, refused as REJECT_JUMP until a claim is believed
  *
  * Due: a live timestamp is due if data of that time may have arrived by now (data_time.h).  A source's next heap and
- * the heap after it are due, too.  So a real gap costs only the absent data, and no source moves the window ahead of
+ * the heap after it are due, too.  So only the data in a real gap are lost, and no source moves the window ahead of
  * time.  In recordings, timestamps up to 'window_chunks' chunks ahead of the window are due.  The same applies to a
  * live member until half of a chunk has shown when data arrive.
  *
  * Claims: a source claims a jump by 'jump_heaps' consecutive heaps that are far behind the window, or ahead of it and
  * not due.  The other sources and the elapsed time decide whether the claim is believed (claims.h).  Finally the claim
- * is compared with the host's clock, if 'clock_tolerance_ns' is set and the kernel calls the clock synchronised.  If
- * the claim differs from the clock by more than the tolerance, but the window does not, the claim is refused
- * (REJECT_CLOCK).  A stream with a wrong epoch never agrees with the clock, so its jumps are judged without the clock.
+ * is compared with the host's clock, if 'clock_tolerance_ns' is set and the Linux kernel reports that the clock is
+ * synchronised.  If the claim differs from the clock by more than the tolerance, but the window does not, the claim is
+ * refused (REJECT_CLOCK).  A stream with a wrong epoch never agrees with the clock, so its jumps are judged without the
+ * clock.
  *
  * When a claim is believed, all open chunks leave.  The window then starts at the claimed time, and all claims are
  * forgotten.
@@ -47,12 +48,12 @@
  *
  * Silence: a live member hands on its open chunks after all its sources have been silent (assembler_pass_time()).  The
  * silence must have lasted for a window's duration, and another member of the group must be 'patience_chunks' ahead.
- * These chunks would soon be too late for the group's sets.  Otherwise the silence must have lasted for a second and
- * two windows.  Every heap of these chunks is expected, even after the newest heap that arrived.
+ * These chunks would soon be too late for the group's sets.  Otherwise the silence must have lasted for one second plus
+ * the duration of two windows.  Every heap of these chunks is expected, even after the newest heap that arrived.
  *
  * Wrong clock at the start: with 'timebase: clock' the host's clock extends the first timestamp to 64 bits.  If the
  * clock was wrong by more than half a period of 2^48 samples, all timestamps are wrong by whole periods.  They are
- * corrected some three seconds after the kernel calls the clock synchronised.
+ * corrected about three seconds after the Linux kernel reports that the clock is synchronised.
  *
  * Missing heaps: every source is expected to send every heap from the stream's first heap on.  The first heap is the
  * earliest heap in the window's first chunk.  Heaps are expected during a gap, too, and even if no chunk is free for
@@ -147,19 +148,19 @@ struct assembler_config {
     const char *name;       /* the member's name in messages: "m000 pol 0"; copied */
     unsigned window_chunks; /* >= 1 */
     unsigned jump_heaps;    /* 8 */
-    unsigned jump_sources;  /* 2 if several sources can agree; a larger number than n_sources means all sources */
+    unsigned jump_sources;  /* sources that must support a jump, usually 2; above n_sources: all sources */
     bool may_wait;          /* the assembler may wait for a free chunk; set by the receiver */
     struct timebase timebase;
     int64_t clock_tolerance_ns; /* 0: no comparison with the clock; ignored with 'may_wait' or timebase.from_packets */
-    /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group is the members that one
-     * worker matches. */
+    /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group consists of the members
+     * whose chunks one worker matches. */
     struct gauge *group_timestamp;
-    int64_t patience_chunks;   /* lead of group_timestamp over the window at which a silent member's chunks leave */
+    int64_t patience_chunks;   /* lead of group_timestamp after which a silent member's chunks leave */
     struct inbox *free_chunks; /* chunk items */
     /* Called for each chunk from the free inbox before the chunk is used again; NULL: no call. */
     void (*recycle)(void *context, const struct chunk *chunk);
     void *recycle_context;
-    struct inbox *worker; /* full chunks go here as {full_kind, 0, chunk} */
+    struct inbox *worker; /* receives full chunks as {full_kind, 0, chunk} */
     int full_kind;
     struct assembler_stats *stats;
     struct assembler_source_stats *source_stats; /* [n_sources], or NULL */
@@ -174,8 +175,8 @@ void assembler_destroy(struct assembler *assembler);
  * reference timestamp is returned.  The reference is the newest chunk's timestamp, if the result is near the window.
  * Otherwise a silence may have outlasted half the range of 48 bits (22 hours at 1.7 GHz), and the host's clock may have
  * been stepped.  The reference is then the timestamp at which data are due at 'arrival_ns' (data_time.h).  Before this
- * is known, and for the first timestamp, the reference is the present time of the host's clock.  With 'timebase:
- * packets' the first timestamp is not extended, and the newest chunk is always the reference. */
+ * timestamp is known, and for the first timestamp, the reference is the present time of the host's clock.  With
+ * 'timebase: packets' the first timestamp is not extended, and the newest chunk is always the reference. */
 int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp, int64_t arrival_ns);
 
 /* Admits a packet: finds its place, moves the window if necessary and marks the packet's bytes as arrived.  Returns
@@ -202,9 +203,9 @@ void assembler_contest(struct assembler *assembler, const struct assemble_packet
 /* Returns the chunk of the last packet admitted. */
 struct chunk *assembler_last_chunk(const struct assembler *assembler);
 
-/* Returns the address to which a packet's payload would go if the packet arrived now.  Returns NULL if the packet's
- * chunk is not open, or if any of the packet's bytes have arrived.  Changes nothing.  The receiver offers this address
- * to its source (receiver.h). */
+/* Returns the address at which a packet's payload would be stored if the packet arrived now.  Returns NULL if the
+ * packet's chunk is not open, or if any of the packet's bytes have arrived.  Changes nothing.  The receiver offers this
+ * address to its source (receiver.h). */
 uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet);
 
 /* Returns the timestamp of the window's oldest chunk; INT64_MAX if there is no window. */

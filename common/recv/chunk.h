@@ -22,10 +22,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* flag bit above any heap's length in bytes */
+#define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* flag bit; heap lengths in bytes are smaller than this value */
 
-/* Value in 'present' of an open chunk: different copies of some of the heap's bytes arrived.  Becomes 0 when the chunk
- * is closed. */
+/* Value in the array 'present' of an open chunk, if different copies of some of the heap's bytes arrived.  The value
+ * becomes 0 when the chunk is closed. */
 #define CHUNK_HEAP_CONTESTED 2
 
 struct chunk {
@@ -43,7 +43,7 @@ struct chunk {
     size_t n_frames_max;       /* [const] largest number of frames; 0: not a gathered pool */
     int64_t timestamp_samples; /* timestamp of the chunk's first sample; a multiple of the chunk's length */
     uint8_t *present;          /* [n_heaps] 1: complete heap, every byte arrived exactly once; else 0 (assemble.h) */
-    uint32_t *extra;           /* [n_heaps] 'extra' of identify() (fgpu: saturated samples); 0: heap absent */
+    uint32_t *extra;           /* [n_heaps] value 'extra' from identify() (fgpu: saturated samples); 0: heap absent */
     size_t n_present;          /* number of complete heaps */
     uint64_t n_missing;        /* heaps missing in this chunk, and between this chunk and the previous one */
     bool restarts;             /* a stream begins with this chunk, so earlier heaps are not missing */
@@ -76,8 +76,8 @@ int chunk_pool_create(struct device *device, const struct chunk_shape *shape, un
                       int kind, struct chunk_pool **pool, char *why, size_t why_bytes);
 
 /* Adds a packet in a NIC's frame to a gathered chunk.  'place' is the destination in the chunk's payload.  The first
- * 'n_first' bytes of the packet's payload are at 'first' in pinned memory, the other 'n_rest' at 'rest' in device
- * memory.  The chunk must have room (chunk_has_room). */
+ * 'n_first' bytes of the packet's payload are at 'first' in pinned memory.  The other 'n_rest' bytes are at 'rest' in
+ * device memory.  The chunk must have room (chunk_has_room). */
 void chunk_add_frame(struct chunk *chunk, uint32_t frame, uint8_t *place, const uint8_t *first, size_t n_first,
                      const uint8_t *rest, size_t n_rest);
 static inline bool chunk_has_room(const struct chunk *chunk)
@@ -94,8 +94,7 @@ void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struc
 /* Frees the pool and its chunks, which no thread may use any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Return the number of bytes that a pool needs, for checks before the start.  UINT64_MAX: more than 64 bits can
- * count. */
+/* Return the number of bytes that a pool needs, for checks before the start.  UINT64_MAX: the size exceeds 64 bits. */
 uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu); /* pinned and ordinary memory */
 uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape);            /* device memory, direct or not */
 

@@ -1,11 +1,11 @@
 /* chunk_heap.h - records which bytes of each heap in an open chunk have arrived, and which heaps are complete.
  *
- * While a heap's packets arrive in order, a count of bytes is enough, because the heap's first bytes have arrived.  The
- * first packet out of order converts the count to a bitmap, with one bit for each CHUNK_UNIT_BYTES bytes
- * (CHUNK_HEAP_MAPPED).
+ * As long as a heap's packets arrive in order, only a count is stored: the number of bytes at the heap's beginning that
+ * have arrived.  The first packet out of order converts the count to a bitmap, with one bit for each CHUNK_UNIT_BYTES
+ * bytes (CHUNK_HEAP_MAPPED).
  *
- * In all functions, 'offset' is a multiple of CHUNK_UNIT_BYTES.  'n_bytes' is a multiple, too, unless the bytes are the
- * heap's last bytes.
+ * In all functions, 'offset' is a multiple of CHUNK_UNIT_BYTES.  'n_bytes' is a multiple of CHUNK_UNIT_BYTES, too,
+ * unless the bytes are the heap's last bytes.
  *
  * Ownership: the chunk belongs to the assembler.   Threads: the assembler's thread.   Blocking and allocation: none. */
 #ifndef COMMON_RECV_CHUNK_HEAP_H

@@ -1,21 +1,21 @@
 /* claims.h - collects claims: series of heaps far from the window.  Decides whether the window follows a claim.
  *
- * A source makes a claim by 'jump_heaps' consecutive heaps that the window does not accept (assemble.h).  Each heap is
- * later than the previous heap by at most one window.  Any packet of the source inside or near the window ends the
- * claim.  A packet is near if it is late, or due.
+ * A source makes a claim by sending 'jump_heaps' consecutive heaps that the window does not accept (assemble.h).  Each
+ * heap is later than the previous heap by at most one window.  Any packet of the source inside or near the window ends
+ * the claim.  A packet is near if it is late, or due.
  *
- * A claim is believed if more sources support it than contradict it.  A source supports the claim by a claim of its own
- * to about the same time.  A source contradicts if it was recently heard inside or near the window.  Recently means
- * within the last window's duration, or during the claim's last heaps (one to two times 'jump_heaps').  In addition, at
- * least 'jump_sources' sources must support the claim, or no source may contradict.  So a member with few sources, or
- * with only one live source, recovers too.
+ * A claim is believed if more sources support it than contradict it.  A source supports the claim if the source itself
+ * claims a jump to about the same time.  A source contradicts if it was recently heard inside or near the window.
+ * "Recently" means: within a time that equals the window's duration, or during the claim's last heaps (one to two times
+ * 'jump_heaps').  In addition, at least 'jump_sources' sources must support the claim, or no source may contradict.  So
+ * a member with few sources, or with only one live source, recovers too.
  *
  * The window's duration protects against a stalled source that sends its backlog in a burst, during which no other
  * source is heard.  The window's duration applies to the claimant, too: its claim is not believed if it was heard near
  * the window within this time.  So if a second sender uses a source's identity in bursts, the window does not move.
  *
- * Recordings: arrival times cannot confirm a claim, so the window's duration does not count.  The claim's packets are
- * held until the claim is believed, so that no data after a gap are lost.
+ * Recordings: arrival times cannot confirm a claim, so the window's duration is not considered.  The claim's packets
+ * are held until the claim is believed, so that no data after a gap are lost.
  *
  * Ownership: part of an assembler.   Threads: the assembler's.   Blocking: none.   Allocation: claims_init() only.  The
  * pages for held packets are not touched before packets are held. */
@@ -48,11 +48,12 @@ struct held {
     size_t n_bytes, used_bytes, n_packets;
 };
 
-/* State of one source.  Fields in n_packets are values of claims->n_packets, the clock by which claims are compared. */
+/* State of one source.  The fields 'since', 'renewed' and 'near_at' are values of claims->n_packets.  This counter
+ * serves as a clock when claims are compared. */
 struct claim_source {
     uint64_t n_heaps; /* length of the claim in heaps; 0: the last heap was inside or near the window */
     int64_t samples;  /* timestamp of the claim's newest heap */
-    uint64_t since;   /* n_packets when the claim was jump_heaps to 2 * jump_heaps shorter, or began */
+    uint64_t since;   /* n_packets when the claim began, or was jump_heaps to 2 * jump_heaps heaps shorter */
     uint64_t renewed; /* n_packets when n_heaps was last a multiple of jump_heaps, or the claim began */
     uint64_t near_at; /* n_packets at the last packet inside or near the window; 0: never */
     int64_t near_ns;  /* monotonic arrival of the last packet inside or near the window */

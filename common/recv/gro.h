@@ -1,4 +1,5 @@
-/* gro.h - splits messages that the kernel coalesced from several packets (UDP_GRO) into zero-copy packets.
+/* gro.h - splits messages into zero-copy packets.  The Linux kernel has coalesced each message from several packets
+ * (UDP_GRO).
  *
  * Flow:      source_udp.c --message, control messages--> gro_segment_bytes() --> gro_add()
  *            ... gro_next_packets() --> slots
@@ -20,7 +21,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A message, or the rest of it whose packets have not been returned yet. */
+/* A message, or the part of a message whose packets have not been returned yet. */
 struct gro_message {
     uint8_t *bytes;
     size_t n_bytes;
@@ -29,7 +30,7 @@ struct gro_message {
     uint32_t sender;
 };
 
-/* Queue of messages.  Zeros: an empty queue. */
+/* Queue of messages.  A zero-initialised queue is empty. */
 struct gro_queue {
     struct gro_message messages[PACKET_BATCH_MAX];
     size_t n, next;

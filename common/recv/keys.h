@@ -17,14 +17,14 @@ struct recv_source_config;
 /* Values of these keys.  Each program's struct for its recv section begins with a struct config_recv named 'base'.
  * Keys that a program does not have stay 0. */
 struct config_recv {
-    char *interface;       /* NULL: the kernel's choice */
+    char *interface;       /* NULL: the kernel chooses */
     char *pcap_file;       /* NULL: the network */
     char *from;            /* networks of allowed senders; NULL: all senders are allowed */
     struct access senders; /* 'from' in parsed form, set by recv_keys_check() */
     bool crc;              /* true: packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
-    int64_t comp_vector; /* interrupt of the NIC for thread 0; < 0: the threads poll */
+    int64_t comp_vector; /* the NIC's interrupt that wakes thread 0; < 0: the threads poll */
     int64_t window_chunks;
     int64_t n_chunks;  /* number of chunks of each input (fgpu) or receive thread (xbgpu) */
     int64_t n_threads; /* 0: one per input */
@@ -52,12 +52,12 @@ struct config_recv {
 #define CONFIG_COMP_VECTOR_ROW                                                                                         \
     KEY_INT("comp_vector", base.comp_vector, "0", UNIT_NONE, -1, 65535,                                                \
             "With ibverbs: number of the NIC's interrupt that wakes the first receive thread; other threads use the "  \
-            "next interrupts. -1: the threads never sleep and take a core each.")
+            "next interrupts. -1: the threads never sleep, and each uses a whole core.")
 
 /* Rows for fgpu and xbgpu only. */
 #define CONFIG_PCAP_FILE_ROW                                                                                           \
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,                                                               \
-               "Replay this capture instead of listening to the network; a slow replay loses nothing.")
+               "Replay this capture instead of listening to the network; a slow replay loses no packets.")
 #define CONFIG_BUFFER_ROW                                                                                              \
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,                                      \
             "Socket buffer of each receive thread, shared by its endpoints; 0: the kernel's default. With ibverbs: "   \
@@ -67,8 +67,8 @@ struct config_recv {
                  "CPU of each receive thread; a short list repeats; []: not pinned.")
 #define CONFIG_BUSY_POLL_ROW                                                                                           \
     KEY_INT("busy_poll", base.busy_poll_us, "0", UNIT_NONE, 0, 10000,                                                  \
-            "Microseconds for which a receive thread polls for packets before it sleeps. Polling takes a core. 0: no " \
-            "polling.")
+            "Microseconds for which a receive thread polls for packets before it sleeps. Polling uses a whole core. "  \
+            "0: no polling.")
 #define CONFIG_DIRECT_ROW                                                                                              \
     KEY_BOOL("direct", base.direct, false,                                                                             \
              "Receive threads write samples directly to GPU memory. This saves host memory traffic, and needs a GPU "  \

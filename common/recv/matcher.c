@@ -17,7 +17,7 @@ struct member {
     bool ended;
     int64_t said_samples; /* timestamp of the last chunk added, even if it was given back */
     uint64_t said_at;     /* matcher->n_added after the last chunk was added; 0: none yet */
-    unsigned n_claims;    /* length of a series of far chunks, each near the previous, not outvoted */
+    unsigned n_claims;    /* number of successive far chunks, each near the previous, with no majority against them */
 };
 
 struct matcher {
@@ -27,7 +27,7 @@ struct matcher {
     int64_t wait_samples;         /* [const] */
     int64_t far_samples;          /* [const] a chunk that is further behind the last set is far */
     int64_t far_ahead_samples;    /* [const] a chunk that is further ahead of the last set is far */
-    bool started;                 /* a set was made, and no jump back was believed since */
+    bool started;                 /* true if a set was made, and no jump back was believed afterwards */
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
     uint64_t n_added;             /* number of chunks added: the clock by which claims are compared */

@@ -20,8 +20,8 @@
  *
  * Until a claim is believed, chunks far ahead wait, and a member's oldest chunk is given back if its queue is full.
  * Chunks far behind are given back.  When a jump back is believed, the matcher starts again.  So a member with a wrong
- * clock loses only its own data.  If two members contradict each other, the matcher stays with the member that came
- * first, until they agree again.
+ * clock loses only its own data.  If two members contradict each other, the matcher follows the member whose chunks
+ * arrived first, until the members agree again.
  *
  * Depth: after matcher_add() the queue of a member has at most 'wait_chunks' chunks if they are not far.  With one more
  * chunk, the newest would be 'wait_chunks' ahead of the oldest, whose set would be ready.  The queue of a far member

@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The predictor is judged after JUDGED_PACKETS predictions.  If most failed, it pauses for RETRY_BATCHES batches. */
+/* The predictor is judged after JUDGED_PACKETS predictions.  If most of these predictions were wrong, prediction pauses
+ * for RETRY_BATCHES batches. */
 #define JUDGED_PACKETS 64
 #define RETRY_BATCHES  64
 

@@ -1,7 +1,7 @@
 /* predict.h - predicts a receive thread's next packets, so that their payloads can be received in place.
  *
  * Model:     each source of each member sends its heaps in order, in packets of one size.  Sources alternate in a fixed
- *            order: a source's packet is followed by a packet of the same source as last time.
+ *            order: after a packet of a source, the predictor expects the same next source as the last time.
  * Judgement: if most predictions were wrong, prediction pauses for RETRY_BATCHES batches.
  * Ownership: part of a receiver.   Threads: the receiver's.   Blocking: none.   Allocation: predictor_init(). */
 #ifndef COMMON_RECV_PREDICT_H
@@ -26,7 +26,7 @@ struct flow {
     const struct assemble_layout *layout; /* [const] layout of the member */
     struct position next;                 /* position after the last packet admitted */
     uint64_t payload_bytes;               /* payload bytes of each packet, except a heap's last packet */
-    struct flow *successor[2]; /* flow of the next packet: [0] after a packet in mid-heap, [1] after a heap's last */
+    struct flow *successor[2]; /* expected next flow: [0] after a packet in mid-heap, [1] after a heap's last packet */
     struct position cursor;    /* position of the next prediction in batch 'cursor_batch' */
     uint64_t cursor_batch;
 };
@@ -46,7 +46,7 @@ struct predictor {
     bool at_ended_heap;
     uint64_t n_batches;
     unsigned n_unpredicted;        /* number of batches until predictions resume */
-    unsigned n_counted, n_holding; /* predictions and right predictions since the last judgement */
+    unsigned n_counted, n_holding; /* number of predictions, and of right ones, since the last judgement */
 };
 
 /* Initialises the predictor.  'members' must outlive the predictor.  Returns 0 or -ENOMEM.  Call predictor_fini() in

@@ -17,12 +17,12 @@
 #define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, which limits the delay of a stop */
 #define TICK_MIN_NS     (5 * NS_PER_MS)   /* shortest interval of assembler_pass_time() */
 
-#define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
+#define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload and spill buffers */
 
-#define RING_REQUEST_BYTES 69 /* memory of an ibverbs source per frame, besides the frame */
+#define RING_REQUEST_BYTES 69 /* bytes that an ibverbs source needs per frame, in addition to the frame */
 
-/* Smallest number of offered slots.  Usually twice as many slots are offered as the last batch had packets.  More would
- * be wasted, because each offered slot costs a prediction. */
+/* Smallest number of offered slots.  Usually the number of offered slots is twice the number of packets in the last
+ * batch.  More slots would waste time, because each offered slot requires a prediction. */
 #define OFFERED_MIN 8
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ struct receiver_config {
     const void *context;
     const struct assembler_config *assemblers; /* [n_assemblers] copied; the receiver sets may_wait */
     size_t n_assemblers;
-    bool direct;          /* chunks are direct: nothing is received in place, as the host could not move it */
+    bool direct;          /* chunks are direct: no payload is received in place, because the host could not move it */
     bool needs_crc;       /* packets without a CRC item are refused */
     struct inbox *worker; /* receives {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
     int end_kind;

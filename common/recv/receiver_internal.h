@@ -20,11 +20,11 @@
 /* The buffers of a slot, its predicted packet and its received packet. */
 struct placement {
     uint8_t *header; /* [const] [HEADER_BYTES] */
-    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] own buffer, for payloads not predicted or misplaced */
+    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] own buffer, for payloads that were misplaced or not predicted */
     uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
 
     struct prediction predicted; /* predicted packet; 'flow' NULL: none, the slot offers 'own' */
-    uint64_t n_jumps;            /* the member's count of jumps at the prediction */
+    uint64_t n_jumps;            /* the member's number of jumps at the time of the prediction */
 
     /* The received packet. */
     struct spead_packet packet;

@@ -18,14 +18,14 @@ static void add(const char *prefix, const char *name, const char *help, const ch
     stats_counter(full, help, labels, counter);
 }
 
-/* Reasons that have counters of their own in the reference, which count heaps.  The other reasons are labels of
+/* Reasons for which the reference correlator has separate counters, which count heaps.  The other reasons are labels of
  * rejected_packets, or of ignored_packets if they are harmless. */
 static const struct own_name {
     enum reject reject;
     const char *name, *why;
 } own_names[] = {
     {REJECT_TOO_OLD, "too_old_heaps", "their chunk had been closed."},
-    {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is no multiple of a heap's length."},
+    {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is not a multiple of a heap's length."},
     {REJECT_BAD_SOURCE, "bad_feng_id_heaps", "their feng_id is not one of the array's."},
 };
 
@@ -38,8 +38,8 @@ static void add_own_name(const char *prefix, const struct own_name *own, const c
     add(prefix, own->name, help, labels, counter);
 }
 
-/* Returns the reference's name for the counter of a reason, or NULL.  The counter counts packets, so the name is right
- * only if a heap is one packet, as in fgpu's input.  For xbgpu, add_refused_heaps() uses the names. */
+/* Returns the reference correlator's name for the counter of a reason, or NULL.  The counter counts packets, so the
+ * name is right only if a heap is one packet, as in fgpu's input.  For xbgpu, add_refused_heaps() uses the names. */
 static const struct own_name *own_name(const char *prefix, enum reject reject)
 {
     for (size_t i = 0; strcmp(prefix, "fgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)

@@ -19,7 +19,7 @@
 
 /* ---- Prediction -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the next packet.  If its place is in an open chunk, makes the place the slot's payload buffer. */
+/* Predicts the next packet.  If its place is in an open chunk, uses this place as the slot's payload buffer. */
 static void predict(struct receiver *r, struct packet_slot *slot, struct placement *placement)
 {
     struct prediction next;
@@ -114,7 +114,7 @@ static bool may_send(const struct receiver *r, const struct packet_slot *slot)
     return !from || access_allows(from, (struct in_addr){slot->sender});
 }
 
-/* Returns true if the packet's CRC item matches.  The header fits, because parse() reads at most
+/* Returns true if the packet's CRC item matches.  The header fits into header[], because parse() accepts at most
  * GATHERED_HEADER_BYTES. */
 static bool crc_agrees(const struct packet_slot *slot, const struct spead_packet *packet)
 {

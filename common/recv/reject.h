@@ -13,8 +13,8 @@ enum reject {
     REJECT_NONE = 0,
     REJECT_BAD_SENDER,    /* its sender is not allowed to send to this endpoint (recv.from) */
     REJECT_MALFORMED,     /* not SPEAD-64-48 (spead.h lists the errors) */
-    REJECT_DESCRIPTOR,    /* a descriptor heap, which is part of any stream */
-    REJECT_STOP,          /* a stop heap, which is part of any stream */
+    REJECT_DESCRIPTOR,    /* a packet of a descriptor heap, which any stream may contain */
+    REJECT_STOP,          /* a packet of a stop heap, which any stream may contain */
     REJECT_OTHER_THREAD,  /* its source belongs to another receive thread; no error */
     REJECT_NO_ITEMS,      /* lacks a required item, and is not a descriptor */
     REJECT_HEAP_SIZE,     /* its heap length is not the configured length */

@@ -26,7 +26,7 @@ int recv_source_open(const struct recv_source_config *config, struct recv_source
 }
 
 #define RING_ALIGN_BYTES 64                     /* a cache line, so that no two frames share a line */
-#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* several batches: some frames are in use or complete, others posted */
+#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* several batches: some frames are in use, complete or posted */
 
 static size_t round_to_lines(size_t bytes)
 {

@@ -8,9 +8,9 @@
  * is received exactly in its place, and the CPU reads only the header.  Otherwise recv_packet_copy() gathers the
  * payload from the buffers.
  *
- * A socket receives into a slot by recvmmsg with three iovecs.  A file source copies.
- * Zero-copy: if the kernel coalesces packets, or if the NIC chooses the addresses, a source returns packets in its own
- *            memory instead.  Such a packet is contiguous, or has a second part in device memory.
+ * A socket receives into a slot by recvmmsg with three iovecs.  A file source copies the bytes.
+ * Zero-copy: if the Linux kernel coalesces packets, or if the NIC chooses the addresses, a source returns packets in
+ *            its own memory instead.  Such a packet is contiguous, or has a second part in device memory.
  * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible.
  *            The kernel joins the group for allowed senders only, a socket filter empties messages of other senders,
  *            and a NIC has flow rules.  Some packets may pass, so the receiver checks each packet's sender again.
@@ -61,15 +61,15 @@ struct recv_source;
 
 struct recv_source_config {
     const struct endpoint_list *endpoints; /* endpoints to receive; multicast groups are joined */
-    const char *interface;                 /* name or address, for multicast; NULL: the kernel's choice */
+    const char *interface;                 /* name or address, for multicast; NULL: the kernel chooses */
     size_t buffer_bytes;                   /* requested socket buffer, sum of all endpoints; 0: the kernel's default */
     int transport;                         /* enum transport */
     int comp_vector;                       /* ibverbs: interrupt of the NIC, modulo their number; < 0: no sleep */
     int64_t busy_poll_ns;                  /* duration of polling before the thread may sleep; 0: no polling */
-    struct device *device;                 /* ibverbs: device for the rests of frames; NULL: all in host memory */
+    struct device *device;                 /* ibverbs: device with the rests of frames; NULL: no rests */
     size_t n_kept;                         /* largest number of kept frames (recv_source_keep); 0 without a device */
     const char *pcap_file;                 /* capture to read instead of the network; NULL: the network */
-    const struct packet_fanout *share;     /* packets of groups to receive; others may arrive with 0 bytes; NULL: all */
+    const struct packet_fanout *share;     /* packets to receive; other packets may arrive with 0 bytes; NULL: all */
 };
 
 /* Opens the source.  Returns 0 or negative errno with one sentence in 'why', which names the endpoint or file and a
@@ -94,8 +94,8 @@ struct packet_ring {
 
 #define PACKET_MTU_MAX 9216 /* MTU assumed if none is known */
 
-/* Computes the sizes for a source that is opened with these arguments.  'n_kept' > 0: the rests of frames are in device
- * memory.  'mtu' 0: the MTU is not known, and PACKET_MTU_MAX is assumed. */
+/* Computes the sizes for a source that is opened with these arguments.  If 'n_kept' > 0, the rests of frames are in
+ * device memory.  If 'mtu' is 0, the MTU is not known, and PACKET_MTU_MAX is assumed. */
 void recv_packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept);
 
 /* Receives up to 'n_slots' (<= PACKET_BATCH_MAX) packets, and waits up to 'timeout_ns' for the first packet.  A busy
@@ -109,7 +109,8 @@ int recv_source_recv(struct recv_source *source, struct packet_slot *slots, size
  * packets of the next recv are either all zero-copy or all in the slots. */
 bool recv_source_is_zero_copy(const struct recv_source *source);
 
-/* Keeps a frame of the last recv unchanged, its head and its rest, until recv_source_release().  Used with a device. */
+/* Keeps the head and the rest of a frame of the last recv unchanged until recv_source_release().  Used with a
+ * device. */
 void recv_source_keep(struct recv_source *source, uint32_t frame);
 /* Makes kept frames available for new packets.  Returns 0, or the negative errno of a dead source. */
 int recv_source_release(struct recv_source *source, const uint32_t *frames, size_t n);

@@ -26,10 +26,10 @@ struct pcap_source {
     char *path;
     FILE *file;      /* open file; NULL once 'capture' owns the file */
     int fd;          /* descriptor of the file */
-    bool is_fifo;    /* a FIFO; read without a buffer, so that poll() tells whether data wait */
+    bool is_fifo;    /* a FIFO, which is read without a buffer, so that poll() reports waiting data */
     pcap_t *capture; /* NULL: a FIFO that has delivered no data yet */
     int link_type;
-    int end;        /* 0, or the result of all later recv: -ENODATA after the last packet, -EIO after damage */
+    int end;        /* 0, or the result of all later recv calls: -ENODATA after the last packet, -EIO after damage */
     uint64_t n_cut; /* number of packets that are truncated in the capture */
     struct recv_endpoints endpoints;
 };
@@ -44,7 +44,7 @@ static int parse_loopback(struct frame_rest *frame)
         return -EINVAL;
     memcpy(&family, frame->at, sizeof(family));
     *frame = (struct frame_rest){frame->at + 4, frame->n_captured - 4, frame->n_bytes - 4};
-    /* The header has the byte order of the host that captured. */
+    /* The header has the byte order of the host that captured the packets. */
     return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24 ? 0 : -EINVAL;
 }
 
@@ -108,7 +108,8 @@ static void end_capture(struct pcap_source *source, int status)
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
-        log_warning("%s had %llu packets cut short", source->path, (unsigned long long)source->n_cut);
+        log_warning("%s has %llu packets cut short, which were skipped", source->path,
+                    (unsigned long long)source->n_cut);
 }
 
 /* Copies the packet of a frame into the slot.  Returns false if the packet is not for one of the source's endpoints. */
@@ -141,7 +142,7 @@ static int pcap_source_recv(struct recv_source *base, struct packet_slot *slots,
     const uint8_t *bytes;
     size_t n_filled = 0;
     char why[512];
-    /* From a FIFO, reads at most 'n_slots' frames, only as long as data wait. */
+    /* From a FIFO, reads at most 'n_slots' frames, and stops when no data are waiting. */
     for (size_t n_read = 0; n_filled < n_slots && !source->end && (!source->is_fifo || n_read < n_slots); n_read++) {
         if (!is_readable(source, n_read == 0 ? timeout_ns : 0))
             break;

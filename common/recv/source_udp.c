@@ -2,9 +2,9 @@
  *
  * Each endpoint has its own socket.  The kernel limits a socket to 20 memberships, and a socket that is bound to its
  * group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready sockets in turn until
- * they are empty, and asks epoll again after one turn of each.  So a busy group cannot starve the others.  When the
- * thread catches up after a delay, the groups of one stream advance together, so that no packets become too old.
- * Nothing is allocated after open.
+ * they are empty, and queries epoll again after one turn of each ready socket.  So a busy group cannot starve the other
+ * groups.  When the thread catches up after a delay, the groups of one stream advance together, so that no packets
+ * become too old.  Nothing is allocated after open.
  *
  * The kernel may coalesce packets into a message (UDP_GRO), which costs as much as one packet.  Such messages are
  * received into a few buffers that stay in the cache, and their packets are zero-copy.  If the kernel scattered the
@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #define PARTS_MAX   4  /* the three buffers of a slot, and a part for excess bytes */
-#define READY_MAX   64 /* ready sockets per epoll_wait; the kernel's list rotates, so others follow next */
+#define READY_MAX   64 /* ready sockets per epoll_wait(); the next call reports others: the kernel's list rotates */
 #define SINGLES_MAX 64 /* successive single packets after which coalescing seems to have ended */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
@@ -58,7 +58,7 @@ struct udp_source {
     int n_ready;
     int next_ready;
     int n_turns_left;         /* number of turns before epoll is asked again; one for each ready socket */
-    int64_t alone_timeout_ns; /* SO_RCVTIMEO of the only socket, as last set */
+    int64_t alone_timeout_ns; /* current SO_RCVTIMEO of the only socket */
     bool alone_dry;           /* the only socket was empty after the last recv */
     bool may_coalesce;        /* recv_source_coalesce() may sleep, because the buffers are large enough */
     int64_t busy_ns;          /* duration of polling before a wait */
@@ -202,9 +202,9 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
-/* Polls the sockets in turn for 'busy_ns', and each socket at least once, before the thread waits.  So a thread that is
- * held up for this time still serves every socket.  A receive call also polls the NIC's queue for the socket, if
- * SO_BUSY_POLL is set.  Returns the number of filled slots, or negative errno. */
+/* Polls the sockets in turn for 'busy_ns', and each socket at least once, before the thread waits.  So each socket is
+ * served even if the thread is interrupted for longer than 'busy_ns'.  A receive call also polls the NIC's queue for
+ * the socket, if SO_BUSY_POLL is set.  Returns the number of filled slots, or negative errno. */
 static int recv_busily(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t busy_ns)
 {
     int64_t end_ns = clock_monotonic_ns() + busy_ns;
@@ -226,7 +226,7 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
     size_t n_filled = 0;
 
     if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
-        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* rounded up: 0 means no time-out */
+        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* rounded up, because 0 means no time-out */
         struct timeval timeout = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
         if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
             return -errno;
@@ -375,7 +375,7 @@ struct opening {
     const struct recv_source_config *config;
     struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
     size_t buffer_bytes;        /* socket buffer of each socket */
-    bool may_coalesce;          /* all sockets have RECV_SOURCE_COALESCE_BUFFER_MIN, without polling */
+    bool may_coalesce;          /* no polling, and RECV_SOURCE_COALESCE_BUFFER_MIN bytes per socket */
     char *why;
     size_t why_bytes;
 };
@@ -403,7 +403,7 @@ static void set_buffer(struct opening *opening, int fd)
     granted /= 2; /* the kernel reports twice the size, for its own bookkeeping */
     if (granted < RECV_SOURCE_COALESCE_BUFFER_MIN)
         opening->may_coalesce = false;
-    static bool warned; /* once for all sockets; main thread */
+    static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
         log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
                     "\"sysctl net.core.rmem_max=%d\" allows more",
@@ -424,7 +424,7 @@ static void set_busy_poll(const struct opening *opening, int fd)
     setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* reduces interrupts, if permitted */
     if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &asked_us, sizeof(asked_us)) == 0)
         return;
-    static bool warned; /* once for all sockets; main thread */
+    static bool warned; /* [main] limits the warning to one for all sockets */
     if (!warned)
         log_warning("recv.busy_poll: sockets are polled, but the network card is not (%s); \"sysctl "
                     "net.core.busy_read=%d\" allows it",

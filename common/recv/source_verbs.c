@@ -188,7 +188,7 @@ static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *c
     if (frame_parse_udp(frame, completion->byte_len, !ip_is_right, &datagram))
         return false;
     size_t n_before = (size_t)(datagram.bytes - frame);
-    if (source->device && n_before > PACKET_HEAD_BYTES) /* more tags than in practice */
+    if (source->device && n_before > PACKET_HEAD_BYTES) /* more VLAN tags than occur in practice */
         return false;
     int endpoint = recv_endpoints_find(&source->endpoints, datagram.address, datagram.port);
     if (endpoint < 0)
@@ -211,7 +211,7 @@ static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *c
 }
 
 /* Polls the completion queue, and fills slots with the packets for the endpoints.  Returns the number of packets, or
- * negative errno.  An error after packets is returned by the next recv. */
+ * negative errno.  If an error occurs after some packets, the next recv returns the error. */
 static int take_completions(struct recv_source_verbs *source, struct packet_slot *slots, size_t n_slots)
 {
     const struct ibv_wc *completions = source->completions;
@@ -337,7 +337,8 @@ static uint64_t read_drops(const struct recv_source_verbs *source)
     return strtoull(text, NULL, 10);
 }
 
-/* Returns the number of packets that the NIC's port dropped because no frame was posted, other queues included. */
+/* Returns the number of packets that the NIC's port dropped because no frame was posted, including packets for other
+ * queues. */
 static uint64_t verbs_kernel_drops(const struct recv_source *base)
 {
     const struct recv_source_verbs *source = CONTAINER_OF(base, const struct recv_source_verbs, base);

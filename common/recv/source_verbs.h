@@ -21,7 +21,7 @@ struct recv_source_verbs {
     struct verbs_port port;
     const struct endpoint_list *config_endpoints;
     struct recv_endpoints endpoints; /* table of the endpoints, for look-ups */
-    uint8_t *ring;                   /* [n_frames][frame_bytes] whole frames, or their heads with a device */
+    uint8_t *ring;                   /* [n_frames][frame_bytes] whole frames; with a device, only their heads */
     size_t max_frame_bytes;          /* longest frame */
     size_t ring_bytes, frame_bytes, n_frames;
     struct verbs_memory memory;
@@ -69,7 +69,7 @@ int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_byt
 /* Posts 'n' > 0 frames to the NIC, in the order of frames[].  Returns 0 or a positive errno. */
 int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *frames, size_t n);
 
-/* Opens the NIC's counter of drops, and remembers its present value. */
+/* Opens the NIC's counter of drops, and stores its present value. */
 void recv_source_verbs_open_drops(struct recv_source_verbs *source);
 
 /* Closes a source, even if it is only partly open. */

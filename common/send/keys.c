@@ -29,8 +29,8 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
              "Add a CRC32C of all bytes to each packet, as an item that katgpucbf does not have; xbgpu and visrec "
              "check this CRC."),
     KEY_INT("array_size", array_size, "65536", UNIT_NONE, 1, 65536,
-            "Number of antennas in the array. Heap counts increase by this number; descriptors are sent every 5 s "
-            "times this number."),
+            "Number of antennas in the array. Heap counts increase by this number. The interval between "
+            "descriptors is 5 s times this number."),
     KEY_BOOL("gpudirect", gpudirect, false,
              "With transport ibverbs: the network card reads heaps directly from GPU memory, by dma-buf "
              "(docs/operation.md)."),

@@ -12,7 +12,7 @@ struct endpoint_list;
 
 struct config_send {
     int transport;   /* enum transport */
-    char *interface; /* NULL: the kernel's choice */
+    char *interface; /* NULL: the kernel chooses */
     char *pcap_file; /* NULL: the network */
     int64_t ttl;
     int64_t buffer_bytes;
@@ -22,22 +22,23 @@ struct config_send {
     struct config_int_list affinity;
     bool crc; /* packets carry a CRC item; fgpu and xbgpu only */
     /* fgpu only. */
-    int64_t array_size; /* step of heap counts; factor of the descriptors' interval */
+    int64_t array_size; /* number of antennas: step of heap counts, factor of the descriptors' interval */
     bool gpudirect;     /* the NIC reads heaps directly from device memory */
 };
 
-#define CONFIG_N_FSIM_SEND_KEYS 9 /* without the last keys, which only the daemons or only fgpu have */
+#define CONFIG_N_FSIM_SEND_KEYS 9 /* fsim lacks the last keys, which only the daemons or only fgpu have */
 #define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
 
 extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 
 /* Row for the section send in a table of sections.  'type' is the struct of the whole file, whose member 'send' is a
- * struct config_send.  'n' is one of the numbers of keys above. */
+ * struct config_send.  'n' is one of the constants above (CONFIG_N_SEND_KEYS, ...). */
 #define CONFIG_SEND_SECTION(type, what, n) CONFIG_SECTION_PART(type, send, config_send_keys, n, what, .optional = true)
 
-/* Checks the send section, also against the device and the capture that is read.  'device' is NULL for a program
- * without a device, which does not have the key gpudirect.  'recv_pcap_file' is NULL if no capture is read. */
+/* Checks the send section, and checks that it agrees with the device and with the capture that is read.  'device' is
+ * NULL for a program without a device, which does not have the key gpudirect.  'recv_pcap_file' is NULL if no capture
+ * is read. */
 void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
                      struct config *errors);
 

@@ -1,6 +1,6 @@
 /* pace.h - computes the departure times of a stream's packets: the arithmetic of sender.h, without a clock.
  *
- * A departure time is start_ns + n_bytes * ns_per_byte, so rounding errors do not add up.  A double keeps the time
+ * A departure time is start_ns + n_bytes * ns_per_byte, so rounding errors do not accumulate.  A double keeps the time
  * exact to the nanosecond for 100 days, even if the stream is never idle. */
 #ifndef COMMON_SEND_PACE_H
 #define COMMON_SEND_PACE_H
@@ -35,8 +35,8 @@ static inline int64_t pace_departure_ns(const struct pace *pace)
 }
 
 /* Limits a stream's backlog: the stream catches up at most 'late_max_ns' of its delay.  Call when the stream has
- * something to send.  With 'late_max_ns' 0 the departures continue from now, so that the stream does not catch up idle
- * time. */
+ * something to send.  If 'late_max_ns' is 0, the departures continue from now, so that the stream does not catch up
+ * idle time. */
 static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t late_max_ns)
 {
     if (pace_departure_ns(pace) < now_ns - late_max_ns) {
@@ -61,9 +61,10 @@ static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_
 }
 
 /* Records that a piece was handed to the sink from 'begun_ns' to 'ended_ns'.  The piece has 'n_bytes' bytes, which
- * count as 'paced_bytes'.  The whole piece may have left only at 'ended_ns', so the gap of PACE_APART of a piece's
- * duration begins there.  In this gap a switch port of 2.5 times the rate forwards the whole piece before the next
- * piece arrives.  The gap is shorter than a piece's duration, so a late stream can catch up. */
+ * count as 'paced_bytes'.  Perhaps the whole piece left only at 'ended_ns', so the gap after the piece begins at this
+ * time.  The gap lasts for PACE_APART times the piece's duration.  In this gap a switch port of 2.5 times the rate
+ * forwards the whole piece before the next piece arrives.  The gap is shorter than a piece's duration, so a late stream
+ * can catch up. */
 #define PACE_APART        0.4
 #define PACE_QUICK_GROWTH 1.0005
 static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes,

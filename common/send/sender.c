@@ -168,7 +168,7 @@ static void *run(void *arg)
         else
             wait_until(sender, next_look_ns(sender, wake_ns, in_flight ? reap_ns : NEVER_NS, now_ns), more_to_come);
     }
-    if (clock_monotonic_ns() >= sender->give_up_ns) /* lets stop heaps pass a network that is only slow */
+    if (clock_monotonic_ns() >= sender->give_up_ns) /* stop heaps may still leave on a slow network */
         give_sinks_until(sender, clock_monotonic_ns() + STOP_HEAPS_MAX_NS);
     stop_streams(sender);
     return NULL;

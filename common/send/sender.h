@@ -1,8 +1,8 @@
 /* sender.h - a sender: a thread that sends SPEAD streams, each at its own rate.
  *
  * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> send_sink
- * Ownership: a job belongs to the sender until its last packet has left or the job is dropped.  The sender then puts
- *            the job's reference.
+ * Ownership: a job belongs to the sender until its last packet has left or the job is dropped.  The sender then
+ *            releases the job's reference.
  * Threads:   one thread per sender; the key send.threads is the number of senders, which share the streams.
  * Blocking:  the thread sleeps until the next departure, or at most a millisecond while packets are in flight in a NIC.
  *            The worker never waits for the sender.
@@ -13,10 +13,11 @@
  * fifths of a piece's duration (pace.h), even if the stream is late.  A piece leaves at most SENDER_AHEAD_NS early.  A
  * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  Instead of such a wait the thread
  * sends a piece that may leave early.  If pieces are shorter than a sleep and its wake-up, the thread sleeps once for
- * several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md has the costs.
+ * several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md explains the costs.
  *
  * After an idle time a stream continues at its rate, which is above real time, and does not send faster to catch up.
- * It catches up only a late wake-up of its thread, of at most SENDER_LATE_MAX_NS.  A stream with rate 0 is not paced.
+ * It catches up only the delay of a late wake-up of its thread, up to SENDER_LATE_MAX_NS.  A stream with rate 0 is not
+ * paced.
  *
  * End: after sender_set_deadline() or sender_stop(), a stream might need longer than SENDER_DRAIN_MAX_NS for its
  * remaining heaps.  The sender then raises the stream's rate so that the heaps take just this time.  So a long dump
@@ -31,9 +32,9 @@
  * at most 64 KiB.  So the cost of a packet hardly depends on the number of destinations.
  *
  * Heap counts are start + n * step (48 bits).  Data, descriptor and stop heaps share the counts, in order of departure.
- * A group takes the counts of its heaps when the group starts.  In a capture n begins at 0.  On the network n begins at
- * the milliseconds of the clock, so that a restarted process does not soon use the same counts again.  A receiver may
- * still have parts of heaps from the earlier process.
+ * The heap counts of a group are assigned when the group starts.  In a capture n begins at 0.  On the network n begins
+ * at the milliseconds of the clock, so that a restarted process does not soon use the same counts again.  A receiver
+ * may still have parts of heaps from the earlier process.
  *
  * Descriptors leave between groups, so that a receiver with room for one heap of a stream does not lose the heap.
  * Descriptors leave at the stream's rate, or faster if they would otherwise take longer than SENDER_LATE_MAX_NS.  So
@@ -72,7 +73,7 @@ struct send_heap {
 struct send_group {
     struct send_heap *heaps;
     size_t n_heaps;
-    bool send;                  /* false: skipped, and no heap counts are used */
+    bool send;                  /* false: the group is skipped, and uses no heap counts */
     int64_t ready_ns;           /* monotonic arrival of the last input packet, for the latency; 0: unknown */
     uint64_t n_clipped[N_POLS]; /* saturated samples per polarisation, counted when the group is sent */
 };
@@ -94,7 +95,7 @@ struct send_stream_stats {
     struct counter packets; /* packets sent */
     struct counter failed;  /* packets of all kinds that were not sent */
     struct counter clipped[N_POLS];
-    struct gauge latency_ns; /* time from ready_ns to the group's first packet, for the last group */
+    struct gauge latency_ns; /* time from ready_ns to the first packet of the last group */
 };
 
 struct send_stream_config {
@@ -102,7 +103,7 @@ struct send_stream_config {
     struct send_sink_config sink; /* with the destinations; the stream sets packet sizes and rate */
     size_t packet_payload_bytes;  /* a multiple of 8 */
     bool crc;                     /* the last item of data and descriptor packets is a CRC (spead.h) */
-    size_t heap_bytes, n_items;   /* payload and items of each heap; 0: unknown, as if all packets were full */
+    size_t heap_bytes, n_items;   /* payload bytes and items of each heap; 0: not known, as if all packets were full */
     size_t run_packets;           /* largest number of one heap's packets in a row; 0: as many as the sink can join */
     double rate_bytes_per_s;      /* 0: unpaced */
     uint64_t heap_cnt_start;
@@ -132,18 +133,19 @@ int sender_add_exported(struct send_stream *stream, const struct device_exported
 /* Queues a job.  Never blocks, because the sender has room for the jobs of all its streams.  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);
 
-/* Sets a deadline before the end.  Queued jobs are sent at their rate, or faster so that all have left within
- * SENDER_DRAIN_MAX_NS.  So the worker waits no longer than this time for a free output buffer.  From 'give_up_ns'
- * (monotonic) on, all jobs, including new ones, are returned unsent.  Call at most once, between start and stop.  Any
- * thread. */
+/* Sets a deadline before the end.  Queued jobs are sent at their rate, or faster if necessary, so that all of them
+ * leave within SENDER_DRAIN_MAX_NS.  So the worker waits no longer than this time for a free output buffer.  From
+ * 'give_up_ns' (monotonic) on, all jobs, including new ones, are returned unsent.  Call at most once, between start and
+ * stop.  Any thread. */
 void sender_set_deadline(struct sender *sender, int64_t give_up_ns);
 
-/* Stops the sender.  No more jobs may be pushed.  Queued jobs are sent at their rate, or faster so that all have left
- * within SENDER_DRAIN_MAX_NS.  Then a stop heap is sent to every destination.  Returns when the thread has ended.
- * Idempotent. */
+/* Stops the sender.  No more jobs may be pushed.  Queued jobs are sent at their rate, or faster if necessary, so that
+ * all of them leave within SENDER_DRAIN_MAX_NS.  Then a stop heap is sent to every destination.  Returns when the
+ * thread has ended.  Idempotent. */
 void sender_stop(struct sender *sender);
 
-/* Returns the first heap count of a stream (Heap counts above).  The result is 'start' plus a multiple of 'step'. */
+/* Returns the first heap count of a stream (see Heap counts above).  The result is 'start' plus a multiple of
+ * 'step'. */
 uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture);
 
 /* Returns the number of packets of all kinds and streams that could not be sent, since the streams were added.  Any

@@ -4,7 +4,7 @@
  * Flow:      sender: alloc -> fill headers, point to payloads -> send -> (last packet of a buffer has left)
  *            buffer_ref_put
  * Ownership: header memory belongs to the sink (a verbs sink registers it).  Payload memory belongs to an output
- *            buffer.  The last packet that refers to a buffer carries the buffer's reference.  The sink puts the
+ *            buffer.  The last packet that refers to a buffer carries the buffer's reference.  The sink releases the
  *            reference once the packet has left.
  * In flight: packets of a socket or a capture have left when send returns.  The NIC of a verbs sink still reads packets
  *            after send; they have left when send_sink_reap() finds their completions.  Until then the caller must not
@@ -12,8 +12,8 @@
  * Threads:   one thread per sink.
  * Blocking:  alloc and send may wait for room in the socket buffer.  If send_sink_has_room() is false, they may also
  *            wait for room in the NIC's queue, at most a second without progress.  reap never waits.
- * Errors:    a packet that could not be sent is counted in 'n_failed', and its reference is put.  Other packets are not
- *            affected.  A verbs sink may detect the failure only after send. */
+ * Errors:    a packet that could not be sent is counted in 'n_failed', and its reference is released.  Other packets
+ *            are not affected.  A verbs sink may detect the failure only after send. */
 #ifndef COMMON_SEND_SINK_H
 #define COMMON_SEND_SINK_H
 
@@ -34,7 +34,7 @@ struct packet_out {
     const uint8_t *payload;
     size_t payload_bytes;
     unsigned destination;   /* index in send_sink_config.destinations */
-    struct buffer_ref *ref; /* reference to put when this packet has left; NULL: none */
+    struct buffer_ref *ref; /* reference to release when this packet has left; NULL: none */
 };
 
 struct device_exported;
@@ -43,7 +43,7 @@ struct send_sink;
 struct send_sink_config {
     const struct endpoint_list *destinations;
     enum transport transport; /* ibverbs needs an interface and multicast destinations */
-    const char *interface;    /* name or address, for multicast; NULL: the kernel's choice */
+    const char *interface;    /* name or address, for multicast; NULL: the kernel chooses */
     int ttl;                  /* time to live of multicast packets */
     size_t buffer_bytes;      /* requested socket buffer; 0: the kernel's default; unused with ibverbs */
     const char *pcap_file;    /* capture to write (Ethernet/IPv4/UDP) instead of the network; NULL: the network */
@@ -59,7 +59,7 @@ struct send_sink_config {
 /* Opens a sink.  Returns 0 or negative errno with one sentence in 'why'. */
 int send_sink_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes);
 
-/* Waits until no packet is in flight, at most a second without progress.  Then puts all references and closes the
+/* Waits until no packet is in flight, at most a second without progress.  Then releases all references and closes the
  * sink. */
 void send_sink_close(struct send_sink *sink);
 
@@ -85,7 +85,7 @@ bool send_sink_deadline_passed(const struct send_sink *sink);
 struct packet_out *send_sink_alloc(struct send_sink *sink, size_t n);
 
 /* Returns true if the next alloc and send of any batch will not wait for room in the NIC's queue.  If not, the thread
- * can serve other sinks first.  Puts references as send_sink_reap() does. */
+ * can serve other sinks first.  Releases references in the same way as send_sink_reap(). */
 bool send_sink_has_room(struct send_sink *sink);
 
 /* Interval at which a thread asks again for room. */
@@ -95,7 +95,7 @@ bool send_sink_has_room(struct send_sink *sink);
  * full socket buffer makes packets fail only after the deadline of send_sink_set_deadline(). */
 size_t send_sink_send(struct send_sink *sink, struct packet_out *packets, size_t n);
 
-/* Puts the references of packets that have left.  Returns the number of packets in flight. */
+/* Releases the references of packets that have left.  Returns the number of packets in flight. */
 size_t send_sink_reap(struct send_sink *sink);
 
 /* Longest interval between two reaps while packets are in flight. */
@@ -115,7 +115,7 @@ uint64_t send_sink_take_failed(struct send_sink *sink, int *last_errno);
 struct send_sink_ops {
     size_t (*send)(struct send_sink *sink, struct packet_out *packets, size_t n);
     void (*close)(struct send_sink *sink); /* called with nothing in flight */
-    /* The following are NULL for sockets and captures. */
+    /* The following functions are NULL for sockets and captures. */
     void (*place_headers)(struct send_sink *sink, size_t n); /* sets the headers of sink->packets; may wait for room */
     size_t (*reap)(struct send_sink *sink);
     bool (*has_room)(struct send_sink *sink);
@@ -138,7 +138,7 @@ struct send_sink {
 /* Counts a packet that could not be sent because of 'err' (positive). */
 void send_sink_note_failed(struct send_sink *sink, int err);
 
-/* Puts the reference of a packet that has left or failed, if it has one. */
+/* Releases the reference of a packet that has left or failed, if the packet has a reference. */
 void send_sink_put_ref(const struct packet_out *packet);
 
 int send_sink_udp_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes);

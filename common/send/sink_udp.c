@@ -23,10 +23,11 @@
 #include <unistd.h>
 
 #define PARTS_PER_PACKET 2
-#define DATAGRAM_MAX     65507 /* limit of a packet and of a message */
+#define DATAGRAM_MAX     65507 /* largest size of a packet and of a message */
 #define NO_MESSAGE       UINT_MAX
 #define GATHERED_MAX     1280 /* largest packet, with header, to copy first (docs/decisions/send-gather-small.md) */
-/* Pause if a queue below the socket is full, for which poll() cannot wait.  About the duration of a packet. */
+/* Pause after a queue below the socket was full, because poll() cannot wait for this queue.  The pause is about as long
+ * as the transmission of a packet. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
 #define POLL_TIMEOUT_MS     100
 
@@ -152,7 +153,8 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
-/* Decides after the error 'err' whether to send a message again at once.  Waits for room first, if there was none. */
+/* Decides after the error 'err' whether to send a message again immediately.  If there was no room, first waits for
+ * room. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     if ((err == EAGAIN || err == ENOBUFS) && send_sink_deadline_passed(&sink->base))
@@ -175,8 +177,8 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
     }
 }
 
-/* Sends messages until one fails finally.  Returns the number of messages sent.  '*err' becomes the error of the failed
- * message. */
+/* Sends messages until a message fails permanently.  Returns the number of messages sent.  '*err' becomes the error of
+ * the failed message. */
 static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, size_t n, int *err)
 {
     size_t n_gone = 0;
@@ -195,7 +197,7 @@ static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, siz
     return n_gone;
 }
 
-/* Returns true for the kernel's errors if joined packets exceed the route's MTU or the NIC's limits. */
+/* Returns true if 'err' means that joined packets exceed the route's MTU or the NIC's limits. */
 static bool refuses_joined(int err)
 {
     return err == EINVAL || err == EMSGSIZE || err == EIO || err == EOPNOTSUPP;
@@ -258,8 +260,8 @@ static size_t udp_send(struct send_sink *base, struct packet_out *packets, size_
     struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
     size_t n_failed = send_all(sink, make_messages(sink, packets, n));
 
-    /* References are put after all packets have left.  Messages change the order of packets, so a buffer's last packet,
-     * which has its reference, may leave before others. */
+    /* References are released after all packets have left.  Joining packets to messages changes their order.  So a
+     * buffer's last packet, which carries the buffer's reference, may leave before the buffer's other packets. */
     for (size_t i = 0; i < n; i++)
         send_sink_put_ref(&packets[i]);
     return n - n_failed;
@@ -292,7 +294,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
     if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &granted, &length))
         return;
     granted /= 2;       /* the kernel reports twice the size, for its own bookkeeping */
-    static bool warned; /* once for all sockets; main thread */
+    static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
         log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
                     "\"sysctl net.core.wmem_max=%d\" allows more",

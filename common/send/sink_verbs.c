@@ -35,13 +35,13 @@
 #define N_PARTS       2
 #define N_COMPLETIONS 16 /* number of completions per poll */
 #define IP_UDP_BYTES  (FRAME_HEADER_BYTES - 14)
-/* Layout of a slot.  The frame header ends where a cache line begins, and the SPEAD header follows there. */
+/* Layout of a slot.  The frame header ends at the boundary of a cache line, where the SPEAD header begins. */
 #define SLOT_FRAME  (64 - FRAME_HEADER_BYTES)
 #define SLOT_HEADER 64
 #define SLOT_BYTES  (SLOT_HEADER + PACKET_SINK_HEADER_MAX)
 
 #define STALL_NS NS_PER_S
-/* RATE_MARGIN: factor of the NIC's rate limit over the sender's rate, so that the sender's pace decides.
+/* RATE_MARGIN: ratio of the NIC's rate limit to the sender's rate, above 1 so that the sender's pace decides.
  * RATE_MIN_BYTES_S: smallest rate to limit.  At lower rates a paced batch could take longer than STALL_NS. */
 #define RATE_MARGIN      1.05
 #define RATE_MIN_BYTES_S 10e6
@@ -70,7 +70,7 @@ struct verbs_sink {
     size_t n_slots;    /* largest number of packets in flight; a power of two */
     uint8_t *slots;    /* [n_slots][SLOT_BYTES], then [PACKET_SINK_BATCH_MAX][packet_bytes] for copies */
     uint8_t *copies;   /* second part of 'slots' */
-    uint64_t n_copied; /* end of the packets with copied payloads, as a packet number */
+    uint64_t n_copied; /* the packets with copied payloads have lower numbers than this */
     struct verbs_memory slot_memory;
 
     struct verbs_memory *memories; /* [n_memories] added memories */
@@ -144,7 +144,7 @@ static int start_queue(struct verbs_sink *sink)
 
 /* ---- Completions ------------------------------------------------------------------------------------------------- */
 
-/* Records that the packets before number 'end' have left or failed, and puts their references. */
+/* Records that the packets before number 'end' have left or failed, and releases their references. */
 static void release_completed(struct verbs_sink *sink, uint64_t end)
 {
     sink->n_gone = end;
@@ -159,9 +159,9 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
     struct ibv_wc ignored[N_COMPLETIONS];
     uint64_t n_lost = sink->n_posted - sink->n_gone;
 
-    int err_again = modify(sink, IBV_QPS_RESET); /* ends the NIC's reads of the packets... */
+    int err_again = modify(sink, IBV_QPS_RESET); /* ends the NIC's reads of the packets */
     if (err_again) {
-        ibv_destroy_qp(sink->qp); /* ...or else this does */
+        ibv_destroy_qp(sink->qp); /* ends the NIC's reads if the reset has failed */
         sink->qp = NULL;
     }
     while (ibv_poll_cq(sink->cq, N_COMPLETIONS, ignored) > 0)
@@ -223,7 +223,7 @@ static size_t verbs_reap(struct send_sink *base)
     return sink->n_posted - sink->n_gone;
 }
 
-/* Returns true if no batch would have to wait, even with payloads to copy. */
+/* Returns true if the next batch need not wait, even if it has payloads to copy. */
 static bool has_queue_space(const struct verbs_sink *sink)
 {
     return sink->n_posted + PACKET_SINK_BATCH_MAX - sink->n_gone <= sink->n_slots && sink->n_copied <= sink->n_gone;
@@ -266,7 +266,7 @@ static void verbs_place_headers(struct send_sink *base, size_t n)
 static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
 {
     for (size_t i = 0; i < sink->n_memories; i++) {
-        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually the right one */
+        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually contains the payload */
         if (packet->payload >= memory->base &&
             packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)
             return memory;

@@ -93,7 +93,7 @@ void send_stream_bound_drain(struct send_stream *stream)
     pace_limit_backlog(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_finish_within(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         send_sink_disable_pacing(stream->sink);
-        stream->pace.clear_ns = stream->apart_ns = now_ns; /* both were computed for the slower rate */
+        stream->pace.clear_ns = stream->apart_ns = now_ns; /* both times were computed for the lower rate */
     }
 }
 
@@ -165,7 +165,7 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     if (config->n_descriptors == 0)
         return 0;
     memcpy(descriptors + config->crc, config->descriptors, config->n_descriptors * sizeof(descriptors[0]));
-    for (size_t i = 0; i < heap.n_items; i++) /* 1024: header, shape, format and dtype have fixed limits */
+    for (size_t i = 0; i < heap.n_items; i++) /* 1024: header, shape, format and dtype are short */
         room_bytes += strlen(descriptors[i].name) + strlen(descriptors[i].description) + 1024;
     heap.payload = stream->descriptor_payload = malloc(room_bytes);
     stream->descriptors.heaps = calloc(stream->n_destinations, sizeof(heap));
@@ -184,10 +184,10 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     return 0;
 }
 
-/* On the network the counts of each process begin at the clock, so that a restarted process does not soon use the same
- * counts.  Otherwise a receiver with a part of an old heap would join this part with a new heap.  The start leaves half
- * of the 48 bits for the growth of the counts.  In a capture the counts begin at 'start', so that a replay gives the
- * same capture every time. */
+/* On the network the counts of each process begin at the clock's time, so that a restarted process does not soon use
+ * the same counts.  Otherwise a receiver with a part of an old heap would join this part with a new heap.  The start
+ * leaves half of the 48 bits for the growth of the counts.  In a capture the counts begin at 'start', so that a replay
+ * gives the same capture every time. */
 uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture)
 {
     if (is_capture)
@@ -249,7 +249,7 @@ static int open_sink(struct send_stream *stream, const struct send_stream_config
     }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
     int err = send_sink_open(&sink, &stream->sink, why, why_bytes);
-    if (!err && stream->descriptors.n_heaps > 0) /* otherwise they are copied, and batches wait */
+    if (!err && stream->descriptors.n_heaps > 0) /* otherwise batches would wait for copies of the descriptors */
         err = send_sink_add_memory(stream->sink, stream->descriptor_payload, stream->descriptors.heaps[0].payload_bytes,
                                    why, why_bytes);
     return err;

@@ -1,8 +1,8 @@
 /* stream.h - one stream of a sender: its queue of jobs, its position in the jobs, and its schedule.
  *
  * Flow:      sender's inbox --take--> ring of jobs --serve--> packets --> send_sink
- * Ownership: a job belongs to the stream from take until the sink has the job's last packet.  The sink then puts the
- * job's reference.
+ * Ownership: a job belongs to the stream from take until the sink has the job's last packet.  The sink then releases
+ * the job's reference.
  * Threads:   after the sender's start, fields are either constant or used by the sender's thread only.  create runs
  *            before the thread's start, and destroy after its end.
  * Blocking:  only in send_sink_send(), and in a busy wait before a piece.  Only the sender sleeps.
@@ -32,7 +32,7 @@ struct send_stream {
 
     struct pace pace;
     int64_t served_ns; /* time of the last piece, which orders unpaced streams */
-    int64_t apart_ns;  /* earliest time of the next piece, if it is at least as large as the last */
+    int64_t apart_ns;  /* earliest time of a next piece at least as large as the last piece */
     int64_t full_ns;   /* time to ask the sink for room again */
     uint64_t heap_cnt; /* heap count of the next heap */
     uint64_t heap_cnt_step;
@@ -42,7 +42,7 @@ struct send_stream {
     double descriptor_haste;       /* factor with which the pace counts descriptor bytes, <= 1 */
     int64_t descriptor_first_ns;
     int64_t descriptor_interval_ns;
-    int64_t descriptor_due_ns; /* time of the next descriptors; 0: the first, before all data */
+    int64_t descriptor_due_ns; /* time of the next descriptors; 0: the first ones, before all data */
 
     struct send_job **jobs; /* ring: job k is jobs[k % max_jobs] */
     size_t max_jobs;
@@ -52,7 +52,7 @@ struct send_stream {
     uint64_t n_ending;   /* number of heaps whose last packet is in the current piece */
 
     /* The position in the oldest job, or in the descriptors. */
-    size_t group;                     /* index of the group in progress, or from which to look for the next */
+    size_t group;                     /* index of the group in progress, or of the first group not yet examined */
     const struct send_group *current; /* group in progress, or else the last group */
     size_t run_bytes;                 /* payload bytes of a run */
     size_t round_offset;              /* offset at which this round's runs begin in each heap */
@@ -89,7 +89,7 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns);
  * can serve other streams. */
 void send_stream_serve(struct send_stream *stream, int64_t now_ns);
 
-/* Raises the stream's rate if its data would take longer than SENDER_DRAIN_MAX_NS.  Called when the end begins. */
+/* Raises the stream's rate if its data would take longer than SENDER_DRAIN_MAX_NS.  Called when the drain begins. */
 void send_stream_bound_drain(struct send_stream *stream);
 
 /* Waits until no packet is in flight.  Then returns all jobs unsent, and counts their heaps. */
@@ -98,14 +98,14 @@ void send_stream_give_up(struct send_stream *stream);
 /* Polls the sink for packets that have left.  Returns the number of packets in flight. */
 size_t send_stream_reap(struct send_stream *stream);
 
-/* Sends stop heaps to further destinations, as far as the sink has room.  Returns true when every destination has
- * one. */
+/* Sends stop heaps to further destinations, as far as the sink has room.  Returns true when a stop heap has been sent
+ * to every destination. */
 bool send_stream_stop(struct send_stream *stream);
 
 /* Frees the stream, but does not return its remaining jobs.  NULL is accepted. */
 void send_stream_destroy(struct send_stream *stream);
 
-/* Returns an unsent job: puts the reference to its buffer. */
+/* Returns an unsent job: releases the reference to its buffer. */
 void send_job_put(struct send_job *job);
 
 #endif

@@ -42,7 +42,7 @@ size_t send_stream_reap(struct send_stream *stream)
 static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
 {
     uint64_t first = stream->heap_cnt;
-    stream->heap_cnt = first + n * stream->heap_cnt_step; /* packets have the low 48 bits */
+    stream->heap_cnt = first + n * stream->heap_cnt_step; /* packets contain the low 48 bits */
     return first;
 }
 

@@ -102,5 +102,5 @@ int cache_write(const char *directory, struct hash key, const void *data, size_t
     if (err)
         return err;
     name_of(key, name);
-    return file_replace(directory, name, parts, 2); /* readable for other users */
+    return file_replace(directory, name, parts, 2); /* other users can read the file */
 }

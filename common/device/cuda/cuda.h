@@ -2,11 +2,11 @@
  * this file.
  *
  * Files:     device.c opens and closes the device, and gpu.c chooses the GPU.  memory.c, direct.c (with vulkan.h) and
- *            exported.c allocate memory.  stream.c has streams, events, copies and callbacks, and fft.c has FFT plans.
- *            kernel.c gets code from image.h (cache or NVRTC), and launches kernels.  tensor.c makes tensor maps.
- *            failure.c handles failed calls.
- * Threads:   every entry point makes the GPU current on its thread (cuda_enter), so any thread may call.  The device
- *            has one thread of its own, "cuda-watch", which detects errors that no call reports (failure.c).
+ *            exported.c allocate memory.  stream.c implements streams, events, copies and callbacks.  fft.c implements
+ *            FFT plans.  kernel.c gets code from image.h (cache or NVRTC), and launches kernels.  tensor.c makes tensor
+ *            maps.  failure.c handles failed calls.
+ * Threads:   every entry point makes the GPU current on its thread (cuda_enter), so any thread may call the device.
+ *            The device has one thread of its own, "cuda-watch", which detects errors that no call reports (failure.c).
  * Linking:   the CUDA runtime is linked statically.  The runtime is small, depends only on libc, and finds the driver
  *            at its first call.  So the shared object needs no files of the CUDA toolkit when it is loaded.  NVRTC is
  *            loaded when the device opens, and cuFFT when it is first needed (library.h). */
@@ -39,7 +39,7 @@ struct cuda_device {
     bool orders_writes;                              /* [const] the GPU orders NICs' writes before later operations */
     bool flushes_writes;                             /* [const] the GPU can flush NICs' writes on request */
     PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver has no such function */
-    struct vulkan *vulkan;                           /* [creating thread] opened when first needed; NULL: not yet */
+    struct vulkan *vulkan;                           /* [creating thread] opened when first needed; NULL: not opened */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] all streams, linked by 'next' */
     struct pinned_memory *pinned GUARDED; /* [lock] */
@@ -64,7 +64,7 @@ struct cuda_stream {
     uint64_t n_given GUARDED;                       /* [lock] number of callbacks enqueued since creation */
     uint64_t n_run GUARDED;                         /* [lock] number of callbacks that have run or are running */
     uint64_t n_run_seen;                            /* [watch] n_run at the last check */
-    unsigned n_looks;                               /* [watch] successive checks while callbacks wait and none runs */
+    unsigned n_looks;                               /* [watch] successive checks while callbacks wait but none runs */
 };
 
 struct cuda_event {
@@ -79,8 +79,9 @@ static inline struct cuda_device *cuda_device_of(struct device *device)
 
 /* ---- tensor.c ---- */
 
-/* Finds a function of the CUDA driver, with which the program is not linked.  'function' points to the function pointer
- * to set.  If the driver has no such function, returns false and leaves the function pointer unchanged. */
+/* Finds a function of the CUDA driver, because the program is not linked with the driver.  'function' points to the
+ * function pointer to set.  If the driver has no such function, returns false and leaves the function pointer
+ * unchanged. */
 bool cuda_find_in_driver(const char *name, void *function);
 void cuda_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
 
@@ -94,19 +95,20 @@ extern _Thread_local bool cuda_in_callback;
 
 /* ---- gpu.c ---- */
 
-/* Chooses the GPU with the name 'wanted' (index, UUID or PCI address), or a suitable GPU for NULL or "auto".  Sets
- * '*index', and describes the GPU in 'text'.  Returns 0, or negative errno with a sentence in 'why'. */
+/* Chooses the GPU with the name 'wanted' (index, UUID or PCI address).  If 'wanted' is NULL or "auto", chooses a
+ * suitable GPU.  Sets '*index', and describes the GPU in 'text'.  Returns 0, or negative errno with a sentence in
+ * 'why'. */
 int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_bytes, char *why, size_t why_bytes);
 
 /* ---- failure.c ---- */
 
 /* Describes an error in 'why': "call failed: text (NAME)".  Returns the corresponding negative errno. */
 int cuda_explain(cudaError_t error, const char *call, char *why, size_t why_bytes);
-/* Handles a failed creation of an object.  The device fails, unless the error is a lack of memory, which the caller
- * reports with the sizes.  Returns negative errno. */
+/* Handles a failed creation of an object.  Marks the device as failed, unless the error is a lack of memory.  The
+ * caller must report a lack of memory, because the caller knows the sizes.  Returns negative errno. */
 int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char *call);
-/* Checks the result of a call that enqueues an operation.  Returns true if 'error' is cudaSuccess.  Otherwise the
- * device fails. */
+/* Checks the result of a call that enqueues an operation.  Returns true if 'error' is cudaSuccess.  Otherwise marks the
+ * device as failed. */
 bool cuda_check(struct cuda_stream *stream, cudaError_t error, const char *call);
 int cuda_watch_start(struct cuda_device *device);
 void cuda_watch_stop(struct cuda_device *device);

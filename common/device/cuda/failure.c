@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define WATCH_INTERVAL_MS 100
-#define HANGS_LOOKS       30 /* 3 s, longer than any chunk of a real-time stream takes */
+#define HANGS_LOOKS       30 /* 3 s; longer than the computation of any chunk in real time */
 
 static int errno_of(cudaError_t error)
 {
@@ -106,8 +106,8 @@ static cudaError_t ask(struct cuda_device *device, char *stream, size_t bytes)
     return error == cudaErrorNotReady ? cudaSuccess : error;
 }
 
-/* Returns true if the stream hangs: callbacks are waiting, and none has run for HANGS_LOOKS checks.  Logs a hang
- * once. */
+/* Returns true if the stream hangs: callbacks are waiting, and none of them has run during HANGS_LOOKS checks.  Logs a
+ * hang once. */
 static bool stream_hangs(struct cuda_device *device, struct cuda_stream *stream)
 {
     lock_take(&stream->lock);

@@ -1,5 +1,5 @@
-/* fft.c - FFT plans of cuFFT, which is loaded with the first plan.  Each plan has its own work area, if it needs one.
- * Most sizes need no work area, and neither do the kernels that replace cuFFT. */
+/* fft.c - FFT plans of cuFFT, which is loaded with the first plan.  Each plan has its own work area if cuFFT needs one.
+ * For most sizes cuFFT needs no work area.  The kernels that replace cuFFT never need a work area. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/library.h"
 #include "common/base/log.h"

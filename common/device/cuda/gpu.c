@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define MIN_MAJOR 8 /* lowest compute capability: asynchronous copies, 160 KiB of shared memory */
+#define MIN_MAJOR 8 /* lowest compute capability with asynchronous copies and 160 KiB of shared memory */
 
 #define UUID_TEXT_BYTES 41 /* GPU-8-4-4-4-12 */
 

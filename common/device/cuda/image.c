@@ -28,7 +28,7 @@ char *image_cache_directory(const char *configured)
     if (configured && configured[0])
         return strdup(configured);
     if (service && service[0])
-        return strndup(service, strcspn(service, ":")); /* the first of systemd's list of directories */
+        return strndup(service, strcspn(service, ":")); /* the first directory of systemd's list */
     if (user && user[0] == '/')
         return join(user, "/cbf");
     if (return_to && return_to[0] == '/')

@@ -22,16 +22,17 @@ struct image {
 };
 
 /* Returns the directory 'configured'.  If 'configured' is NULL or empty, returns the service's directory
- * ($CACHE_DIRECTORY), or else the user's ($XDG_CACHE_HOME/cbf, ~/.cache/cbf).  Returns NULL if there is none.  The
- * caller must free() the text. */
+ * ($CACHE_DIRECTORY), or else the user's cache directory ($XDG_CACHE_HOME/cbf, ~/.cache/cbf).  Returns NULL if there is
+ * no such directory.  The caller must free() the text. */
 char *image_cache_directory(const char *configured);
 
 /* Checks that kernels can be compiled for a GPU of this compute capability.  Returns 0, or -ENOTSUP with one sentence
  * in 'why'.  (-ENODEV would let the cpu device replace a GPU that exists.) */
 int image_check(int major, int minor, char *why, size_t why_bytes);
 
-/* Gets a kernel's code, with the directory 'cache' unless it is NULL.  Warns once if the cache cannot be written, or if
- * an entry is not trusted.  Returns 0, or logs a sentence and returns negative errno. */
+/* Reads a kernel's code from the directory 'cache', or compiles the code and caches it there.  If 'cache' is NULL, only
+ * compiles the code.  Warns once if the cache cannot be written, or if an entry is not trusted.  Returns 0, or logs a
+ * sentence and returns negative errno. */
 int image_get(const struct image_request *request, const char *cache, struct image *image);
 void image_free(struct image *image);
 

@@ -31,7 +31,7 @@ static int make_ready(const struct cuda_device *device, const struct cuda_kernel
 
     if (error != cudaSuccess)
         return make_failed(kernel, error, "cudaFuncGetAttributes");
-    log_debug("kernel %s: %d registers, %zu bytes of local memory a thread", kernel->base.kernel->name, has.numRegs,
+    log_debug("kernel %s: %d registers, %zu bytes of local memory per thread", kernel->base.kernel->name, has.numRegs,
               has.localSizeBytes);
     error = cudaFuncSetAttribute((const void *)kernel->handle, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)(device->base.shared_bytes - has.sharedSizeBytes));

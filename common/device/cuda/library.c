@@ -1,4 +1,4 @@
-/* library.c - loads a library with dlopen(), which may have several names. */
+/* library.c - loads a library, which may have several file names, with dlopen(). */
 #include "common/device/cuda/library.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Loads a library.  'why' keeps the first error, but any other error replaces the error of a missing file. */
+/* Loads a library.  On failure 'why' keeps the error of an earlier call.  But the error of a missing file is replaced
+ * by any other error. */
 static void *try(const char *name, char *why, size_t why_bytes)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

@@ -7,7 +7,7 @@
 struct pinned_memory {
     struct pinned_memory *next;
     void *memory;
-    size_t mapped_bytes; /* size of a memory_map() that is registered with CUDA; 0: CUDA allocated the memory */
+    size_t mapped_bytes; /* size of the mapping (memory_map()) registered with CUDA; 0: CUDA allocated the memory */
 };
 
 void cuda_memory(struct device *device, struct memory *memory)
@@ -23,7 +23,7 @@ void *cuda_alloc(struct device *device, size_t bytes)
 {
     void *memory;
 
-    if (bytes > PTRDIFF_MAX) /* some drivers do not report this as a lack of memory */
+    if (bytes > PTRDIFF_MAX) /* some drivers report another error than a lack of memory */
         return NULL;
     cuda_enter(cuda_device_of(device));
     cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
@@ -67,7 +67,7 @@ void *cuda_alloc_pinned(struct device *device, size_t bytes)
         pinned->mapped_bytes = memory_mapped_bytes(bytes);
         pinned->memory = map_pinned(self, pinned->mapped_bytes);
     }
-    /* The memory is too small for a mapping, or the kernel or the driver refused the mapping. */
+    /* The memory is too small for a mapping, or Linux or the CUDA driver refused the mapping. */
     if (!pinned->memory) {
         pinned->mapped_bytes = 0;
         cudaError_t error = cudaHostAlloc(&pinned->memory, bytes ? bytes : 1, cudaHostAllocDefault);

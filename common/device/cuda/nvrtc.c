@@ -1,4 +1,4 @@
-/* nvrtc.c - calls NVRTC, and has small headers that replace the host's headers in kernels. */
+/* nvrtc.c - calls NVRTC, and provides small headers that replace the host's headers in kernels. */
 #include "common/device/cuda/nvrtc.h"
 
 #include "common/device/cuda/library.h"
@@ -96,15 +96,15 @@ void nvrtc_identity(char *text, size_t text_bytes)
     int major = 0, minor = 0;
 
     nvrtc.version(&major, &minor);
-    /* The version has no patch level.  The file's size distinguishes builds, because two builds hardly ever have the
-     * same size. */
+    /* NVRTC's version number has no patch level.  So the file's size distinguishes builds with the same version number.
+     * Two builds hardly ever have the same size. */
     if (stat(nvrtc_path, &st) != 0)
         st.st_size = 0;
     snprintf(text, text_bytes, "%d.%d, %lld bytes", major, minor, (long long)st.st_size);
 }
 
-/* Returns the newest architecture that NVRTC supports up to 'wanted', or 0.  Code for an architecture runs on GPUs of
- * the same major and a later minor version. */
+/* Returns the newest architecture that NVRTC supports and that is not newer than 'wanted'.  Returns 0 if there is none.
+ * Code for an architecture runs on GPUs of the same major and a later minor version. */
 static int best_architecture(int wanted)
 {
     int list[MAX_ARCHITECTURES], n = 0, best = 0;

@@ -2,9 +2,9 @@
  *
  * A kernel's text can include "kernels/X.h" and all other embedded files of kernels/ (texts.h).  In these texts
  * "common/device/device.h" stands for a few lines that declare the fixed-width integers and 'struct kernel'.  So a
- * kernel's header is the same for CUDA and C.  No file is read from the disk.  Options: C++17, every function for the
- * device, CUDA's default FMA contraction, no fast-math.  Line numbers are included for profilers and compute-sanitizer,
- * and do not change the code. */
+ * kernel's header is the same for CUDA and C.  No file is read from the disk.  Options: C++17, every function is
+ * compiled for the device, CUDA's default FMA contraction, no fast-math.  Line numbers are included for profilers and
+ * compute-sanitizer, and do not change the code. */
 #ifndef COMMON_DEVICE_CUDA_NVRTC_H
 #define COMMON_DEVICE_CUDA_NVRTC_H
 
@@ -31,15 +31,15 @@ int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target, char 
 int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                   const struct nvrtc_target *target, void **code, size_t *bytes);
 
-/* Compiles like nvrtc_compile(), and returns the same.  Sets '*report' to the assembler's text about registers, memory
- * and spills, which the caller must free(). */
+/* Compiles in the same way as nvrtc_compile(), and returns the same results.  Sets '*report' to the assembler's text
+ * about registers, memory and spills, which the caller must free(). */
 int nvrtc_report(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                  const struct nvrtc_target *target, char **report);
 
-/* The options that are the same for all kernels, for keys of the cache. */
+/* Compiler options that all kernels have in common; part of the cache's keys. */
 extern const char *const nvrtc_options[];
 extern const size_t n_nvrtc_options;
-/* Returns kernel->cuda_text, or else the embedded file <name>.cu.  Returns NULL if there is neither. */
+/* Returns kernel->cuda_text, or else the embedded file <name>.cu.  Returns NULL if neither exists. */
 const char *nvrtc_text_of(const struct kernel *kernel);
 
 #endif

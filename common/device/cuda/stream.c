@@ -1,7 +1,7 @@
 /* stream.c - streams, events, copies and callbacks of the cuda device.  Callbacks: CUDA runs no callbacks after a
  * failure of the GPU, so each stream keeps a ring of its pending callbacks.  Each call from CUDA runs the oldest
- * callback.  After a failure, the thread that detected the failure runs the others.  Each callback runs exactly
- * once. */
+ * callback.  After a failure, the thread that detected the failure runs the remaining callbacks.  Each callback runs
+ * exactly once. */
 #include "common/device/cuda/cuda.h"
 
 #include <errno.h>

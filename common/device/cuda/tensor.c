@@ -1,5 +1,5 @@
-/* tensor.c - finds functions of the CUDA driver that the runtime does not have, and makes tensor maps with one of
- * them. */
+/* tensor.c - finds functions of the CUDA driver that the runtime does not have, and makes tensor maps with one of these
+ * functions. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/tensor_map.h"
 

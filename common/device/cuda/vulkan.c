@@ -234,7 +234,8 @@ static VkResult get_file(const struct vulkan *v, VkDeviceMemory memory, int *fd)
 }
 
 /* Tests with one page whether memory can be exported, because drivers describe only the export of buffers.  A driver
- * that cannot export may return any error, even a lack of memory.  So a page without export is allocated first. */
+ * that cannot export may return any error, even a lack of memory.  So the test first checks that a page can be
+ * allocated without export. */
 static int check_export(const struct vulkan *v, char *why, size_t why_bytes)
 {
     const char *call = "vkAllocateMemory";

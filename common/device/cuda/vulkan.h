@@ -1,7 +1,7 @@
 /* vulkan.h - GPU memory that the host can write to.  CUDA cannot map GPU memory for the host, but Vulkan can.  The
  * host-visible memory of the GPU is mapped through the PCI window (BAR), and exported to CUDA as a file descriptor.
  * libvulkan.so.1 is opened when it is first needed.  In a build without Vulkan's headers, vulkan_open() fails with a
- * sentence that says so.
+ * sentence that gives this reason.
  *
  * Threads: one at a time.   Blocking: vulkan_open() takes as long as the start of a driver. */
 #ifndef COMMON_DEVICE_CUDA_VULKAN_H
@@ -17,7 +17,7 @@ struct vulkan;
 
 struct vulkan_memory {
     uint8_t *host;  /* address for writes by the host; coherent, but not cached */
-    size_t bytes;   /* at least as many as requested */
+    size_t bytes;   /* at least the requested size */
     int fd;         /* for CUDA (cudaExternalMemoryHandleTypeOpaqueFd); the caller closes it or passes it on */
     uint64_t owned; /* Vulkan's handle */
 };
@@ -28,8 +28,8 @@ int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, c
 /* Closes the GPU.  All memory must have been freed.  NULL is accepted. */
 void vulkan_close(struct vulkan *vulkan);
 
-/* Returns the size of the host-visible memory, including memory in use.  This is the size of the PCI window or of the
- * GPU's memory. */
+/* Returns the size of the host-visible memory, including memory in use.  The PCI window or the GPU's memory limits this
+ * size. */
 uint64_t vulkan_heap_bytes(const struct vulkan *vulkan);
 
 /* Allocates memory.  Errors as for vulkan_open(). */
