@@ -1,4 +1,4 @@
-/* channelise_fused.c - the host's side of the two kernels: tile sizes, tables, launches. */
+/* channelise_fused.c - the host code of the two kernels: tile sizes, tables, launches. */
 #include "kernels/filterbank/channelise_fused.h"
 
 #include "common/base/units.h"
@@ -12,8 +12,8 @@
 #define MAX_BLOCKS    16 /* blocks per multiprocessor */
 #define MIN_SECTION   64 /* fewest spectra of a section, by default */
 #define MAX_SECTION   (1 << 20)
-#define LEAST_SECTION 16 /* fewest spectra that may be requested: CHANNELISE_CUDA_SPECTRA make 16384 sections */
-#define START_ROWS    16 /* about the number of rows that a block could filter during its start */
+#define LEAST_SECTION 16 /* smallest front_section; CHANNELISE_CUDA_SPECTRA spectra then make 16384 sections */
+#define START_ROWS    16 /* cost of starting a block: about the time for filtering this number of rows */
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensors and bulk copies.
  * Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)
@@ -110,8 +110,8 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* plus one barrier for each warp */
 }
 
-/* Returns true if tensors are possible.  Rows, and the runs of each j1 within a row, must begin at multiples of 16
- * bytes. */
+/* Returns true if the front can fetch the samples as boxes of tensors.  Rows, and the runs of each j1 within a row,
+ * must begin at multiples of 16 bytes. */
 static bool may_have_tensors(const struct channelise_config *config, uint32_t n_back, size_t shared_bytes)
 {
     return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
@@ -134,7 +134,7 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     /* With several tiles all threads have channels of each tile.  The channels of a warp are in one row. */
     if (s->back_tiles > 1 && (s->back_threads > n_lines * m2 / 8 || m2 < 64))
         return false;
-    /* All threads have the same number of transforms in either pass. */
+    /* All threads have the same number of transforms in each pass. */
     return s->back_bulk <= (shared_bytes >= TENSORS_SHARED_BYTES) &&
            n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
@@ -420,8 +420,8 @@ void channelise_fused_destroy(struct channelise_fused *fused)
     free(fused);
 }
 
-/* Returns the length of sections for which the launch ends earliest.  Blocks run in waves.  A wave has as many blocks
- * as the device runs at a time.  Each block begins with rows that the preceding section has filtered too. */
+/* Returns the length of sections for which the launch ends earliest.  Blocks run in waves.  A wave is the number of
+ * blocks that the device runs at a time.  Each block begins with rows that the preceding section has filtered too. */
 static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 {
     const struct channelise_shape *s = &f->shape;

@@ -17,8 +17,8 @@ static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
     return turn;
 }
 
-/* Makes the dither's bits of channel k in spectra 2 pair and 2 pair + 1: halves s of words as in philox.h, plus 2^15.
- * Adding 2^15 inverts the sign bit. */
+/* Makes the dither's bits of channel k in spectra 2 pair and 2 pair + 1.  Each half of a word is s + 2^15, with s as in
+ * philox_dither().  Adding 2^15 inverts the sign bit of s. */
 static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t stream_id, uint32_t k, uint64_t pair,
                                                    uint32_t (&bits)[4])
 {

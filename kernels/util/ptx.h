@@ -72,7 +72,7 @@ template <int N> static __device__ __forceinline__ void copies_wait(void)
 #endif
 }
 
-/* Waits for all of this thread's copies, in a group or not. */
+/* Waits for all of this thread's copies, whether they are in a group or not. */
 static __device__ __forceinline__ void copies_wait_all(void)
 {
 #ifdef EMULATE_CUDA
