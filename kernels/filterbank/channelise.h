@@ -40,7 +40,7 @@ struct channelise_config {
     enum pfb_window window;
     unsigned sample_bits;      /* 2..10, 12 or 16; packed input only */
     unsigned spectra_per_heap; /* a multiple of 16 */
-    unsigned n_batches;        /* batches of an output buffer; a CUDA buffer has at most CHANNELISE_CUDA_SPECTRA spectra */
+    unsigned n_batches;        /* batches of an output buffer; CUDA: at most CHANNELISE_CUDA_SPECTRA spectra in all */
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
     bool power; /* true: a buffer's 'power' is computed; real input only */

@@ -74,7 +74,7 @@ static __device__ __forceinline__ unsigned nth_item(unsigned m, unsigned n_rest)
     return threadIdx.x / 32 * (WARP_LINES * n_rest) + m * 32 + threadIdx.x % 32;
 }
 
-/* Multiplies the points by the twiddles.  One load has two twiddles.  The twiddle of point 0 is 1. */
+/* Multiplies the points by the twiddles.  One load fetches two twiddles.  The twiddle of point 0 is 1. */
 static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const float4 *twiddles)
 {
 #pragma unroll
@@ -86,8 +86,8 @@ static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const f
     }
 }
 
-/* Ends the first pass, along a: multiplies item 'i' by the twiddles, and stores the item as [a][b].  With one pass the
- * transform is then complete. */
+/* Ends the first pass, along a: multiplies item 'i' by the twiddles, and stores the item as [a][b].  If there is only
+ * one pass, the transform is then complete. */
 static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, float2 (&v)[RADIX_A],
                                                    const float4 *twiddles)
 {

@@ -45,8 +45,8 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* Column i of a thread has its samples shifted up by SAMPLE_SHIFT(i) bits, and its weights reduced by the same
- * factor. */
+/* The samples of a thread's column i are shifted up by SAMPLE_SHIFT(i) bits, and the column's weights are divided by
+ * 2^SAMPLE_SHIFT(i). */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
 /* Unpacks the samples in four bytes.  If the samples fit a float's mantissa, they lie 'shift' bits above the lowest
@@ -114,9 +114,9 @@ struct __align__(2 * THREAD_COLUMNS * 4) weights
     float of[2][THREAD_COLUMNS];
 };
 
-/* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] still lacks i + 1 rows, and x[r]
- * has the weight N_TAPS - 1 - i + r for this sum.  So the first ROWS sums are completed into done[], and all other sums
- * move down by ROWS indices.  Each weight is read once, ROWS weights at a time. */
+/* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] still lacks i + 1 rows.  In
+ * sums[i], x[r] is multiplied by weight N_TAPS - 1 - i + r.  So the first ROWS sums are completed into done[], and all
+ * other sums move down by ROWS indices.  Each weight is read once, ROWS weights at a time. */
 static __device__ __forceinline__ void filter_rows(const struct weights *weights,
                                                    const float (&x)[ROWS][2][THREAD_COLUMNS],
                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS],

@@ -140,8 +140,9 @@ static bool back_valid(const struct channelise_config *config, const struct chan
 }
 
 /* This choice was the fastest on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows a block
- * of the front reads long pieces and has one pass.  But the back has at most two passes of radix 32 at most, and with
- * radix 16 the back has more warps or more spectra.  With boxes, many rows cost the front no more than few rows. */
+ * of the front reads long pieces and has one pass.  But the back has at most two passes, each with a radix of at most
+ * 32.  With radix 16 the back has more warps or more spectra.  With boxes, many rows cost the front no more than few
+ * rows. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -160,7 +161,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_stages = rows < 128 ? 3 : 4,
-                                 /* With fewer rows, fetching by lanes is as fast. */
+                                 /* With fewer rows, fetching by lanes is as fast as fetching boxes. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
@@ -193,7 +194,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : s.back_bulk ? 6 : 768 / s.back_threads;
-    /* Two tiles make the stored pieces 32 bytes long, or 16 bytes with 4 bits.  Without bulk copies the points in
+    /* Two tiles make the stored pieces 32 bytes long, or 16 bytes if out_bits is 4.  Without bulk copies the points in
      * flight need the L1 cache, and the kept tile would occupy half of this cache. */
     s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
     return s;
@@ -284,7 +285,8 @@ static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
             put_turn(to, i * j, n, scale);
 }
 
-/* Writes the factors of put_turns(), not scaled, as [i / 2][j][i % 2], so that a thread can load two at once. */
+/* Writes the factors of put_turns(), not scaled, as [i / 2][j][i % 2], so that a thread can load two factors with one
+ * instruction. */
 static void put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)

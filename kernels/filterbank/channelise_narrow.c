@@ -40,7 +40,8 @@ static const struct channelise_narrow_shape shapes[] = {
 };
 #define LEAST_BINS 2048
 
-/* More taps take more registers.  Only small blocks have enough registers for each thread. */
+/* With more than MANY_TAPS taps, a thread needs so many registers that a block has at most MANY_TAPS_THREADS
+ * threads. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 

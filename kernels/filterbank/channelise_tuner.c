@@ -206,7 +206,7 @@ static int create(struct tuner_bed *bed, const void *sizes, const void *shape, v
 
     c.shape = c.n_bins ? NULL : shape;
     c.narrow = c.n_bins ? shape : NULL;
-    c.power = false; /* the measurement has no memory for the sums */
+    c.power = false; /* the measurement has no memory for the sums of squares */
     r->sizes = sizes;
     r->n_spectra = n;
     r->spectra = calloc(n, sizeof(*r->spectra));

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAX_TAPS      32
-#define BLOCK_COLUMNS 128 /* 16 KiB of ring and 16 KiB of weights with 32 taps, half of that with 16 taps */
+#define BLOCK_COLUMNS 128 /* 16 KiB of ring and 16 KiB of weights with 32 taps; 8 KiB of each with 16 taps */
 #define BLOCK_SPECTRA 256 /* spectra of a thread's piece of work; with 32 taps the piece has 31 more rows */
 
 struct ring {

@@ -23,7 +23,7 @@
 
 struct gnss_acquire {
     struct gnss_acquire_config config;
-    uint32_t block_samples, n_rows; /* n_rows is n_periods + 1: a block begins within a period */
+    uint32_t block_samples, n_rows; /* n_rows is n_periods + 1: a block may begin within a period */
     uint32_t bin_bits;              /* n_bins = 2^bin_bits */
     size_t n_bins, n_dopplers;
     double period_s;

@@ -1,7 +1,8 @@
 /* gnss_acquire - searches the samples of one antenna for a satellite, and finds the satellite's code phase and Doppler.
  *
- * Flow:       int8 [pol][sample][re, im] from gnss_quantise --add, block by block--> powers --find--> result A block is
- * 'n_periods' code periods; the periods are added coherently.  For each Doppler of a grid and each polarisation:
+ * Flow:       int8 [pol][sample][re, im] from gnss_quantise --add, block by block--> powers --find--> result
+ * A block is 'n_periods' code periods; the periods are added coherently.  For each Doppler of a grid and each
+ * polarisation:
  *     1. The satellite's carrier without Doppler is removed, and samples are added in bins.  The number of bins of a
  *        code period is a power of two, at least 4 a chip.  A bin is an interval of the code phase, which is computed
  *        without Doppler.
@@ -22,8 +23,8 @@
  * Peak:       the maximum of a parabola through three cells, in both directions.  For a peak well above the noise, the
  *             code phase is correct within 0.2 chip, and the Doppler within 1 / (4 T).
  * Loss:       the bins lose 0.4 to 0.9 dB, or 1.3 to 3.3 dB with a sub-carrier.  A signal halfway between two Dopplers
- *             of the grid loses 0.9 dB more.  Data and secondary codes are not removed.  A block of one period of E1B
- *             loses all of its signal if a data bit changes sign in the block's middle.
+ *             of the grid loses up to 0.9 dB more.  Data and secondary codes are not removed.  If a data bit changes
+ *             sign in the middle of a block of one E1B period, the block loses all of its signal.
  * Cross-talk: other codes count as noise, as do sidelobes of the satellite's own code.  A 'peak' of hundreds is
  *             therefore smaller than C/N0 predicts.  Sidelobes of C/A codes are 24 dB down.  So a satellite more than
  *             24 dB above the threshold may be found instead of other satellites.

@@ -1,10 +1,11 @@
 /* gnss_correlate.c - plain C twin of gnss_correlate.
  *
- * A block of samples is first multiplied with the conjugate carrier, once for each input, in 16 bits.  The result is
- * multiplied with the levels of each tap.  So one complex product serves all taps.  The results equal the products with
- * the replica, because the replica is level times carrier.  Carrier and levels of a block are computed once for all
- * inputs.  Sums of a slice are 32 bits.  The threads add these sums to the integration's 64-bit sums.  One slice of all
- * pieces is correlated before the next slice, so that the slice's samples stay in the L2 cache. */
+ * A block of samples is first multiplied with the conjugate carrier, once for each input, in 16-bit integers.  The
+ * result is multiplied with the levels of each tap.  So one complex product serves all taps.  The results equal the
+ * products with the replica, because the replica is the level multiplied by the carrier.  Carrier and levels of a block
+ * are computed once for all inputs.  Sums of a slice are 32 bits.  The threads add these sums to the integration's
+ * 64-bit sums.  One slice of all pieces is correlated before the next slice, so that the slice's samples stay in the L2
+ * cache. */
 #include "kernels/gnss/gnss_correlate.h"
 
 #include "common/base/units.h"

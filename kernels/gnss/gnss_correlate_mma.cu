@@ -281,8 +281,8 @@ static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct wi
     return to;
 }
 
-/* Copies the windows of all rows: the samples for the first chunks of all pieces, or with 'is_rest' the other
- * samples. */
+/* Copies the windows of all rows: the samples for the first chunks of all pieces, or all other samples if 'is_rest' is
+ * true. */
 static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_args &args, uint32_t first_input,
                                                     const struct window &window, bool is_rest)
 {

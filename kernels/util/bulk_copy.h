@@ -51,7 +51,7 @@ static void bulk_copy(void *to, const void *from, uint32_t n_bytes, uint64_t *ba
 {
     int i = 0;
 
-    assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0 && n_bytes % 16 == 0); /* a GPU requires these multiples */
+    assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0 && n_bytes % 16 == 0); /* required by a GPU */
     while (emulated_copies[i].barrier) {
         i++;
         assert(i < 1024);

@@ -1,6 +1,6 @@
 /* gather - copies pieces of device memory, for example the payloads of packets from a NIC's ring, to other places.
  *   pieces   struct gather_piece [n_pieces]  the array and all bytes are in device or pinned memory; destinations do
- *   not overlap
+ *                                            not overlap
  *
  * Requires: no alignment.   Exactness: exact.
  * Bound by: memory, 2 B per byte, for pieces of a KiB or more whose addresses 'from' and 'to' are equal modulo 16.  If
