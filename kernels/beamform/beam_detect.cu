@@ -4,10 +4,10 @@
  * A pair is two groups of slots: polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32 spectra of
  * a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
  *
- * The product of two parts is computed as two products: the first part × the low byte of the second part, and the first
- * part × the high byte.  So a sum of products is stored as two 32-bit sums (struct power).  Four lanes add their sums.
- * No sum overflows, because a power sums 32 spectra of four parts each: 128 * 32767 * 255 < 2^31.  Only the powers of a
- * window are 64-bit integers.
+ * The product of two parts is computed as two products.  The first part is multiplied by the low byte and by the high
+ * byte of the second part.  So a sum of products is stored as two 32-bit sums (struct power).  Four lanes add their
+ * sums.  No sum overflows, because a power sums 32 spectra of four parts each: 128 * 32767 * 255 < 2^31.  Only the
+ * powers of a window are 64-bit integers.
  *
  * A lane finds the windows of its spectra once for all beams.  If one window has all 32 spectra of the warp, four lanes
  * add their sums, and then one lane adds the result to the powers.

@@ -324,10 +324,10 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
-/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  'how', bits 0..15: selection of the samples' four
- * bytes, reversed, from two words; bits 16..20: 'shift' of unpack().  'words', bits 0..15: first of these words in a
- * row of the polarisation; bits 16..31: second word; with boxes the second word is the next word.  If the samples lie
- * in one word, the second word is loaded but not used. */
+/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  Bits 0..15 of 'how' select the samples' four bytes,
+ * reversed, from two words.  Bits 16..20 of 'how' are 'shift' of unpack().  Bits 0..15 of 'words' are the index of the
+ * first word in a row of the polarisation.  Bits 16..31 of 'words' are the index of the second word.  With boxes the
+ * second word follows the first word.  If the samples lie in one word, the second word is loaded but not used. */
 struct place {
     uint32_t how, words;
 };

@@ -1,8 +1,8 @@
 /* channelise_narrow_back.cu - the second factor of a narrow band's transform, and the steps after it.  See
  * channelise_narrow.h.
  *
- * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] lie in shared memory, first as [ka][jb],
- * and then, in the same memory, as [ka][kb], k2 = ka + RADIX_A kb. */
+ * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] are in shared memory.  The layout of a
+ * line is first [ka][jb], and after the last pass [ka][kb] in the same memory, with k2 = ka + RADIX_A kb. */
 #include "kernels/filterbank/channelise_narrow.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/quantise.h"

@@ -12,7 +12,7 @@
  *     GNSS_CBOC_MINUS  12           E1C: sqrt(10/11) BOC(1,1) - sqrt(1/11) BOC(6,1)
  * CBOC has the levels +-1 and +-2.  The true levels have the ratio 1.925; a replica with the ratio 2 loses 0.001 dB.
  *
- * All functions but gnss_code_read() are pure.  main() calls them before the data path starts. */
+ * All functions except gnss_code_read() are pure.  main() calls them before the data path starts. */
 #ifndef KERNELS_GNSS_GNSS_CODES_H
 #define KERNELS_GNSS_GNSS_CODES_H
 

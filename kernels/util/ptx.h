@@ -1,5 +1,5 @@
-/* ptx.h - PTX instructions for which CUDA C has no function and which several kernels use, each with its emulation.
- * NVIDIA's manual "PTX ISA" documents the instructions. */
+/* ptx.h - PTX instructions that several kernels use and for which CUDA C has no function.  Each instruction has an
+ * emulation.  NVIDIA's manual "PTX ISA" documents the instructions. */
 #ifndef KERNELS_UTIL_PTX_H
 #define KERNELS_UTIL_PTX_H
 

@@ -1,4 +1,4 @@
-/* voltages.h - the formats of channelised voltages, as F-engines send them and as they lie in memory.
+/* voltages.h - the formats of channelised voltages in F-engines' heaps and in memory.
  *
  * Shape: [batch][ant][chan][spectrum][pol].  An element is a complex sample, real part first. */
 #ifndef KERNELS_UTIL_VOLTAGES_H
