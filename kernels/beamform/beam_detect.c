@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Adds the powers of a window to the sums of all threads. */
+/* Adds the powers of a window to the sums that all threads share. */
 static void add_window(const struct beam_detect_args *a, uint64_t window, uint32_t beam, uint32_t chan,
                        const int64_t *powers)
 {
@@ -120,8 +120,9 @@ void beam_detect_constants(const struct beam_detect_args *args, struct kernel_co
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
 
-/* Returns the grid.  The wgmma variant also has the spans in shared memory.  If warps keep voltages in registers
- * (beamform_held.h), shared memory has the fragments of two pairs of groups: this turn's pair and the next turn's pair. */
+/* Returns the grid.  The wgmma variant also stores the spans in shared memory.  If warps keep voltages in registers
+ * (beamform_held.h), shared memory has the fragments of two pairs of groups: this turn's pair and the next turn's
+ * pair. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
     const struct beamform_args form = form_of(args);

@@ -1,13 +1,13 @@
-/* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums.  For many beams, beamform_held.h or
- * beamform_whole.h does.
+/* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums for few beams.  beamform_held.h or
+ * beamform_whole.h computes the sums for many beams.
  *
  * A pair is two groups of slots: polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32 spectra of
  * a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
  *
- * The product of two parts is computed as two products: the first part times the low byte and times the high byte of
- * the second part.  So a sum of products is two 32-bit sums (struct power).  Four lanes add their sums.  No sum
- * overflows: a power has 32 spectra of four parts, 128 * 32767 * 255 < 2^31.  Only the powers of a window are 64-bit
- * integers.
+ * The product of two parts is computed as two products.  The first part is multiplied by the low byte and by the high
+ * byte of the second part.  So a sum of products is stored as two 32-bit sums (struct power).  Four lanes add their
+ * sums.  No sum overflows, because a power sums 32 spectra of four parts each: 128 * 32767 * 255 < 2^31.  Only the
+ * powers of a window are 64-bit integers.
  *
  * A lane finds the windows of its spectra once for all beams.  If one window has all 32 spectra of the warp, four lanes
  * add their sums, and then one lane adds the result to the powers.
@@ -32,7 +32,7 @@
 /* Range [begin, end) of the lane's 8 spectra of a piece that are in windows. */
 struct __align__(16) span {
     int16_t begin, end;
-    uint32_t window; /* window of 'begin' */
+    uint32_t window; /* index of the window that contains 'begin' */
     int window_end;  /* end of 'window'; may be beyond the 8 spectra */
     int is_whole;    /* 1: all spectra of the warp are in this window */
 };
@@ -42,7 +42,7 @@ struct samples {
     uint32_t words[SAMPLE_POLS][LANE_SPECTRA];
 };
 
-/* Group of channels to which the block adds, and the number of groups. */
+/* Index of the group of channels to whose powers the block adds, and the number of groups. */
 struct cell {
     uint32_t group, n_groups;
 };
@@ -200,8 +200,8 @@ static __device__ __forceinline__ void detect_whole(const struct beam_detect_arg
         add_window(args, cell, span.window, row / 2, powers);
 }
 
-/* Adds the clipped samples of the four lanes of a beam to the beam's count.  'row' is the index of the beam's
- * polarisation in 'beams', or BEAMFORM_NO_BEAM. */
+/* Adds up the numbers of clipped samples in the four lanes of a beam, and adds the sum to the beam's count.  'row' is
+ * the index of the beam's polarisation in 'beams', or BEAMFORM_NO_BEAM. */
 static __device__ __forceinline__ void count_clipped(const struct beam_detect_args &args, uint32_t row,
                                                      uint32_t n_clipped)
 {
@@ -253,7 +253,7 @@ static __device__ __forceinline__ void find_spans(const struct beam_detect_args 
 }
 
 /* Detects the beams of a group.  If 'is_there' is false, the warp multiplies but adds nothing, because all warps of a
- * warpgroup must multiply together.  The polarisations of a beam are in different groups, and both groups add to the
+ * warpgroup must take part in wgmma.  The polarisations of a beam are in different groups, and both groups add to the
  * beam's powers. */
 static __device__ __forceinline__ void detect_group(const struct beam_detect_args &args, const struct place &place,
                                                     const struct cell &cell, uint32_t pol, uint32_t group,
@@ -289,7 +289,7 @@ static __device__ __forceinline__ void detect_all(const struct beam_detect_args 
     });
 }
 #elif HOLDS
-/* Sums and rounds polarisation POL of a turn's pair.  The pair begins with 'group'.  Returns the number of clipped
+/* Sums and rounds polarisation POL of a turn's pair.  'group' is the pair's first group.  Returns the number of clipped
  * samples in the span. */
 template <int POL>
 static __device__ __forceinline__ uint32_t form(const struct held &held, const struct span &span, uint32_t group,

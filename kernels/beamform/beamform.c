@@ -95,14 +95,14 @@ const struct kernel beamform_kernel = {
 #define N_WARPS     4
 #define BLOCK_STEPS 8   /* steps of 16 antennas whose coefficients are in shared memory together */
 #define NARROW_ANTS 256 /* most antennas for which 256 high + low fits 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
-#define HELD_STEPS  6   /* steps whose voltages fit a warp's registers */
-#define HELD_GROUPS 32  /* most groups of a block with beamform_held.h; their slots are in shared memory */
+#define HELD_STEPS  6   /* most steps whose voltages fit a warp's registers */
+#define HELD_GROUPS 32  /* most groups of a block with beamform_held.h, limited by the slots in shared memory */
 
 /* Sizes of beamform_whole.h. */
 #define WHOLE_WARPS   8
 #define WHOLE_SPECTRA 256 /* spectra of a block, in shared memory */
-#define WHOLE_BYTES   4   /* bytes of one spectrum of one antenna, widened */
-#define WHOLE_GROUPS  5   /* fewest groups: with fewer, some warps have no group */
+#define WHOLE_BYTES   4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
+#define WHOLE_GROUPS  5   /* fewest groups for beamform_whole.h: with fewer groups, some warps have no group */
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {

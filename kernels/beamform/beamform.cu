@@ -1,5 +1,5 @@
-/* beamform.cu - see beamform.h.  beamform_tile.h computes the sums, or for many beams beamform_held.h or
- * beamform_whole.h.  A lane stores its 8 spectra of a beam with one store of 16 bytes.
+/* beamform.cu - see beamform.h.  beamform_tile.h computes the sums for few beams.  beamform_held.h or beamform_whole.h
+ * computes the sums for many beams.  A lane stores its 8 spectra of a beam with one store of 16 bytes.
  *
  * Constants: SAMPLE_BYTES, FLIP (the byte of zeros), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a channel
  * and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (beamform_whole.h computes the sums). */
@@ -89,7 +89,7 @@ static __device__ __forceinline__ uint32_t pack(const float (&a)[2], const float
 
 /* The lane's 8 spectra of a piece. */
 struct lane {
-    uint64_t four; /* argument of beamform_dither() */
+    uint64_t four; /* argument 'four' of beamform_dither() */
     uint32_t first;
     bool is_inside; /* the spectra are inside the batch */
 };
@@ -102,7 +102,7 @@ static __device__ __forceinline__ struct lane find_lane(const struct beamform_ar
     lane.first = (WHOLE ? place.first + piece * WARP_SPECTRA : begin_of(piece)) + threadIdx.x % 4 * LANE_SPECTRA;
     lane.is_inside = lane.first < args.n_spectra;
     const uint64_t four = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / 4;
-    lane.four = (uint64_t)opaque((uint32_t)(four >> 32)) << 32 | opaque((uint32_t)four); /* for all groups */
+    lane.four = (uint64_t)opaque((uint32_t)(four >> 32)) << 32 | opaque((uint32_t)four); /* once for all groups */
     return lane;
 }
 
@@ -128,7 +128,7 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
     return n_clipped;
 }
 
-/* Adds the four lanes' numbers of clipped samples of a beam to 'saturated'. */
+/* Adds up the numbers of clipped samples in the four lanes of a beam, and adds the sum to 'saturated'. */
 static __device__ __forceinline__ void count_clipped(const struct beamform_args &args, const struct place &place,
                                                      uint32_t beam, uint32_t n_clipped)
 {
@@ -140,8 +140,8 @@ static __device__ __forceinline__ void count_clipped(const struct beamform_args 
         atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
-/* Finishes the lane's spectra of a group, if its slot has a beam.  Returns the number of samples that the lane has
- * clipped. */
+/* Finishes the lane's spectra of a group, if the lane's slot has a beam.  Returns the number of samples that the lane
+ * has clipped. */
 static __device__ __forceinline__ uint32_t finish_group(const struct beamform_args &args, const struct place &place,
                                                         const struct slot &slot, const struct lane &lane,
                                                         const int (&sums)[2][4][4])
@@ -157,7 +157,7 @@ static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 
 #if WHOLE
 /* Forms the beams of a group.  If 'is_there' is false, the warp multiplies but stores nothing, because all warps of a
- * warpgroup must multiply together.  The compiler knows that 'pol' is the same for all lanes. */
+ * warpgroup must take part in wgmma.  The compiler knows that 'pol' is the same for all lanes. */
 static __device__ __forceinline__ void form_group(const struct beamform_args &args, const struct place &place,
                                                   uint32_t pol, uint32_t group, bool is_there)
 {

@@ -1,5 +1,5 @@
-/* beamform - voltages to tied-array beams: for each beam the weighted sum over the antennas of one polarisation.
- *   voltages      [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps are zeros
+/* beamform - forms tied-array beams from voltages.  A beam is the weighted sum of one polarisation over the antennas.
+ *   voltages      [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps contain zeros
  *   coefficients  int16 [chan][beam][ant][re, im]             beam_coefficients.h: the twin only
  *   fragments     the same coefficients                       beam_fragments.h: CUDA only
  *   exponents     int32 [chan][beam]
@@ -11,17 +11,17 @@
  *
  * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise.  Then
  *   1. v += dither: uniform in (-1/2, 1/2), a function of the beam's seed, the channel in the band and the spectrum's
- *      number (philox.h); a whole number stays the same;
- *   2. v is clipped to +-127 and rounded: half to even without a dither, half up with one; a NaN becomes 0.
- * A complex sample counts in 'saturated' if any part was clipped, by however little.
+ *      number (philox.h); if v is a whole number, step 2 restores it;
+ *   2. v is clipped to +-127 and rounded: half to even without a dither, half up with a dither; a NaN becomes 0.
+ * A complex sample counts in 'saturated' if any part was clipped, even by a small amount.
  *
  * Exactness: CUDA and the twin agree in every bit.  The sum over up to 4096 antennas is exact.  The sum is rounded to
- *            single precision once and scaled exactly.  The product with 'renormalise' and the sum with 128.5 + dither
- *            round again.
+ *            single precision once and scaled exactly.  Two later operations also round: the product with
+ *            'renormalise', and the sum with 128.5 + dither.
  * Requires:  magnitudes of 'renormalise' from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages
  *            and out aligned to 16 bytes.
- * Bound by:  CUDA, up to 16 beams: memory; voltages are read once for each 16 beams of both polarisations.  CUDA, more
- *            beams and up to 96 antennas: the instructions for dither and rounding; voltages are read once for 256
+ * Bound by:  CUDA, up to 16 beams: memory; the voltages of both polarisations are read once for each 16 beams.  CUDA,
+ *            more beams and up to 96 antennas: the instructions for dither and rounding; voltages are read once for 256
  *            beams.  The twin: 8 integer multiply-adds for each voltage and beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
 #define KERNELS_BEAMFORM_BEAMFORM_H
@@ -65,7 +65,7 @@ struct beamform_args {
     uint32_t wgmma; /* 1: the device has compute capability 9.0; CUDA only */
 };
 
-/* Returns 2^-exponent, or 2^64 for exponents below -64.  Every sum but 0, multiplied by 2^64, is far above the
+/* Returns 2^-exponent, or 2^64 for exponents below -64.  Any non-zero sum, multiplied by 2^64, is far above the
  * limit. */
 static inline float beamform_scale(int32_t exponent)
 {

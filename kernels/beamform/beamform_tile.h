@@ -10,17 +10,17 @@
  *     column of a spectrum:    re, im of each antenna's voltage
  *
  * A warp processes 32 spectra of one channel and batch at a time, for TILE_GROUPS groups of 8 beams.  In a step of 16
- * antennas lane l loads 4 antennas, and of each antenna 4 spectra from spectrum 4 (l / 4) on.  These 4 spectra are 16
- * bytes (8 with 4 bits).  The spectra make 4 products: column n of product j is spectrum 4 n + j.  So one byte
- * permutation of two antennas' words makes an operand of one polarisation.  A lane ends with both parts of 8
+ * antennas, lane l loads 4 antennas.  For each antenna, the lane loads 4 spectra from spectrum 4 (l / 4) on: 16 bytes,
+ * or 8 bytes if voltages have 4 bits.  The spectra make 4 products: column n of product j is spectrum 4 n + j.  So one
+ * byte permutation of two antennas' words makes an operand of one polarisation.  A lane's results are both parts of 8
  * consecutive spectra of one beam.
  *
  * A block processes all spectra of a channel and batch, a piece of 32 N_WARPS spectra at a time.  The fragments of
  * BLOCK_STEPS steps of 16 antennas are in shared memory.  If all steps fit, fragments are loaded only once.  The
  * voltages of a step are loaded during the products of the previous step.  The first voltages of a piece are loaded
  * during the products of the previous piece's last step.
- * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h), and the factors of slots are divided by
- * 16.
+ * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h).  To compensate, the scale factors of
+ * slots are divided by 16.
  *
  * A file that includes this file defines FRAGMENT_GROUPS, the number of groups whose fragments fit in shared memory. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H
@@ -36,7 +36,7 @@
 #define GROUP_BEAMS   BEAM_GROUP_BEAMS
 #define BLOCK_SLOTS   (BLOCK_GROUPS * GROUP_BEAMS)
 #define WARP_SPECTRA  32
-#define LANE_SPECTRA  8 /* spectra that a lane has after the products */
+#define LANE_SPECTRA  8 /* spectra of one beam in a lane's results */
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
@@ -52,15 +52,15 @@ typedef int64_t total;
 typedef int total;
 #endif
 
-/* Voltages of the lane's antennas of a step: four spectra of both polarisations.  A word has one spectrum, re, im, re,
- * im, or with 4 bits two spectra. */
+/* Voltages of the lane's antennas of a step: four spectra of both polarisations.  A word has one spectrum: re, im, re,
+ * im.  With 4 bits a word has two spectra. */
 struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
 
-/* A slot of the block: its beam, and factors of the beam in the block's channel and batch. */
+/* A slot of the block: the slot's beam, and the beam's factors in the block's channel and batch. */
 struct slot {
-    uint32_t beam; /* or BEAMFORM_NO_BEAM */
+    uint32_t beam; /* index of the beam, or BEAMFORM_NO_BEAM */
     float scale;   /* factor of the sums: a power of two */
     struct beam parameters;
     uint64_t offset; /* offset of the beam's channel in 'out', in bytes */
@@ -85,8 +85,8 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
     return (struct shared *)shared_memory;
 }
 
-/* The work of a block.  Blocks that use the same voltages have consecutive indices.  So have the blocks of one channel,
- * which use the same fragments. */
+/* The work of a block.  Blocks that use the same voltages have consecutive indices.  Blocks of one channel also have
+ * consecutive indices, because they use the same fragments. */
 struct place {
     uint32_t group; /* first group of the block */
     uint32_t chan, batch;
@@ -165,7 +165,7 @@ static __device__ __forceinline__ void begin_piece(const struct beamform_args &a
 }
 
 /* Loads the voltages of a step, and moves the cursor to the next step.  With i = 2 (l % 4), lane l loads antennas i, i
- * + 1, i + 8 and i + 9 of the step.  The last antenna replaces antennas beyond it. */
+ * + 1, i + 8 and i + 9 of the step.  A lane loads the last antenna for indices beyond the last antenna. */
 static __device__ __forceinline__ void load_step(const struct beamform_args &args, struct cursor &cursor,
                                                  struct voltages &v)
 {
@@ -351,7 +351,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
 
     for (uint32_t first = 0; first < N_STEPS; first += BLOCK_STEPS) {
         const uint32_t n = min(N_STEPS - first, (uint32_t)BLOCK_STEPS);
-        const bool is_begun = piece == 0 && first == 0; /* by begin_block() */
+        const bool is_begun = piece == 0 && first == 0; /* begin_block() has started these copies */
         if (N_STEPS > BLOCK_STEPS && !is_begun) {
             __syncthreads();
             copy_fragments(args, place, first, n);
@@ -364,7 +364,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
         for (int g = 0; g < TILE_GROUPS; g++)
             selectors[g] = shared_of_block()->slots[g * GROUP_BEAMS].parameters.pol ? 0x7632 : 0x5410;
 #pragma unroll 1
-        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two at a time, so that no voltages are copied */
+        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two steps at a time, so that no voltages are copied */
             load_next(args, place, cursor, next);
             multiply(v, selectors, step, sums);
             load_next(args, place, cursor, v);

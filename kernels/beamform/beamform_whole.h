@@ -5,12 +5,12 @@
  * operation has 64 rows: four groups of one polarisation, a group for each warp of a warpgroup.  The rows are fragments
  * in registers; wgmma and mma use the same fragments (beam_fragments.h).  The columns are the 32 spectra of a piece.
  * Operand B of a step is
- *     [half of K][j][column][16 bytes]       16 bytes: 8 antennas of two parts
- * Column c of j is spectrum 4 c + j of the piece.  So a lane ends with 8 consecutive spectra of one beam, as in
- * beamform_tile.h.
+ *     [half of K][j][column][16 bytes]       16 bytes: 8 antennas, two parts each
+ * Column c of product j is spectrum 4 c + j of the piece.  So a lane's results are 8 consecutive spectra of one beam,
+ * as in beamform_tile.h.
  *
- * A turn is four groups of one polarisation.  The warpgroups process the turns alternately, turns of polarisation 0
- * first.  A warp loads the fragments of its group once for all pieces. */
+ * A turn is four groups of one polarisation.  The warpgroups process the turns alternately.  All turns of polarisation
+ * 0 come first.  A warp loads the fragments of its group once for all pieces. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_WHOLE_H
 #define KERNELS_BEAMFORM_BEAMFORM_WHOLE_H
 
@@ -40,8 +40,8 @@ static __device__ __forceinline__ uint32_t n_turns(uint32_t n_groups)
 }
 
 /* Stores the columns of the warp's piece in shared memory.  Lanes 4 q to 4 q + 3 load spectra 4 q to 4 q + 3 of the
- * piece.  With i = 2 (l % 4), lane l loads antennas i and i + 1 of each half of a step.  The last antenna replaces
- * antennas beyond it. */
+ * piece.  With i = 2 (l % 4), lane l loads antennas i and i + 1 of each half of a step.  A lane loads the last antenna
+ * for indices beyond the last antenna. */
 static __device__ __forceinline__ void load_columns(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t lane = threadIdx.x % 32, piece = threadIdx.x / 32;

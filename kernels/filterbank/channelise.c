@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Points of an FFT that a GPU transforms in one pass over memory. */
+/* Largest number of points of an FFT that a GPU computes in one pass over memory. */
 #define MAX_FFT_POINTS 16384
 
 struct channelise {
@@ -22,9 +22,9 @@ struct channelise {
     float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
     float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or the shape of 'filtered' */
     struct device_fft *fft; /* transform from 'filtered' to 'transformed' */
-    struct device_kernel *pfb_fir, *postproc; /* with complex input 'pfb_fir' is pfb_fir_complex */
+    struct device_kernel *pfb_fir, *postproc; /* 'pfb_fir' is pfb_fir_complex if the input is complex */
     struct channelise_fused *fused;           /* not NULL: replaces the fields from 'weights' on */
-    struct channelise_narrow *narrow;         /* not NULL: the same for complex input */
+    struct channelise_narrow *narrow;         /* not NULL: replaces the same fields for complex input */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -52,7 +52,7 @@ static size_t weights_bytes(const struct channelise_config *config)
     return channelise_window_samples(config) * sizeof(float);
 }
 
-/* Returns the bytes of the filtered samples of a buffer.  The transforms have as many bytes. */
+/* Returns the bytes of the filtered samples of a buffer.  The buffer's transforms have the same number of bytes. */
 static size_t spectra_bytes(const struct channelise_config *config)
 {
     size_t row = channelise_spacing_samples(config) * (config->n_bins ? 2 : 1);
@@ -116,8 +116,8 @@ static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
     return config->n_chan <= MAX_FFT_POINTS ? 1 : config->n_chan / MAX_FFT_POINTS;
 }
 
-/* Returns the arguments for filtering 'n' spectra of one polarisation.  'row' is the first of these spectra in the
- * buffer, [pol][n_spectra]. */
+/* Returns the arguments for filtering 'n' spectra of one polarisation.  'row' is the index of the first of these
+ * spectra in the buffer, [pol][n_spectra]. */
 static struct pfb_fir_args fir_args(const struct channelise *c, const uint8_t *input, size_t row, int64_t offset,
                                     size_t n)
 {

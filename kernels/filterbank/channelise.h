@@ -1,5 +1,5 @@
-/* channelise - ADC samples, or complex samples of a narrow band, to quantised spectra, for one antenna (two
- * polarisations) and one output.
+/* channelise - converts ADC samples, or complex samples of a narrow band, to quantised spectra, for both polarisations
+ * of one antenna and for one output.
  *
  * Flow:      channelise_append(input, spectra...)*  ->  channelise_finish(buffer), repeatedly, all on one stream
  *            pfb_fir per run of regular offsets  ->  FFT of the whole buffer  ->  postproc
@@ -21,8 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Two fused kernels (channelise_fused.h), or the equivalent stages of the essay above.  The cpu device has stages
- * only. */
+/* Two fused kernels (channelise_fused.h), or the equivalent stages, which 'Flow' above lists.  The cpu device has
+ * stages only. */
 enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 
 struct channelise_shape;
@@ -40,7 +40,7 @@ struct channelise_config {
     enum pfb_window window;
     unsigned sample_bits;      /* 2..10, 12 or 16; packed input only */
     unsigned spectra_per_heap; /* a multiple of 16 */
-    unsigned n_batches;        /* batches of an output buffer, at most CHANNELISE_CUDA_SPECTRA spectra */
+    unsigned n_batches;        /* batches of an output buffer; CUDA: at most CHANNELISE_CUDA_SPECTRA spectra in all */
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
     bool power; /* true: a buffer's 'power' is computed; real input only */
@@ -57,11 +57,11 @@ struct channelise_config {
 /* Readable bytes required after the samples of an input. */
 #define CHANNELISE_SPARE_BYTES 32
 
-/* Source of one output spectrum of one polarisation. */
+/* Input window, delay and phase of one output spectrum of one polarisation. */
 struct channelise_spectrum {
-    int64_t offset; /* index in the device input of the window's first sample */
+    int64_t offset; /* index of the window's first sample in the device input */
     float fine;     /* remaining delay in samples, [-1/2, 1/2]; in a narrow band [-1, 1] */
-    float phase;    /* radians at the band's centre */
+    float phase;    /* phase at the band's centre, in radians */
 };
 
 /* Parts of an output buffer; n_spectra = n_batches * spectra_per_heap. */
@@ -70,15 +70,16 @@ struct channelise_buffer {
     uint32_t *saturated;    /* device: [batch][pol] */
     float *rotation;        /* pinned host: [pol][n_spectra][2], written by append and copied by finish */
     float *rotation_device; /* device: copy of 'rotation' */
-    /* device: [pol]; append adds the exact sum of squares of all samples of the spectra's first taps.  So each sample
-     * counts once if spectra follow each other. */
+    /* device: [pol]; for each spectrum, append adds the exact sum of squares of the window's first 2 n_chan samples.
+     * So each sample counts once if consecutive windows advance by 2 n_chan samples. */
     uint64_t *power;
 };
 
 struct channelise;
 
 /* channelise_window_samples() returns the number of input samples of a spectrum's window: n_taps * spacing.
- * channelise_spacing_samples() returns the number of samples from spectrum to spectrum: 2 n_chan, or n_bins. */
+ * channelise_spacing_samples() returns the number of samples by which the windows of consecutive spectra advance: 2
+ * n_chan, or n_bins. */
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
 size_t channelise_voltage_bytes(const struct channelise_config *config); /* Returns the bytes of a buffer's voltages. */
@@ -98,7 +99,7 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
                        const struct channelise_spectrum *const spectra[N_POLS]);
 
 /* Transforms and quantises the whole buffer.  Spectra that were not appended give unspecified heaps, which must not be
- * sent.  'first_spectrum' is the absolute index of spectrum 0, even.  'gain' is device memory, complex float
+ * sent.  'first_spectrum' is the absolute index of spectrum 0, an even number.  'gain' is device memory, complex float
  * [chan][pol]. */
 void channelise_finish(struct channelise *channelise, struct device_stream *stream,
                        const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);

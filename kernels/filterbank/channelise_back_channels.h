@@ -16,9 +16,9 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
     return c;
 }
 
-/* Excess of the float made from dither bits.  16 bits of dither with the sign bit inverted become the last bits of a
- * float.  The exponent makes one unit of these bits 1/65536.  The float exceeds the dither by DITHER_BEFORE, and the
- * last multiplication subtracts this excess. */
+/* Amount by which the float made from dither bits exceeds the dither.  The last bits of the float are 16 bits of dither
+ * with the sign bit inverted.  With the float's exponent, one unit of these bits has the value 1/65536.  The last
+ * multiplication subtracts DITHER_BEFORE. */
 #define DITHER_BEFORE (DITHER ? 128.5f : 0.0f)
 
 static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
@@ -77,7 +77,7 @@ static __device__ __forceinline__ struct chunk pack_chunk(const uint32_t (&words
     return chunk;
 }
 
-#define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* bytes from channel to channel of a heap */
+#define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* bytes of one channel in a heap */
 
 /* Returns the offset in the output of spectrum 'first' of channel k, in bytes. */
 static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
@@ -88,8 +88,8 @@ static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
 }
 
 /* Returns the thread's group of N_TOGETHER spectra.  Writes the thread's index among the threads of this group to
- * 'place'.  The indices of a half warp are consecutive, so that loads meet different banks.  If possible, the two
- * halves of a warp store adjacent bytes. */
+ * 'place'.  The indices of a half warp are consecutive, so that their loads access different banks.  If possible, the
+ * two halves of a warp store adjacent bytes. */
 static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
 {
     if (N_GROUPS == 1 || N_THREADS < 16 * N_GROUPS) {
@@ -102,7 +102,7 @@ static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
     return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
 }
 
-/* Computes twice the polarisations' channels from the transform's points k and POINTS - k. */
+/* Computes a channel of each polarisation, multiplied by 2, from points k and POINTS - k of the transform. */
 static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
 {
     *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);
@@ -114,8 +114,8 @@ static __device__ __forceinline__ float slope_of(unsigned k)
     return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
 }
 
-/* Returns the dither's bits of channel k in two spectra.  'pair' is half of their absolute index.  In each half of a
- * word the lowest bit is set and the sign bit is inverted. */
+/* Returns the dither's bits of channel k in two spectra.  'pair' is half of the even spectrum's absolute index.  In
+ * each half of a word the lowest bit is set and the sign bit is inverted. */
 static __device__ __forceinline__ uint4 draw_bits(const struct channelise_back_args &args, unsigned k, uint64_t pair)
 {
     uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
@@ -146,8 +146,8 @@ struct row {
     uint32_t gains;       /* index of the row's first gains */
 };
 
-/* Finds row 'i' of the tile, in order of [pair][which], for the thread's spectra from 's' on.  All lanes of the warp
- * call this function. */
+/* Finds row 'i' of the tile for the thread's spectra from 's' on.  Rows are numbered as [pair][which].  All lanes of
+ * the warp call this function. */
 static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned i, unsigned s)
 {
     unsigned pair = tile.pair + i / 2, which = i % 2;
@@ -238,7 +238,7 @@ static __device__ __forceinline__ void load_rotations(struct task &task, const f
             task.rotations[pol][j] = rotations[pol * n_spectra + task.s + j];
 }
 
-/* Returns true if the thread has an n-th row.  With few rows, some threads have one row less than others. */
+/* Returns true if the thread has an n-th row.  With few rows, some threads have one row fewer than other threads. */
 static __device__ __forceinline__ bool has_row(const struct task &task, unsigned n)
 {
     return N_ROWS * ROW_STEP <= PAIRS * 2 || n * ROW_STEP + task.first_row < PAIRS * 2;
@@ -251,7 +251,8 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
 
 #define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks that the block keeps */
 
-/* Chunks of a channel that a warp has in a tile and in all tiles, and channels that a warp has at a time. */
+/* TILE_CHUNKS and ALL_CHUNKS are the numbers of chunks of a channel that a warp has in one tile and in all tiles.
+ * WARP_CHANNELS is the number of channels that a warp quantises at a time. */
 #define TILE_CHUNKS   (N_GROUPS == 1 ? 1 : 2)
 #define ALL_CHUNKS    (TILES * TILE_CHUNKS)
 #define WARP_CHANNELS (32 / TILE_CHUNKS)

@@ -3,8 +3,9 @@
  *
  * All warps filter STEP_SPECTRA spectra at a time into one of two buffers, and transform the points of the other
  * buffer.  With two passes the first half of the warps does the first pass before filtering.  The second half does the
- * last pass after filtering.  With one pass each half does half of the pass at these times.  So no thread waits for
- * work that other threads have only just begun.  At any time some warps filter while others transform. */
+ * last pass after filtering.  With one pass, the first half of the warps does half of the pass before filtering.  The
+ * second half does the other half of the pass after filtering.  So no thread waits for work that other threads have
+ * only just begun.  At any time some warps filter while others transform. */
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/util/keep.h"
@@ -21,7 +22,7 @@
 #define RADIX_LAST     (TWO_PASSES ? RADIX_B : RADIX_A)
 #define N_THREADS      (M1 * COLUMNS / THREAD_COLUMNS)
 #define N_SUMS         (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* words from row to row */
+#define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* words between the starts of consecutive rows */
 #define ROWS           2                                 /* rows filtered together; each weight is read once */
 #define STAGES         FRONT_STAGES
 #define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* rows before spectrum 0 */
@@ -44,14 +45,14 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* Column i of a thread has its samples shifted up by SAMPLE_SHIFT(i) bits, and its weights reduced by the same
- * factor. */
+/* The samples of a thread's column i are shifted up by SAMPLE_SHIFT(i) bits, and the column's weights are divided by
+ * 2^SAMPLE_SHIFT(i). */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
 /* Unpacks the samples in four bytes.  If the samples fit a float's mantissa, they lie 'shift' bits above the lowest
  * bit.  The samples are then masked into a mantissa with an exponent, with the sign bit inverted.  masks[] are in
- * registers, so that masking and inverting are one operation.  Otherwise the samples lie 'shift' bits below the highest
- * bit. */
+ * registers, so that masking and inverting are one operation.  Samples that do not fit lie 'shift' bits below the
+ * highest bit. */
 static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[THREAD_COLUMNS],
                                               float (&x)[THREAD_COLUMNS])
 {
@@ -107,15 +108,15 @@ static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
         atomicAdd((unsigned long long *)sum, power);
 }
 
-/* Weights of two taps.  The order of taps is from the last to the first. */
+/* Weights of two taps.  Taps are stored from the last tap to the first tap. */
 struct __align__(2 * THREAD_COLUMNS * 4) weights
 {
     float of[2][THREAD_COLUMNS];
 };
 
-/* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] still lacks i + 1 rows, and x[r]
- * has the weight N_TAPS - 1 - i + r for this sum.  So the first ROWS sums are completed into done[], and all other sums
- * move down by ROWS indices.  Each weight is read once, ROWS weights at a time. */
+/* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] still lacks i + 1 rows.  In
+ * sums[i], x[r] is multiplied by weight N_TAPS - 1 - i + r.  So the first ROWS sums are completed into done[], and all
+ * other sums move down by ROWS indices.  Each weight is read once, ROWS weights at a time. */
 static __device__ __forceinline__ void filter_rows(const struct weights *weights,
                                                    const float (&x)[ROWS][2][THREAD_COLUMNS],
                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS],
@@ -167,7 +168,7 @@ static __device__ __forceinline__ void store_points(const float (&done)[2][THREA
 
 /* ---- Transforms -------------------------------------------------------------------------------------------------- */
 
-/* Threads of a pass, and the number of a pass's spectra at a time. */
+/* Number of threads of a pass, and number of spectra that a pass transforms at a time. */
 #define N_TEAM                 (N_THREADS / 2)
 #define N_LAST                 (TWO_PASSES ? N_TEAM : N_THREADS)
 #define AT_ONCE(radix, n)      ((n) / (M1 / (radix)*COLUMNS))
@@ -203,7 +204,7 @@ static __device__ __forceinline__ void first_pass(float2 *points, const float2 *
 }
 
 /* Does the last pass of the first n of STEP_SPECTRA spectra, to device memory: [spectrum][ka][jb][c] to [spectrum][k1 =
- * ka + RADIX_A kb][j2].  't' is the thread's number out of N_LAST. */
+ * ka + RADIX_A kb][j2].  't' is the thread's number, from 0 to N_LAST - 1. */
 static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][COLUMNS], float2 *out,
                                                  int n, unsigned t)
 {

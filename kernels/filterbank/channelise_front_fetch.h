@@ -5,7 +5,8 @@
  *
  * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
  * on) one lane of the block fetches a stage as boxes of bytes.  Boxes need few instructions and do not use the L1
- * cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned 16 bytes of these pieces. */
+ * cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned chunks of 16 bytes of these
+ * pieces. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 
@@ -23,9 +24,9 @@
 #define PIECE_WORDS (PIECE_BYTES / 4)
 #define STAGE_BYTES (2 * STEP_SPECTRA * M1 * PIECE_BYTES)
 
-/* A box has the pieces of a row side by side.  But with pieces of 48 bytes the four pieces of a warp would conflict in
- * banks.  Then a box has the same piece of two rows side by side, so that pieces are 96 bytes apart.  There is one box
- * for each two rows. */
+/* A box has the pieces of a row side by side.  But with pieces of 48 bytes the four pieces of a warp would cause bank
+ * conflicts.  Then a box has the same piece of two rows side by side, so that pieces are 96 bytes apart.  There is one
+ * box for each pair of rows. */
 #define ROW_PAIRS   (WARP_PIECES == 4 && PIECE_BYTES == 48)
 #define BOX_ROWS    (ROW_PAIRS ? 2 : STEP_SPECTRA)
 #define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
@@ -58,7 +59,7 @@ static struct {
     int32_t row;
 } emulated_stages[STAGES];
 
-static uint32_t emulated_bytes; /* bytes of boxes: as many as the barrier expects */
+static uint32_t emulated_bytes; /* bytes of the boxes in flight; must equal the bytes that the barrier expects */
 
 static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t second, int32_t third,
                       uint64_t *)
@@ -66,7 +67,7 @@ static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t
     const struct device_tensor *tensor = (const struct device_tensor *)map;
     uint8_t *at = (uint8_t *)to;
 
-    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* illegal on a GPU otherwise */
+    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* a GPU requires these alignments */
     emulated_bytes += tensor->box[0] * tensor->box[1] * tensor->box[2];
     for (uint32_t c = 0; c < tensor->box[2]; c++)
         for (uint32_t b = 0; b < tensor->box[1]; b++)
@@ -121,7 +122,7 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
 #endif
 }
 
-/* Fetches the first of the section's n_stages stages. */
+/* Starts to fetch the section's first stages: STAGES stages, or all n_stages stages if the section has fewer. */
 static __device__ __forceinline__ struct fetcher begin_fetches(const struct channelise_front_args &args,
                                                                struct stage *stages, uint64_t *landed, uint32_t begin,
                                                                int n_stages, int)
@@ -141,7 +142,7 @@ static __device__ __forceinline__ struct fetcher begin_fetches(const struct chan
     return fetcher;
 }
 
-/* Fetches another stage to the slot of stage i.  All threads must have read stage i. */
+/* Fetches stage i + STAGES to the slot of stage i.  All threads must have read stage i. */
 static __device__ __forceinline__ void fetch_more(const struct channelise_front_args &args,
                                                   const struct fetcher &fetcher, uint32_t begin, int i, int n_stages)
 {
@@ -180,7 +181,7 @@ static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
     return threadIdx.x * THREAD_COLUMNS / COLUMNS * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
 }
 
-/* Returns the bit of its piece at which the thread's first sample of a polarisation begins. */
+/* Returns the position, in bits within the thread's piece, of the thread's first sample of a polarisation. */
 static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol, uint32_t)
 {
     return first_bit(args, pol) % 128 + threadIdx.x * THREAD_COLUMNS % COLUMNS * SAMPLE_BITS;
@@ -191,7 +192,7 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 /* ---- Lanes ------------------------------------------------------------------------------------------------------- */
 
 /* A stage has N_CHUNKS chunks of each piece of a row, for each polarisation; a chunk is 16 aligned bytes.  The first
- * chunks of all pieces are adjacent, then the second chunks, and so on.  So the lanes of a warp meet different banks.
+ * chunks of all pieces are adjacent, then the second chunks, and so on.  So the lanes of a warp access different banks.
  * A lane fetches the same chunk of every ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
 #define N_RINGS     N_WARPS
 #define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* samples may begin in the last bit of a chunk */
@@ -323,10 +324,10 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
-/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  'how', bits 0..15: selection of the samples' four
- * bytes, reversed, from two words; bits 16..20: 'shift' of unpack().  'words', bits 0..15: first of these words in a
- * row of the polarisation; bits 16..31: second word; with boxes the second word is the next word.  If the samples lie
- * in one word, the second word is loaded but not used. */
+/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  Bits 0..15 of 'how' select the samples' four bytes,
+ * reversed, from two words.  Bits 16..20 of 'how' are 'shift' of unpack().  Bits 0..15 of 'words' are the index of the
+ * first word in a row of the polarisation.  Bits 16..31 of 'words' are the index of the second word.  With boxes the
+ * second word follows the first word.  If the samples lie in one word, the second word is loaded but not used. */
 struct place {
     uint32_t how, words;
 };

@@ -1,4 +1,4 @@
-/* channelise_fused.c - the host's side of the two kernels: tile sizes, tables, launches. */
+/* channelise_fused.c - the host code of the two kernels: tile sizes, tables, launches. */
 #include "kernels/filterbank/channelise_fused.h"
 
 #include "common/base/units.h"
@@ -12,8 +12,8 @@
 #define MAX_BLOCKS    16 /* blocks per multiprocessor */
 #define MIN_SECTION   64 /* fewest spectra of a section, by default */
 #define MAX_SECTION   (1 << 20)
-#define LEAST_SECTION 16 /* fewest spectra that may be requested: CHANNELISE_CUDA_SPECTRA make 16384 sections */
-#define START_ROWS    16 /* about the number of rows that a block could filter during its start */
+#define LEAST_SECTION 16 /* smallest front_section; CHANNELISE_CUDA_SPECTRA spectra then make 16384 sections */
+#define START_ROWS    16 /* cost of starting a block: about the time for filtering this number of rows */
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensors and bulk copies.
  * Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)
@@ -110,8 +110,8 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* plus one barrier for each warp */
 }
 
-/* Returns true if tensors are possible.  Rows, and the runs of each j1 within a row, must begin at multiples of 16
- * bytes. */
+/* Returns true if the front can fetch the samples as boxes of tensors.  Rows, and the runs of each j1 within a row,
+ * must begin at multiples of 16 bytes. */
 static bool may_have_tensors(const struct channelise_config *config, uint32_t n_back, size_t shared_bytes)
 {
     return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
@@ -134,14 +134,15 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     /* With several tiles all threads have channels of each tile.  The channels of a warp are in one row. */
     if (s->back_tiles > 1 && (s->back_threads > n_lines * m2 / 8 || m2 < 64))
         return false;
-    /* All threads have the same number of transforms in either pass. */
+    /* All threads have the same number of transforms in each pass. */
     return s->back_bulk <= (shared_bytes >= TENSORS_SHARED_BYTES) &&
            n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
 
 /* This choice was the fastest on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows a block
- * of the front reads long pieces and has one pass.  But the back has at most two passes of radix 32 at most, and with
- * radix 16 the back has more warps or more spectra.  With boxes, many rows cost the front no more than few rows. */
+ * of the front reads long pieces and has one pass.  But the back has at most two passes, each with a radix of at most
+ * 32.  With radix 16 the back has more warps or more spectra.  With boxes, many rows cost the front no more than few
+ * rows. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -160,7 +161,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_stages = rows < 128 ? 3 : 4,
-                                 /* With fewer rows, fetching by lanes is as fast. */
+                                 /* With fewer rows, fetching by lanes is as fast as fetching boxes. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
@@ -193,7 +194,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : s.back_bulk ? 6 : 768 / s.back_threads;
-    /* Two tiles make the stored pieces 32 bytes long, or 16 bytes with 4 bits.  Without bulk copies the points in
+    /* Two tiles make the stored pieces 32 bytes long, or 16 bytes if out_bits is 4.  Without bulk copies the points in
      * flight need the L1 cache, and the kept tile would occupy half of this cache. */
     s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
     return s;
@@ -284,7 +285,8 @@ static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
             put_turn(to, i * j, n, scale);
 }
 
-/* Writes the factors of put_turns(), not scaled, as [i / 2][j][i % 2], so that a thread can load two at once. */
+/* Writes the factors of put_turns(), not scaled, as [i / 2][j][i % 2], so that a thread can load two factors with one
+ * instruction. */
 static void put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)
@@ -420,8 +422,8 @@ void channelise_fused_destroy(struct channelise_fused *fused)
     free(fused);
 }
 
-/* Returns the length of sections for which the launch ends earliest.  Blocks run in waves.  A wave has as many blocks
- * as the device runs at a time.  Each block begins with rows that the preceding section has filtered too. */
+/* Returns the length of sections for which the launch ends earliest.  Blocks run in waves.  A wave is the number of
+ * blocks that the device runs at a time.  Each block begins with rows that the preceding section has filtered too. */
 static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 {
     const struct channelise_shape *s = &f->shape;

@@ -1,4 +1,5 @@
-/* channelise_fused - the whole wideband F-engine in two CUDA kernels, with one pass through device memory between them.
+/* channelise_fused - the whole wideband F-engine in two CUDA kernels.  Between the kernels the data are written to
+ * device memory once and read once.
  *
  * One complex transform transforms both polarisations: z_j = f0_j + i f1_j, with f_p the windowed sums of polarisation
  * p (pfb_fir.h), j = 0 .. M-1, M = 2 n_chan.  With j = j1 M2 + j2 and k = k1 + M1 k2 (Cooley and Tukey, 1965):
@@ -17,7 +18,7 @@
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and the fields of struct
  *            channelise_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
- * Exactness: float32; equal to the stages but for the rounding of transforms and sines.
+ * Exactness: float32; equal to the stages, except for the rounding of transforms and sines.
  * Bound by:  memory: sample_bits / 4 + 8 B in the front, 8 + out_bits / 4 B in the back, per sample of both
  *            polarisations; also the issue of instructions: docs/decisions/f-two-kernels.md counts them. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FUSED_H
@@ -32,8 +33,8 @@ struct channelise_front_args {
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
     float *out;           /* complex [spectrum][k1][j2], from the first spectrum on */
-    uint64_t *power;      /* [pol]; if POWER, the squares of the first taps' samples are added */
-    int64_t offset[2];    /* [pol]: sample of in[pol] at which the first spectrum's window begins */
+    uint64_t *power;      /* [pol]; if POWER, the kernel adds the squares of the first tap's samples */
+    int64_t offset[2];    /* [pol]: index in in[pol] of the first sample of the first spectrum's window */
     /* [pol], with front_tensors: the tensor of the bytes of in[pol] from the window on.  Its axes are bytes, j1, and
      * rows of M samples.  If boxes have pairs of rows, the last two axes are swapped.  first_bit is the bit of the
      * first 16 bytes at which the window begins. */
@@ -65,8 +66,9 @@ extern const struct kernel channelise_front_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
-/* Tile sizes.  All are powers of two but front_stages, the blocks, front_tensors, back_bulk and front_section.
- * front_rows and the radices decide the order of the transform.  The other sizes affect only the speed. */
+/* Tile sizes.  All sizes are powers of two, except front_stages, front_blocks, back_blocks, front_tensors, back_bulk
+ * and front_section.  front_rows and the radices decide the order of the transform.  The other sizes affect only the
+ * speed. */
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* columns of a block */
@@ -76,11 +78,11 @@ struct channelise_shape {
     uint32_t front_stages;     /* stages of front_spectra rows, fetched or in flight */
     uint32_t front_blocks;     /* blocks per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some samples */
-    uint32_t front_section;    /* spectra that a block filters one after the other; 0: default for their number */
+    uint32_t front_section;    /* spectra that a block filters one after the other; 0: the default for the launch */
     uint32_t back_radix;       /* radix of the first of two passes, or M2 with one pass */
     uint32_t back_spectra;     /* spectra of a tile: 4, 8 or 16 */
     uint32_t back_pairs;       /* pairs of rows of a tile */
-    uint32_t back_tiles;       /* tiles of a block, with the same rows: 1 or 2; 1 with 16 spectra */
+    uint32_t back_tiles;       /* tiles of a block, with the same rows: 1 or 2; 1 if back_spectra is 16 */
     uint32_t back_bulk;        /* 1: points are fetched by bulk copies; 0: each lane loads some points */
     uint32_t back_threads, back_blocks;
 };

@@ -1,4 +1,4 @@
-/* channelise_narrow.c - the host's side of the two kernels.  Their twin is the stages of channelise.c. */
+/* channelise_narrow.c - the host code of the two kernels.  The stages of channelise.c are the twin of these kernels. */
 #include "kernels/filterbank/channelise_narrow.h"
 
 #include <assert.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* about twice the number of largest blocks that an H200 runs at a time */
-#define MIN_SECTION  64  /* fewest spectra of a section, which has n_taps - 1 more rows */
+#define MANY_BLOCKS  256 /* about twice the number of blocks of the largest size that an H200 runs at a time */
+#define MIN_SECTION  64  /* fewest spectra of a section; a section has n_taps - 1 more rows than spectra */
 
 const struct kernel channelise_narrow_front_kernel = {
     .name = "channelise_narrow_front",
@@ -30,17 +30,18 @@ struct channelise_narrow {
     struct device_kernel *front, *back;
 };
 
-/* Shapes for 2^11 bins, 2^12 bins and so on.  A shape has the factors a and b of M1, the columns and spectra at a time
- * of the front, and the factors a and b of M2.  Blocks of the front have 256 threads, or 512 if a smaller block would
- * have runs of 32 bytes or less.  These shapes suit launches of many blocks; suit_few_blocks() changes them for other
- * launches. */
+/* Shapes for 2^11 bins, 2^12 bins and so on.  A shape has the factors a and b of M1, the front's columns, the number of
+ * spectra that the front transforms at a time, and the factors a and b of M2.  Blocks of the front have 256 threads, or
+ * 512 if a smaller block would have runs of 32 bytes or less.  These shapes suit launches of many blocks;
+ * suit_few_blocks() changes them for other launches. */
 static const struct channelise_narrow_shape shapes[] = {
     {8, 1, 32, 8, 16, 16}, {4, 4, 16, 8, 16, 16}, {8, 4, 8, 8, 16, 16},  {8, 4, 8, 8, 32, 16},
     {8, 4, 8, 8, 32, 32},  {8, 8, 8, 8, 32, 32},  {16, 8, 4, 8, 32, 32},
 };
 #define LEAST_BINS 2048
 
-/* More taps take more registers.  Only small blocks have enough registers for each thread. */
+/* With more than MANY_TAPS taps, a thread needs so many registers that a block has at most MANY_TAPS_THREADS
+ * threads. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 
@@ -147,7 +148,7 @@ static size_t weights_floats(const struct channelise_config *config)
 
 static size_t tables_bytes(const struct channelise_config *config)
 {
-    /* A row's twiddles are at most as many as the factors between rows. */
+    /* A row has at most as many twiddles as there are factors between rows. */
     return (weights_floats(config) + 4 * (size_t)config->n_bins) * sizeof(float);
 }
 

@@ -1,5 +1,5 @@
-/* channelise_narrow - channels of complex samples in two CUDA kernels, with one pass through device memory between
- * them.
+/* channelise_narrow - computes channels of complex samples in two CUDA kernels.  Between the kernels the data are
+ * written to device memory once and read once.
  *
  * For each polarisation, z_j are the windowed sums (pfb_fir_complex.h), j = 0 .. M-1, M = n_bins.  With j = j1 M2 + j2
  * and k = k1 + M1 k2 (Cooley and Tukey, 1965):
@@ -14,7 +14,7 @@
  * Constants: N_CHAN, N_BINS, N_TAPS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and the fields of struct
  *            channelise_narrow_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi, |fine| <= 1.
- * Exactness: float32; equal to the stages but for the rounding of transforms and sines.
+ * Exactness: float32; equal to the stages, except for the rounding of transforms and sines.
  * Bound by:  memory, per sample: 8 + 8 B in the front, 8 B and the bytes of the heaps in the back. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_NARROW_H
 #define KERNELS_FILTERBANK_CHANNELISE_NARROW_H
@@ -26,9 +26,9 @@ struct channelise_narrow_front_args {
     const float *weights; /* [n_taps][M] */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} */
     float *out;           /* complex [pol][n_buffer][k1][j2], from the first spectrum of polarisation 0 on */
-    int64_t offset[2];    /* [pol]: sample of in[pol] at which the first spectrum's window begins */
+    int64_t offset[2];    /* [pol]: index in in[pol] of the first sample of the first spectrum's window */
     uint32_t n_spectra;
-    uint32_t n_buffer;        /* spectra from one polarisation to the next in 'out' */
+    uint32_t n_buffer;        /* spectra of a polarisation in 'out' */
     uint32_t section_spectra; /* spectra of a block; a multiple of NARROW_TOGETHER */
 };
 
@@ -68,8 +68,8 @@ struct channelise_narrow;
 bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape);
 
-/* Returns true if the front can have this shape: any columns and spectra at a time, powers of two, with the radices of
- * a default shape. */
+/* Returns true if the front can have this shape.  'columns' and 'together' may be any powers of two that fit.  The
+ * radices must be the radices of a default shape. */
 bool channelise_narrow_valid(const struct channelise_config *config, const struct channelise_narrow_shape *shape,
                              size_t shared_bytes);
 

@@ -1,8 +1,8 @@
 /* channelise_narrow_back.cu - the second factor of a narrow band's transform, and the steps after it.  See
  * channelise_narrow.h.
  *
- * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] lie in shared memory, first as [ka][jb],
- * and then, in the same memory, as [ka][kb], k2 = ka + RADIX_A kb. */
+ * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] are in shared memory.  The layout of a
+ * line is first [ka][jb], and after the last pass [ka][kb] in the same memory, with k2 = ka + RADIX_A kb. */
 #include "kernels/filterbank/channelise_narrow.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/quantise.h"
@@ -10,7 +10,7 @@
 #define M1            (N_BINS / M2)
 #define M2            (RADIX_A * RADIX_B)
 #define BLOCK_SPECTRA NARROW_BACK_SPECTRA
-#define PITCH         (RADIX_B + 1) /* odd, so that lanes meet different banks */
+#define PITCH         (RADIX_B + 1) /* odd, so that lanes access different banks */
 #define LINE_PITCH    (RADIX_A * PITCH)
 #define N_KEPT        (N_CHAN / M1) /* channels of a row */
 
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
             v[a] = __ldcs(from + a * RADIX_B);
         fft_registers<RADIX_A>(v);
         to[0] = v[0];
-#pragma unroll /* the opposite order makes the compiler spill */
+#pragma unroll /* with ascending 'a' the compiler would spill registers */
         for (int a = RADIX_A - 1; a > 0; a--)
             to[a * PITCH] = complex_multiply(v[a], twiddles[a * RADIX_B]);
     }
@@ -74,8 +74,8 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
     }
 }
 
-/* Quantises channel k from the points line[pol][spectrum] into words[spectrum].  Counts clipped values in n_clipped,
- * polarisation 1 in the upper half. */
+/* Quantises channel k from the points line[pol][spectrum] into words[spectrum].  Counts clipped values in n_clipped:
+ * polarisation 0 in the lower half, polarisation 1 in the upper half. */
 static __device__ __forceinline__ void quantise_channel(const struct channelise_narrow_back_args &args,
                                                         const float2 *lines, uint32_t k,
                                                         const float2 (&rotation)[2][BLOCK_SPECTRA],

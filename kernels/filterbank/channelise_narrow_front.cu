@@ -4,9 +4,9 @@
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/fir_complex.h"
 
-/* PITCH is the distance from ka to ka + 1 in points.  With this PITCH the lanes of the last pass meet different banks.
- * With KEEPS_FACTORS a thread keeps its outer factors in registers.  N_LEAD is the number of rows before the first
- * spectrum is complete, rounded up to a whole number of steps. */
+/* PITCH is the distance from ka to ka + 1 in points.  With this PITCH the lanes of the last pass access different
+ * banks.  With KEEPS_FACTORS a thread keeps its outer factors in registers.  N_LEAD is the number of rows before the
+ * first spectrum is complete, rounded up to a whole number of steps. */
 #define POINTS          N_BINS
 #define M1              (RADIX_A * RADIX_B)
 #define M2              (POINTS / M1)

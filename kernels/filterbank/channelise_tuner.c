@@ -12,8 +12,8 @@
 
 /* ---- Candidates of a wide band ----------------------------------------------------------------------------------- */
 
-/* A field of the shape and its values.  The fields of a group vary in all combinations; other fields have the base's
- * values. */
+/* A field of the shape and its values.  The fields of a group vary in all combinations; other fields keep the values of
+ * the base shape. */
 struct axis {
     size_t number, n;
     uint32_t values[8];
@@ -75,7 +75,8 @@ static bool combine(const struct axis *group, size_t index, struct channelise_sh
         ((uint32_t *)shape)[axis->number] = axis->values[index % axis->n];
         index /= axis->n;
     }
-    /* All threads of the front still transform, and the back has the same number of threads in total. */
+    /* These changes keep all threads of the front busy in the transform, and keep the back's total number of
+     * threads. */
     if (shape->front_per_thread != base.front_per_thread)
         shape->front_spectra = base.front_spectra * base.front_per_thread / shape->front_per_thread;
     if (shape->back_threads != base.back_threads && base.back_threads * base.back_blocks >= shape->back_threads)
@@ -124,7 +125,7 @@ static size_t wide_candidates(const struct tuner_kernel *kernel, const void *siz
 
 /* ---- Candidates of a narrow band --------------------------------------------------------------------------------- */
 
-/* Lists twice and half of the default's columns and spectra at a time. */
+/* Lists shapes with half, one and two times the default's 'columns' and 'together'. */
 static size_t narrow_candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
                                 void *shapes)
 {
@@ -181,8 +182,8 @@ static void append_and_finish(void *work, struct device_stream *stream)
     finish(work, stream);
 }
 
-/* Uploads gains that bring the input, random bits or numbers around 1, to a usual level, so that few values are
- * clipped. */
+/* Uploads gains that bring the input to a usual level, so that few values are clipped.  The input is random bits, or
+ * numbers around 1. */
 static void upload_gain(struct tuner_bed *bed, const struct channelise_config *c, float *gain)
 {
     size_t n = (size_t)c->n_chan * N_POLS * 2;
@@ -205,7 +206,7 @@ static int create(struct tuner_bed *bed, const void *sizes, const void *shape, v
 
     c.shape = c.n_bins ? NULL : shape;
     c.narrow = c.n_bins ? shape : NULL;
-    c.power = false; /* the measurement has no memory for the sums */
+    c.power = false; /* the measurement has no memory for the sums of squares */
     r->sizes = sizes;
     r->n_spectra = n;
     r->spectra = calloc(n, sizeof(*r->spectra));

@@ -1,6 +1,6 @@
 /* fft_registers.h - Fourier transforms of 2 to 32 points in one thread's registers, for the CUDA kernels.
  *
- *   v[k] = sum over j of v[j] e^{-2 pi i jk / N}, in place, both in natural order, unnormalised.
+ *   v[k] = sum over j of v[j] e^{-2 pi i jk / N}, in place and unnormalised; inputs and results are in natural order.
  *
  * Decimation in time by radix 2, unrolled at compile time.  A butterfly e +- w o with w = c (1 + i t) is computed as u
  * = o + i t o, e +- c u.  This takes six multiply-adds instead of ten operations (Linzer and Feig, "Implementation of

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define MAX_TAPS      32
-#define BLOCK_COLUMNS 128 /* 16 KiB of ring and 16 KiB of weights with 32 taps, half of that with 16 taps */
-#define BLOCK_SPECTRA 256 /* spectra of a thread's piece of work; with 32 taps it has an eighth more rows */
+#define BLOCK_COLUMNS 128 /* 16 KiB of ring and 16 KiB of weights with 32 taps; 8 KiB of each with 16 taps */
+#define BLOCK_SPECTRA 256 /* spectra of a thread's piece of work; with 32 taps the piece has 31 more rows */
 
 struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
@@ -111,7 +111,8 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
-    /* Copies the weights, because rows a power of two apart would compete for the same few cache sets. */
+    /* Copies the weights.  The distance of the original rows is a power of two, so they would compete for the same few
+     * cache sets. */
     for (size_t i = 0; i < a->n_taps; i++)
         memcpy(weights[i], a->weights + i * step + column, n * sizeof(float));
     for (size_t s = s0; s < s1; s++) {
@@ -155,8 +156,8 @@ const struct kernel pfb_fir_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_THREADS  128  /* threads of a block: each has a column, or a pair of columns of real samples */
-#define MANY_BLOCKS  4096 /* about six times as many blocks as an H200 runs at once */
-#define MIN_SECTION  64   /* fewest spectra of a section, which has n_taps - 1 more rows */
+#define MANY_BLOCKS  4096 /* about six times the number of blocks that an H200 runs at a time */
+#define MIN_SECTION  64   /* fewest spectra of a section; a section has n_taps - 1 more rows than spectra */
 #define MAX_BLOCKS_Y 65535
 
 uint32_t pfb_fir_threads(uint32_t n_columns)

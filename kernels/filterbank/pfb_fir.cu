@@ -8,9 +8,9 @@
 #include "kernels/filterbank/pfb_fir.h"
 
 #define STEP       (2 * N_CHAN)
-#define PITCH      (STEP / 32 * SAMPLE_BITS) /* words from row to row */
+#define PITCH      (STEP / 32 * SAMPLE_BITS) /* words between the starts of consecutive rows */
 #define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define ROWS_AHEAD 4 /* rows loaded while as many rows are filtered */
+#define ROWS_AHEAD 4 /* rows that a thread loads while it filters the previous ROWS_AHEAD rows */
 
 /* Place of the pair's samples in a row.  The samples lie within 4 bytes.  'selector' selects these bytes, reversed,
  * from the words with the samples' first and last bits. */
@@ -48,8 +48,9 @@ static __device__ __forceinline__ void load_rows(struct place &place, int n, str
     place.words += ROWS_AHEAD * PITCH;
 }
 
-/* Returns the sample that lies 'at' bits from the end of 'bits', in two operations.  The masked sample with inverted
- * sign bit becomes the mantissa of a float with a set exponent: 2^23 + (sample + 2^(SAMPLE_BITS - 1)) 2^at. */
+/* Returns the sample that ends 'at' bits above the lowest bit of 'bits'.  This takes two operations.  The masked sample
+ * with inverted sign bit becomes the mantissa of a float with a set exponent: 2^23 + (sample + 2^(SAMPLE_BITS - 1))
+ * 2^at. */
 static __device__ __forceinline__ float unpack_one(uint32_t bits, int at)
 {
     const uint32_t mask = ((1u << SAMPLE_BITS) - 1) << at, sign = 1u << (at + SAMPLE_BITS - 1);
@@ -117,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
     struct words now[ROWS_AHEAD], next[ROWS_AHEAD];
     unsigned long long power = 0;
 
-    if (n_spectra <= 0) /* sections have the same length, so the last may begin beyond the end */
+    if (n_spectra <= 0) /* all sections have the same length, so the last section may begin beyond the last spectrum */
         return;
     load_rows(place, n_rows, next);
 #pragma unroll

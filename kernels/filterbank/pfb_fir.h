@@ -1,10 +1,10 @@
-/* pfb_fir - packed ADC samples to windowed sums, the first half of a polyphase filter bank.
+/* pfb_fir - converts packed ADC samples to windowed sums, the first half of a polyphase filter bank.
  *   in       uint8 [...]                      packed two's complement, 'sample_bits' each, most significant bit first
  *   weights  float [n_taps][2 * n_chan]
  *   out      float [spectrum][2 * n_chan]     one polarisation; order within a spectrum: see below
  *   power    uint64                           optional; the kernel adds the sum of x[j]^2 over the n_spectra * 2 n_chan
- *                                             samples from 'offset' on, the first tap's samples; over contiguous runs
- *                                             each sample counts once
+ *                                             samples from 'offset' on, which are the first tap's samples; contiguous
+ *                                             runs count each sample once
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
  *
@@ -27,7 +27,7 @@ struct pfb_fir_args {
     const float *weights; /* [n_taps][2 n_chan] */
     float *out;           /* complex [spectrum][r][n_chan / unzip], from the first spectrum to write on */
     uint64_t *power;      /* [1]; NULL: not computed */
-    int64_t offset;       /* sample of 'in' at which the first spectrum's window begins; >= 0 */
+    int64_t offset;       /* index in 'in' of the first sample of the first spectrum's window; >= 0 */
     uint32_t n_spectra;
     uint32_t n_chan;
     uint32_t n_taps;

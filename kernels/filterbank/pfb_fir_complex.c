@@ -18,7 +18,7 @@
 KERNEL_CLONES static void filter_block(const struct pfb_fir_complex_args *a, size_t s0, size_t s1, size_t column,
                                        size_t n)
 {
-    float weights[MAX_TAPS][2 * BLOCK_COLUMNS]; /* [tap][column][part]: each weight twice */
+    float weights[MAX_TAPS][2 * BLOCK_COLUMNS]; /* [tap][column][part]: both parts have the same weight */
     float sums[2 * BLOCK_COLUMNS];
 
     for (size_t i = 0; i < a->n_taps; i++)

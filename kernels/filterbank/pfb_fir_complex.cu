@@ -7,7 +7,7 @@
 #include "kernels/filterbank/pfb_fir_complex.h"
 #include "kernels/filterbank/fir_complex.h"
 
-#define ROWS_AHEAD 4 /* rows loaded while as many rows are filtered */
+#define ROWS_AHEAD 4 /* rows that a thread loads while it filters the previous ROWS_AHEAD rows */
 
 /* Loads rows [row, row + ROWS_AHEAD).  Rows from n_rows on do not exist.  Zeros replace these rows and add nothing. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[ROWS_AHEAD])
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const st
     float weights[N_TAPS];
     float2 sums[N_SUMS], now[ROWS_AHEAD], next[ROWS_AHEAD];
 
-    if (n_rows < N_TAPS) /* sections have the same length, so the last may begin beyond the end */
+    if (n_rows < N_TAPS) /* all sections have the same length, so the last section may begin beyond the last spectrum */
         return;
     load_rows(in, 0, n_rows, next);
 #pragma unroll

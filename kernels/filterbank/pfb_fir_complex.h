@@ -1,11 +1,12 @@
-/* pfb_fir_complex - complex samples to windowed sums, the first half of a polyphase filter bank of a narrow band.
+/* pfb_fir_complex - converts complex samples to windowed sums, the first half of a polyphase filter bank of a narrow
+ * band.
  *   in       complex float [...]
  *   weights  float [n_taps][n_bins]
  *   out      complex float [spectrum][n_bins]     one polarisation
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * in[offset + (s + i) n_bins + p]
  *
- * Requires: n_bins a power of two >= 2; n_taps 1..32; offset >= 0.  CUDA: n_bins >= 64; all aligned to 8 bytes.
+ * Requires: n_bins a power of two >= 2; n_taps 1..32; offset >= 0.  CUDA: n_bins >= 64; all buffers aligned to 8 bytes.
  * Exactness: float32 accumulation in order of taps; the twin rounds products of weights and samples, CUDA does not
  *            (FMA).
  * Bound by: memory; 8 B in + 8 B out per sample. */
@@ -18,7 +19,7 @@ struct pfb_fir_complex_args {
     const float *in;      /* complex samples */
     const float *weights; /* [n_taps][n_bins] */
     float *out;           /* complex [spectrum][n_bins], from the first spectrum to write on */
-    int64_t offset;       /* sample of 'in' at which the first spectrum's window begins */
+    int64_t offset;       /* index in 'in' of the first sample of the first spectrum's window */
     uint32_t n_spectra;
     uint32_t n_bins;
     uint32_t n_taps;

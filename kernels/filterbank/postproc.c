@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   128 /* 1 KiB of each spectrum at a time, as spectra lie far apart */
+#define BLOCK_CHANS   128 /* 1 KiB of each spectrum at a time, because spectra are far apart in memory */
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -60,8 +60,8 @@ static void make_tables(const struct postproc_args *a, size_t first, size_t n, s
 }
 
 /* Computes Z_k = sum over r of e^{-2 pi j r k / n_chan} F_r[k mod n_fft] for the block's channels k, or for -k if
- * 'mirror'.  The twiddles of -k are the conjugates.  Runs of consecutive k mod n_fft are read upwards, which
- * vectorises. */
+ * 'mirror'.  The twiddles of -k are the conjugates.  Runs of consecutive k mod n_fft are read in ascending order, so
+ * that the compiler vectorises the loops. */
 static inline void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
                           struct complex_block *restrict z)
 {
@@ -181,7 +181,7 @@ KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct
 /* Returns v rounded half to even and clipped to +-limit, or 0 if v is NaN.  Sets 'clipped' if v was clipped or NaN. */
 static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding this number rounds, and vectorises everywhere */
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding this number rounds, and compilers vectorise additions */
     float bounded = v > limit ? limit : v;
 
     bounded = bounded < -limit ? -limit : bounded;

@@ -22,7 +22,7 @@
 #define N_MINE     (2 * UNZIP)           /* channels of a slot: first the channels at s, then those at n_fft - s */
 #define TILE_CHANS (N_MINE * TILE_SLOTS) /* channels of the block: N_MINE runs of neighbours */
 #define PITCH      (TILE_SPECTRA + 1)    /* odd, so that neighbouring channels are in different banks */
-#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* blocks of 256 threads on a multiprocessor without spills */
+#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* blocks of 256 threads per multiprocessor without spills */
 #define PI         3.14159265358979f
 
 extern __shared__ float4 shared_memory[]; /* tile: float2 [pol][TILE_CHANS][PITCH] */
@@ -162,8 +162,8 @@ static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, 
         x[i] = __ldcs(fft + ((channel_of(s, i) - N_CHAN / 2) & (N_BINS - 1)));
 }
 
-/* Returns the position of spectrum s in the tile.  Even spectra come first, so that neighbouring pairs are
- * neighbours. */
+/* Returns the position of spectrum s in the tile.  Even spectra come first, so that the even spectra of neighbouring
+ * pairs are adjacent, and so are their odd spectra. */
 static __device__ __forceinline__ uint32_t position_of(uint32_t s)
 {
     return s / 2 + s % 2 * (TILE_SPECTRA / 2);
@@ -218,7 +218,8 @@ static __device__ __forceinline__ struct pair make_pair(const struct postproc_ar
     return pair;
 }
 
-/* Quantises one channel of the thread's pair.  Counts clipped values in n_clipped, polarisation 1 in the upper half. */
+/* Quantises one channel of the thread's pair.  Counts clipped values in n_clipped: polarisation 0 in the lower half,
+ * polarisation 1 in the upper half. */
 static __device__ __forceinline__ void quantise_pair(const struct postproc_args &args, const struct pair &pair,
                                                      uint32_t k, const float2 *tile, uint32_t &n_clipped)
 {

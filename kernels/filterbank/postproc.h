@@ -1,5 +1,5 @@
-/* postproc - spectra to quantised heaps: finishes the transform, applies delay and gain, dithers, quantises, and
- * transposes (corner turn).
+/* postproc - converts spectra to quantised heaps: finishes the transform, applies delay and gain, dithers, quantises,
+ * and transposes (corner turn).
  *   fft        float2 [pol][spectrum][r < unzip][n_chan / unzip]   FFTs of the unzipped complex pairs (pfb_fir.h)
  *              or, with n_bins, float2 [pol][spectrum][n_bins]: whole transforms of complex samples
  *   rotation   float2 [pol][spectrum]     (fine delay in samples, phase in radians)
@@ -24,8 +24,8 @@
  * Requires: n_chan a power of two >= 8; unzip 1, 2 or 4; n_bins 0, or a power of two >= n_chan and unzip 1;
  *           spectra_per_heap a multiple of 16, n_spectra a multiple of spectra_per_heap; first_spectrum even.  CUDA:
  *           n_chan >= 64; fft, gain and out aligned to 16 bytes.
- * Exactness: float32.  On CUDA sines and cosines are within 2^-20 and sums are fused.  In the twin sines and cosines
- *            are within 1 ulp.
+ * Exactness: float32.  With CUDA the errors of sines and cosines are at most 2^-20, and multiply-adds are fused.  In
+ *            the twin the errors of sines and cosines are at most 1 ulp.
  * Bound by: memory; 8 B in + out_bits / 4 B out per (pol, chan, spectrum). */
 #ifndef KERNELS_FILTERBANK_POSTPROC_H
 #define KERNELS_FILTERBANK_POSTPROC_H
@@ -40,7 +40,7 @@ struct postproc_args {
     uint32_t *saturated;     /* [batch][pol] */
     uint64_t first_spectrum; /* absolute index of spectrum 0: output timestamp / spacing; even */
     uint64_t seed;
-    uint32_t stream_id; /* number of antenna and output, so that the dithers of streams differ */
+    uint32_t stream_id; /* number that identifies the antenna and the output, so that the dithers of streams differ */
     uint32_t n_spectra;
     uint32_t spectra_per_heap;
     uint32_t n_chan;

@@ -1,4 +1,4 @@
-/* quantise.h - the last steps for a value, for the CUDA kernels: rotation, dither, rounding, packing.
+/* quantise.h - the last steps in processing a value, for the CUDA kernels: rotation, dither, rounding, packing.
  *
  * postproc.h has the mathematics, steps 2 and 3.  This file uses the constant OUT_BITS. */
 #ifndef KERNELS_FILTERBANK_QUANTISE_H
@@ -17,8 +17,8 @@ static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
     return turn;
 }
 
-/* Makes the dither's bits of channel k in spectra 2 pair and 2 pair + 1: halves s of words as in philox.h, plus 2^15.
- * Adding 2^15 inverts the sign bit. */
+/* Makes the dither's bits of channel k in spectra 2 pair and 2 pair + 1.  Each half of a word is s + 2^15, with s as in
+ * philox_dither().  Adding 2^15 inverts the sign bit of s. */
 static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t stream_id, uint32_t k, uint64_t pair,
                                                    uint32_t (&bits)[4])
 {
@@ -31,8 +31,8 @@ static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t strea
         bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
 }
 
-/* Returns philox_dither() of one half of a word of draw_dither().  The half becomes the end of a float's mantissa, 2^23
- * + s + 2^15. */
+/* Returns philox_dither() of one half of a word of draw_dither().  The half becomes the last bits of a float, whose
+ * value is 2^23 + s + 2^15. */
 static __device__ __forceinline__ float dither(uint32_t bits, int upper)
 {
     uint32_t sum = __byte_perm(bits, 0x4B00, upper ? 0x5432 : 0x5410);

@@ -1,8 +1,8 @@
 /* gnss_acquire.c - the search for a satellite's code phase and Doppler, before gnss_correlate.
  *
  * The samples of a block are summed in bins of code phase without Doppler.  So a block is a matrix [period][bin].  A
- * Doppler f rotates an element by f P (period + bin / n_bins) turns; P is the code period.  So the factor of a period
- * and the factor of a bin are applied one after the other.  X and R are the transforms of the bins x and of the real
+ * Doppler f rotates an element by f P (period + bin / n_bins) turns; P is the code period.  So the code applies the
+ * factor of a period first, and the factor of a bin later.  X and R are the transforms of the bins x and of the real
  * replica r.  Then
  *     FFT(X conj R)[d] = n_bins conj(sum over m of x[m] r[m + d])
  * So the forward transform also serves as the inverse transform. */
@@ -19,16 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BINS_PER_CHIP 4 /* fewest bins */
+#define BINS_PER_CHIP 4 /* fewest bins of a chip */
 
 struct gnss_acquire {
     struct gnss_acquire_config config;
-    uint32_t block_samples, n_rows; /* rows: n_periods + 1, as a block begins within a period */
+    uint32_t block_samples, n_rows; /* n_rows is n_periods + 1: a block may begin within a period */
     uint32_t bin_bits;              /* n_bins = 2^bin_bits */
     size_t n_bins, n_dopplers;
     double period_s;
-    uint64_t period_step;  /* code phase between samples, 2^-64 code periods */
-    uint64_t carrier_step; /* carrier phase between samples, 2^-64 turns */
+    uint64_t period_step;  /* advance of the code phase per sample, 2^-64 code periods */
+    uint64_t carrier_step; /* advance of the carrier phase per sample, 2^-64 turns */
     int8_t carrier[2 * GNSS_CARRIER_ENTRIES];
     kiss_fft_cfg fft;
     kiss_fft_cpx *replica; /* [bin]: conjugate transform of the replica */
@@ -291,8 +291,8 @@ static double log_tail(uint64_t n, double t)
     return log(sum) + log_scale - t;
 }
 
-/* Bisects an interval.  The upper end of the interval is from Laurent and Massart (2000), lemma 1: Q(n, n + sqrt(2 n L)
- * + L) <= e^-L. */
+/* Finds the threshold by bisection of an interval.  The upper end of the interval is from Laurent and Massart (2000),
+ * lemma 1: Q(n, n + sqrt(2 n L) + L) <= e^-L. */
 double gnss_acquire_threshold(uint64_t n_powers, uint64_t cells, double false_alarm)
 {
     double log_wanted = log(false_alarm / (double)cells), n = (double)n_powers;
@@ -309,8 +309,8 @@ double gnss_acquire_threshold(uint64_t n_powers, uint64_t cells, double false_al
     return high;
 }
 
-/* Computes 1 / noise of each polarisation, or 0 if a polarisation has only zeros.  Returns the number of polarisations
- * with a sample other than 0. */
+/* Computes 1 / noise of each polarisation, or 0 for a polarisation that has only zeros.  Returns the number of
+ * polarisations with a sample other than 0. */
 static uint32_t weigh(const struct gnss_acquire *a, double weights[N_POLS])
 {
     uint32_t n_live = 0;
@@ -342,8 +342,8 @@ static double top_between(double before, double middle, double behind)
     return curvature > 0 ? (behind - before) / 2 / curvature : 0;
 }
 
-/* Interpolates the peak at a cell between cells, and sets the result's Doppler and code phase.  The code phase is the
- * mean of all blocks. */
+/* Interpolates the peak between a cell and its neighbours, and sets the result's Doppler and code phase.  The code
+ * phase is the mean of all blocks. */
 static void interpolate(const struct gnss_acquire *a, const double weights[N_POLS], size_t doppler, size_t bin,
                         struct gnss_acquired *result)
 {

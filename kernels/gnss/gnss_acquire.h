@@ -1,10 +1,11 @@
-/* gnss_acquire - searches the samples of one antenna for a satellite: its code phase and Doppler.
+/* gnss_acquire - searches the samples of one antenna for a satellite, and finds the satellite's code phase and Doppler.
  *
- * Flow:       int8 [pol][sample][re, im], as gnss_quantise makes them --add, block by block--> powers --find--> result
+ * Flow:       int8 [pol][sample][re, im] from gnss_quantise --add, block by block--> powers --find--> result
  * A block is 'n_periods' code periods; the periods are added coherently.  For each Doppler of a grid and each
  * polarisation:
  *     1. The satellite's carrier without Doppler is removed, and samples are added in bins.  The number of bins of a
- *        code period is a power of two, at least 4 a chip.  A bin stands for a code phase without Doppler.
+ *        code period is a power of two, at least 4 a chip.  A bin is an interval of the code phase, which is computed
+ *        without Doppler.
  *     2. The periods are rotated back by the Doppler and added: [bin].
  *     3. The circular correlation with the code, by FFT, gives all code phases: c[phase].
  *     4. |c|^2 is added to [pol][Doppler][phase].  The Doppler has shifted the code since sample 0.  The block's phases
@@ -12,17 +13,18 @@
  * Grid:       Dopplers are 1 / (2 T) apart; T is the time of a block.  The grid has one more Doppler beyond each end of
  *             the range, so that peaks at the ends are found.
  * Noise:      the mean of a polarisation's powers over the whole grid.  Powers are divided by the noise before
- *             polarisations are added, so polarisations may differ in level.  A polarisation of zeros does not count.
+ *             polarisations are added, so the polarisations may have different levels.  A polarisation that has only
+ *             zeros is ignored.
  * Detection:  in noise c is a sum of many samples.  So c is Gaussian, and the ratio of a power to its mean is
  *             exponential.  The sum z of K powers (blocks times polarisations) has P(z > t) = Q(K, t) = e^-t sum over j
  *             < K of t^j / j!.  The largest of N cells exceeds t with a probability of at most N Q(K, t).  The
- *             threshold sets this probability to 'false_alarm'.  Neighbouring cells are correlated, so false alarms are
- *             fewer: 0.25 were counted with a 'false_alarm' of 0.3.
+ *             threshold sets this probability to 'false_alarm'.  Neighbouring cells are correlated, so there are fewer
+ *             false alarms.  With a 'false_alarm' of 0.3, the measured probability was 0.25.
  * Peak:       the maximum of a parabola through three cells, in both directions.  For a peak well above the noise, the
  *             code phase is correct within 0.2 chip, and the Doppler within 1 / (4 T).
- * Loss:       0.4 to 0.9 dB for the bins, or 1.3 to 3.3 dB with a sub-carrier; up to 0.9 dB between two Dopplers.  Data
- *             and secondary codes are not removed.  A block of one period of E1B loses all of its signal if a data bit
- *             changes sign in the block's middle.
+ * Loss:       the bins lose 0.4 to 0.9 dB, or 1.3 to 3.3 dB with a sub-carrier.  A signal halfway between two Dopplers
+ *             of the grid loses up to 0.9 dB more.  Data and secondary codes are not removed.  If a data bit changes
+ *             sign in the middle of a block of one E1B period, the block loses all of its signal.
  * Cross-talk: other codes count as noise, as do sidelobes of the satellite's own code.  A 'peak' of hundreds is
  *             therefore smaller than C/N0 predicts.  Sidelobes of C/A codes are 24 dB down.  So a satellite more than
  *             24 dB above the threshold may be found instead of other satellites.
@@ -46,17 +48,17 @@ struct gnss_acquire_config {
     uint32_t n_subchips; /* sub-chips of the table */
     uint32_t n_periods;  /* code periods of a block */
     double sample_rate_hz;
-    double carrier_hz; /* the satellite's carrier in the samples, without Doppler */
-    bool is_inverted;  /* true: a positive Doppler lowers the carrier in the samples */
+    double carrier_hz; /* frequency of the satellite's carrier in the samples' band, without Doppler */
+    bool is_inverted;  /* true: a positive Doppler lowers the carrier's frequency in the samples' band */
     double min_doppler_hz, max_doppler_hz;
-    double false_alarm; /* probability for one search */
+    double false_alarm; /* probability of a false alarm in one search */
 };
 
 struct gnss_acquired {
     bool is_found;
     uint64_t code_phase; /* code phase of sample 0, 2^-48 sub-chips */
     double doppler_hz;
-    double peak;      /* power over the noise power: the mean over all blocks and polarisations */
+    double peak;      /* ratio of power to noise power, averaged over all blocks and polarisations */
     double threshold; /* threshold for 'peak' */
 };
 
@@ -75,7 +77,7 @@ uint32_t gnss_acquire_block_samples(const struct gnss_acquire *acquire);
  * have gaps between them. */
 void gnss_acquire_add(struct gnss_acquire *acquire, const int8_t *samples, uint64_t pitch_samples, int64_t first);
 
-/* Returns the result of all blocks so far.  Without any input all fields are 0. */
+/* Returns the result of all blocks so far.  If no block has been added, or all samples are 0, all fields are 0. */
 struct gnss_acquired gnss_acquire_find(const struct gnss_acquire *acquire);
 
 /* Forgets all blocks. */

@@ -48,7 +48,7 @@ static int8_t chip_of(unsigned bit)
     return bit ? -1 : 1;
 }
 
-/* IS-GPS-200, table 3-Ia: stages of G2; their sum is the satellite's G2i. */
+/* IS-GPS-200, table 3-Ia: stages of G2.  The sum of both stages is the satellite's G2i. */
 static const uint8_t g2_stages[GPS_PRNS][2] = {
     {2, 6}, {3, 7}, {4, 8}, {5, 9}, {1, 9},  {2, 10}, {1, 8}, {2, 9}, {3, 10}, {2, 3}, {3, 4},
     {5, 6}, {6, 7}, {7, 8}, {8, 9}, {9, 10}, {1, 4},  {2, 5}, {3, 6}, {4, 7},  {5, 8}, {6, 9},
@@ -56,7 +56,7 @@ static const uint8_t g2_stages[GPS_PRNS][2] = {
 };
 
 /* Generates an L1 C/A code.  IS-GPS-200, 3.3.2.3: G1 = 1 + x^3 + x^10, G2 = 1 + x^2 + x^3 + x^6 + x^8 + x^9 + x^10;
- * both begin with ones. */
+ * all stages begin with 1. */
 static void generate_l1ca(unsigned prn, int8_t *chips)
 {
     const uint32_t g1_feedback = STAGE(3) | STAGE(10);
@@ -71,7 +71,7 @@ static void generate_l1ca(unsigned prn, int8_t *chips)
     }
 }
 
-/* IS-GPS-705, table 3-Ia: chips by which XB is ahead of all ones, for I5 and Q5. */
+/* IS-GPS-705, table 3-Ia: number of chips by which XB is advanced from the state of all ones, for I5 and Q5. */
 static const uint16_t xb_advance[GPS_PRNS][2] = {
     {266, 1701},  {365, 323},   {804, 5292},  {1138, 2020}, {1509, 5429}, {1559, 7136}, {1756, 1041}, {2084, 5947},
     {2170, 4315}, {2303, 148},  {2527, 535},  {2687, 1939}, {2930, 5206}, {3471, 5910}, {3940, 3595}, {4132, 5135},
@@ -116,7 +116,7 @@ struct reading {
     unsigned prn;
     int8_t *chips;
     size_t n;       /* chips read so far */
-    bool is_wanted; /* the current code is the wanted one */
+    bool is_wanted; /* the current code is the wanted code */
     bool is_found;
 };
 
@@ -211,8 +211,8 @@ uint32_t gnss_subchips(enum gnss_subcarrier subcarrier)
     return subcarrier == GNSS_PLAIN ? 1 : subcarrier == GNSS_BOC ? 2 : CBOC_SUBCHIPS;
 }
 
-/* Returns the level of a sub-chip of a chip of +1.  With CBOC the sum of both sub-carriers is about twice as large if
- * its terms have the same sign. */
+/* Returns the level of a sub-chip if its chip is +1.  With CBOC, two terms of the same sign give a sum about twice as
+ * large as two terms of opposite signs. */
 static int8_t level_of(enum gnss_subcarrier subcarrier, uint32_t subchip)
 {
     uint32_t n = gnss_subchips(subcarrier);

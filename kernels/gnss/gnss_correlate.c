@@ -1,10 +1,11 @@
 /* gnss_correlate.c - plain C twin of gnss_correlate.
  *
- * A block of samples is first multiplied with the conjugate carrier, once for each input, in 16 bits.  The result is
- * multiplied with the levels of each tap.  So one complex product serves all taps.  The results equal the products with
- * the replica, because the replica is level times carrier.  Carrier and levels of a block are computed once for all
- * inputs.  Sums of a slice are 32 bits.  The threads add these sums to the integration's 64-bit sums.  One slice of all
- * pieces is correlated before the next slice, so that the slice's samples stay in the L2 cache. */
+ * A block of samples is first multiplied with the conjugate carrier, once for each input, in 16-bit integers.  The
+ * result is multiplied with the levels of each tap.  So one complex product serves all taps.  The results equal the
+ * products with the replica, because the replica is the level multiplied by the carrier.  Carrier and levels of a block
+ * are computed once for all inputs.  Sums of a slice are 32 bits.  The threads add these sums to the integration's
+ * 64-bit sums.  One slice of all pieces is correlated before the next slice, so that the slice's samples stay in the L2
+ * cache. */
 #include "kernels/gnss/gnss_correlate.h"
 
 #include "common/base/units.h"
@@ -170,12 +171,12 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define N_THREADS          128
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
-#define MMA_MAX_WINDOW     1312 /* most samples of a window; smaller arrays run several blocks at a time */
-#define MMA_MIN_ANTS       8    /* fewest antennas: 16 inputs, the rows of a tile */
-#define MMA_MAX_TILES      4    /* most tiles of a block: MMA_ANTS antennas */
+#define MMA_MAX_WINDOW     1312 /* largest window; so a multiprocessor runs several blocks of small arrays */
+#define MMA_MIN_ANTS       8    /* fewest antennas for this variant: 16 inputs, the rows of a tile */
+#define MMA_MAX_TILES      4    /* largest number of tiles of a block: MMA_ANTS antennas */
 #define MMA_WARP_TILES     1    /* tiles of a warp, if this divides the block's tiles */
-#define MMA_WARPS          4    /* pieces at a time, times their tiles of columns */
-#define MMA_SPREAD_SAMPLES 256  /* samples of a window for differences of offsets, with two chunks a slice */
+#define MMA_WARPS          4    /* number of pieces at a time, multiplied by the column tiles of a piece */
+#define MMA_SPREAD_SAMPLES 256  /* spare samples of a window for differences of offsets, if a slice has two chunks */
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
@@ -184,7 +185,7 @@ const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 
 /* Tile sizes of gnss_correlate_mma. */
 struct shape {
-    uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block, tiles of a warp, blocks */
+    uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block, tiles of a warp, blocks for all inputs */
     uint32_t n_pieces, satellites;              /* pieces of a block, and pieces at a time */
     uint32_t slice_samples, window_samples;
 };
@@ -194,7 +195,7 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* Returns the bytes of shared memory besides the windows. */
+/* Returns the bytes of shared memory without the windows. */
 static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
 {
     uint32_t n_columns = divide_up(2 * n_taps, 8) * 8;

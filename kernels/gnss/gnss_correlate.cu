@@ -1,9 +1,9 @@
 /* gnss_correlate.cu - see gnss_correlate.h: the variant for few antennas.
  *
- * A block correlates a slice of a piece's samples of one antenna: all taps, both polarisations.  A thread multiplies
- * the samples of both polarisations with the conjugate carrier, and the products with the level of each tap.  The
- * threads' sums are added within warps, then across warps.  The block adds one number for each sum to the integration's
- * 64-bit sums.
+ * A block correlates a slice of a piece's samples of one antenna, for all taps and both polarisations.  A thread
+ * multiplies the samples of both polarisations with the conjugate carrier, and the products with the level of each tap.
+ * The threads' sums are added within warps, then across warps.  The block adds one number for each sum to the
+ * integration's 64-bit sums.
  *
  * Constants: N_TAPS; N_THREADS, at most GNSS_BLOCK_SAMPLES; SLICE_SAMPLES, whose sums fit int32. */
 #include "kernels/gnss/gnss_replica.h"

@@ -1,10 +1,10 @@
-/* gnss_correlate - complex samples of many inputs to correlations with replicas of navigation satellites' signals.
- *   samples     int8 [ant][pol][sample][re, im]   rows 'pitch_samples' apart; a baseband that contains the signals
+/* gnss_correlate - correlates complex samples of many inputs with replicas of navigation satellites' signals.
+ *   samples     int8 [ant][pol][sample][re, im]   rows 'pitch_samples' apart; the samples' band contains the signals
  *   carrier     int8 [GNSS_CARRIER_ENTRIES][re, im], made by gnss_carrier_table()
  *   codes       int8: tables of sub-chips (gnss_codes.h), one after the other
  *   satellites  [satellite]        tables and taps
  *   offsets     int32 [satellite][ant]
- *   pieces      [piece]            consecutive samples of one integration, some or all
+ *   pieces      [piece]            each piece is a run of consecutive samples of one integration
  *   sums        int64 [integration][tap][ant][pol][re, im]; the kernel adds to these sums
  *
  * A piece of satellite s adds to the sums of its integration, for each tap t, antenna a and polarisation p,
@@ -13,11 +13,11 @@
  *     level(n) = table[floor(((code_phase + taps[t] + n code_step) mod length) / 2^48)], length = n_subchips 2^48
  * gnss_phase.h defines the phases.  A code step has an error of at most 2^-49 sub-chips.  So a code phase has an error
  * of 2e-7 sub-chips after 1e8 samples.  The error is smaller if each integration begins with new phases.
- * The frequency of a piece is constant; a change of frequency begins another piece.  An offset shifts the replica to
- * the arrival of the satellite's wavefront at an antenna, to the nearest sample.
+ * The frequency of a piece is constant; a change of frequency begins another piece.  An offset is the delay of the
+ * satellite's wavefront at an antenna, rounded to whole samples.
  *
- * State:     the phases of a piece are the whole state.  gnss_piece_skip() makes the piece that follows after n
- *            samples.  Any division of an integration into pieces gives the same bits, in one launch or in several.
+ * State:     the phases of a piece are the whole state.  gnss_piece_skip() makes the piece that begins n samples later.
+ *            Any division of an integration into pieces gives the same bits, in one launch or in several.
  * Taps:      code phases ahead of the prompt phase, at any spacing.  The caller passes taps behind the prompt phase
  *            modulo the length (gnss_code_phase()), so no phase is negative.
  * Exactness: all sums are exact, so CUDA and the twin agree in every bit.  A part of a product is below 2^15, so 65 000
@@ -53,7 +53,7 @@
 
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
-#define GNSS_AMPLITUDE       63  /* amplitude of the carrier; with it a replica with levels of +-2 fits int8 */
+#define GNSS_AMPLITUDE       63  /* amplitude of the carrier; a replica with levels of +-2 then fits int8 */
 #define GNSS_CARRIER_ERROR   1.5 /* error of half an entry's phase, plus rounding: 63 pi / 256 + sqrt(1/2) */
 
 struct gnss_satellite {
@@ -64,9 +64,9 @@ struct gnss_satellite {
 
 struct gnss_piece {
     uint64_t code_phase;    /* code phase of sample 0, 2^-48 sub-chips */
-    uint64_t code_step;     /* code phase between samples, 2^-48 sub-chips */
+    uint64_t code_step;     /* advance of the code phase per sample, 2^-48 sub-chips */
     uint64_t carrier_phase; /* carrier phase of sample 0, 2^-64 turns */
-    uint64_t carrier_step;  /* carrier phase between samples, 2^-64 turns; negative frequencies modulo 2^64 */
+    uint64_t carrier_step;  /* advance of the carrier phase per sample, 2^-64 turns, modulo 2^64 */
     int64_t first;          /* index of sample 0 in the row, with an offset of 0 */
     uint32_t n_samples;
     uint32_t satellite;
@@ -84,7 +84,7 @@ struct gnss_correlate_args {
     const struct gnss_piece *pieces;         /* [n_pieces] */
     int64_t *sums;                           /* [integration][tap][ant][pol][re, im] */
     uint32_t n_pieces;
-    uint32_t max_samples; /* largest n_samples of a piece */
+    uint32_t max_samples; /* largest n_samples of all pieces */
     uint32_t n_ants;
     uint32_t n_taps;
 };

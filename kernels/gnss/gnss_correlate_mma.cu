@@ -5,9 +5,9 @@
  * far apart are correlated one after the other, each with its own windows.  kernels/README.md has a picture.
  * SATELLITES pieces are correlated at a time, each by its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a
  * piece make the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps multiply the
- * inputs' samples with the columns.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and
- * the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block for each chunk
- * is enough.
+ * inputs' samples with the columns.  The products of an input's sample (x, y) and the columns (a, b) and (-b, a) are
+ * the real and the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block
+ * for each chunk is enough.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
  *          of each tile: MMA_RUN words of 16 bytes and the next word.  The four lanes of a row have one quarter of the
@@ -16,9 +16,9 @@
  *          odd, and a row of the windows is an odd multiple of 64 bytes.  So banks differ wherever the samples begin.
  * Sums:    int32 for a slice; each warp adds its sums to the integration's 64-bit sums.
  *
- * Constants: N_TAPS; N_THREADS, 32 for each of SATELLITES and WARP_TILES tiles; SLICE_SAMPLES, a multiple of
- * MMA_CHUNK_SAMPLES whose sums fit int32; ROW_TILES, 1 to 4; WARP_TILES, a divisor of ROW_TILES; SATELLITES; N_PIECES,
- * at most MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 plus 32. */
+ * Constants: N_TAPS; N_THREADS, 32 SATELLITES ROW_TILES / WARP_TILES; SLICE_SAMPLES, a multiple of MMA_CHUNK_SAMPLES
+ * whose sums fit int32; ROW_TILES, 1 to 4; WARP_TILES, a divisor of ROW_TILES; SATELLITES; N_PIECES, at most
+ * MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 plus 32. */
 #include "kernels/gnss/gnss_mma.h"
 #include "kernels/gnss/gnss_replica.h"
 #include "kernels/util/ptx.h"
@@ -59,11 +59,11 @@ static __device__ __forceinline__ struct mma_head *head(void)
 
 /* ---- Replicas ---------------------------------------------------------------------------------------------------- */
 
-/* A thread's replica: the phases of its next four samples.  A step is added for the next sample, a jump for the
- * thread's next four samples. */
+/* A thread's replica: the phases of its next four samples.  Adding a step gives the phase of the next sample.  Adding a
+ * jump gives the phase of the thread's next four samples. */
 struct quads {
     uint64_t code, code_step, code_jump, carrier, carrier_step, carrier_jump;
-    uint64_t length, rests[N_TAPS]; /* rests: from each tap to the end of the table */
+    uint64_t length, rests[N_TAPS]; /* [tap]: code phase from the tap to the end of the table */
     uint32_t n_subchips;
     const int8_t *table;
 };
@@ -163,7 +163,7 @@ struct row {
     const uint4 *words;
     uint32_t by_4, not_by_4, shift;
     bool by_2;
-    uint32_t read[2], moved_4, moved_2; /* last words: as read, after the first step, after the second */
+    uint32_t read[2], moved_4, moved_2; /* last words: as read, after the first step, after the second step */
 };
 
 static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void row_begin(struct row &row, uint32_t in_bl
     row.moved_2 = row.by_2 ? row.moved_4 : move_4(row, first.x, first.z);
 }
 
-/* Writes the i-th eight samples of the run to 'words'. */
+/* Writes the run's i-th group of eight samples to 'words'. */
 static __device__ __forceinline__ void row_next(struct row &row, int i, uint32_t (&words)[4])
 {
     const uint4 next = row.words[i + 1];
@@ -260,8 +260,8 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
-/* Chooses a window of each antenna for as many slots from 'at' on as fit.  Returns the slot after these slots.  All
- * warps compute the same result. */
+/* Chooses a window of each antenna.  The windows cover consecutive slots from 'at' on, as many slots as WINDOW_SAMPLES
+ * allows.  Returns the slot after these slots.  All warps compute the same result. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
     const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
@@ -281,8 +281,8 @@ static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct wi
     return to;
 }
 
-/* Copies the windows of all rows: the samples for the first chunks of all pieces, or with 'is_rest' the other
- * samples. */
+/* Copies the windows of all rows: the samples for the first chunks of all pieces, or all other samples if 'is_rest' is
+ * true. */
 static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_args &args, uint32_t first_input,
                                                     const struct window &window, bool is_rest)
 {

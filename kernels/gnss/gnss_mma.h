@@ -6,8 +6,8 @@
 
 #include "kernels/gnss/gnss_correlate.h"
 
-#define MMA_PIECES        16 /* most pieces of a block */
-#define MMA_ANTS          32 /* most antennas of a block */
+#define MMA_PIECES        16 /* largest number of pieces of a block */
+#define MMA_ANTS          32 /* largest number of antennas of a block */
 #define MMA_RUN           13 /* consecutive 16-byte words of a lane in a row and chunk; odd */
 #define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
 

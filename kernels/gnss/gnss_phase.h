@@ -1,9 +1,10 @@
 /* gnss_phase.h - fixed-point phases of replicas.
  *
  * A code phase is in units of 2^-48 sub-chips and below the length of its table.  So 16 bits count up to 65 535
- * sub-chips, and 48 bits count fractions.  The step from sample to sample is below 2^50, less than 4 sub-chips.  A
- * phase advances by adding and wrapping, without division and without branches.  Only gnss_code_at() divides, at the
- * start of a run of samples.  A carrier phase is in units of 2^-64 turns, so that the phase wraps by itself.
+ * sub-chips, and 48 bits count fractions.  The step from one sample to the next sample is below 2^50, less than 4
+ * sub-chips.  A phase advances by adding and wrapping, without division and without branches.  Only gnss_code_at()
+ * divides, at the start of a run of samples.  A carrier phase is in units of 2^-64 turns, so that the phase wraps by
+ * itself.
  *
  * CUDA kernels include this file too. */
 #ifndef KERNELS_GNSS_GNSS_PHASE_H
@@ -13,7 +14,7 @@
 
 #define GNSS_CODE_BITS 48                  /* bits of a code phase's fraction */
 #define GNSS_STEP_BITS 50                  /* bits of a code step */
-#define GNSS_MAX_RUN   (UINT32_C(1) << 30) /* limit of the samples that gnss_code_at() skips */
+#define GNSS_MAX_RUN   (UINT32_C(1) << 30) /* gnss_code_at() skips fewer samples than this limit */
 
 /* Returns a table's length as a code phase. */
 static inline uint64_t gnss_code_length(uint32_t n_subchips)

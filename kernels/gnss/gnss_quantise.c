@@ -62,8 +62,8 @@ const struct kernel gnss_quantise_kernel = {
     .cpu = gnss_quantise_cpu,
 };
 
-/* Returns the next scale.  The limits differ by a factor of four, and a step is a factor of two.  So after a change of
- * the scale, the level must change by another factor of two before the next change. */
+/* Returns the next scale.  The limits of the rms differ by a factor of four, and the scale changes by a factor of two.
+ * So after a change of the scale, the level must change by another factor of two before the next change. */
 float gnss_quantise_scale(float scale, uint64_t squares, uint64_t n_samples)
 {
     uint64_t n_components = 2 * n_samples;

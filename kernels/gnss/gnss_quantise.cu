@@ -1,7 +1,7 @@
 /* gnss_quantise.cu - see gnss_quantise.h.
  *
- * A thread quantises samples whose distance is the number of threads in the grid; blockIdx.y is the polarisation.  A
- * warp adds its levels, and its first thread adds the result to memory.
+ * A thread quantises every n-th sample of a polarisation; n is the number of threads for each polarisation.  blockIdx.y
+ * is the polarisation.  A warp sums the levels of its threads, and the first thread adds this sum to memory.
  *
  * Constants: N_THREADS. */
 #include "kernels/gnss/gnss_quantise.h"

@@ -1,4 +1,4 @@
-/* gnss_quantise - complex float samples of a narrow band to int8 samples for gnss_correlate.
+/* gnss_quantise - converts complex float samples of a narrow band to int8 samples for gnss_correlate.
  *   in      complex float [pol][sample]   the output of ddc
  *   out     int8 [pol][sample][re, im]    rows 'pitch_samples' apart
  *   levels  [pol]                         the kernel adds to these sums
@@ -9,12 +9,12 @@
  *
  * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  The
  *             function doubles or halves the scale, so sums before and after a change differ by an exact power of two.
- * Loss:       loss of signal to noise, for a weak signal in Gaussian noise (a step adds 1/12 of its square to the
- *             noise):
+ * Loss:       loss of signal-to-noise ratio, for a weak signal in Gaussian noise.  Rounding adds a noise power of 1/12
+ *             of a squared step:
  *                 rms   2        8        16       32       48       64 steps
  *                 dB    0.090    0.0057   0.0014   0.0004   0.0063   0.047
  *             Between GNSS_MIN_RMS and GNSS_MAX_RMS the loss is below 0.006 dB.  The rms includes interference.  If the
- *             interference is 12 dB above the noise, the noise keeps an rms of 2 steps.
+ *             interference is 12 dB above the noise, the noise still has an rms of 2 steps.
  * Exactness:  the only inexact step is one rounding to float32, so CUDA and the twin agree in every bit.
  * Requires:   finite scales.  CUDA: 'in' aligned to 8 bytes, 'out' aligned to 2 bytes.
  * Users:      fgpu/gnss.c.
@@ -28,7 +28,7 @@
 
 struct gnss_level {
     uint64_t squares;
-    uint64_t n_clipped; /* samples */
+    uint64_t n_clipped; /* number of clipped samples */
 };
 
 struct gnss_quantise_args {
@@ -54,8 +54,8 @@ struct kernel_grid gnss_quantise_grid(const struct gnss_quantise_args *args);
 #define GNSS_MAX_SCALE 0x1p12f
 
 /* Returns the scale for the next samples.  'squares' is the sum of squares of 'n_samples' samples quantised with
- * 'scale'.  The scale follows the level by a factor of two a call, between GNSS_MIN_SCALE and GNSS_MAX_SCALE.  A pure
- * function. */
+ * 'scale'.  Each call changes the scale by a factor of two or not at all.  The scale stays between GNSS_MIN_SCALE and
+ * GNSS_MAX_SCALE.  A pure function. */
 float gnss_quantise_scale(float scale, uint64_t squares, uint64_t n_samples);
 
 #endif

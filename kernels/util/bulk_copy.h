@@ -32,9 +32,9 @@ static struct {
     const void *from;
     uint32_t n_bytes;
     uint64_t *barrier;   /* NULL: no copy */
-} emulated_copies[1024]; /* more than the copies of a tile */
+} emulated_copies[1024]; /* more than a tile's number of copies */
 
-static uint32_t emulated_expected; /* bytes that the barrier expects, less the bytes of started copies */
+static uint32_t emulated_expected; /* bytes that the barrier expects minus the bytes of started copies */
 
 static void bulk_fence_barriers(void)
 {
@@ -51,7 +51,7 @@ static void bulk_copy(void *to, const void *from, uint32_t n_bytes, uint64_t *ba
 {
     int i = 0;
 
-    assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0 && n_bytes % 16 == 0); /* illegal otherwise */
+    assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0 && n_bytes % 16 == 0); /* required by a GPU */
     while (emulated_copies[i].barrier) {
         i++;
         assert(i < 1024);

@@ -1,9 +1,9 @@
 /* gather.cu - see gather.h.
  *
- * A block copies one piece, and then the piece gridDim.x further on.  The block's threads copy the vectors of the piece
- * in turn.  The alignments of both addresses set the width of a vector.  The bytes before the first whole vector and
- * after the last one are copied one by one.  Packets are read once, and chunks are not read again soon, so loads and
- * stores of vectors are marked as streaming.
+ * A block copies piece blockIdx.x, and then every gridDim.x-th piece after it.  The block's threads copy the vectors of
+ * the piece in turn.  The alignments of both addresses set the width of a vector.  The bytes before the first whole
+ * vector and after the last whole vector are copied one by one.  Packets are read once, and chunks are not read again
+ * soon, so loads and stores of vectors are marked as streaming.
  *
  * Constants: N_THREADS. */
 #include "kernels/util/gather.h"

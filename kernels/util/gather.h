@@ -1,5 +1,5 @@
 /* gather - copies pieces of device memory, for example the payloads of packets from a NIC's ring, to other places.
- *   pieces   struct gather_piece [n_pieces]  in device or pinned memory, like the bytes of the pieces; destinations do
+ *   pieces   struct gather_piece [n_pieces]  the array and all bytes are in device or pinned memory; destinations do
  *                                            not overlap
  *
  * Requires: no alignment.   Exactness: exact.

@@ -26,10 +26,10 @@ static inline uint16_t half_of_double(double x)
     int exponent;
 
     frexp(x, &exponent);
-    exponent = exponent < -13 ? -13 : exponent; /* halves below 2^-14 are 2^-24 apart */
+    exponent = exponent < -13 ? -13 : exponent; /* half floats below 2^-14 are 2^-24 apart */
     double units = rint(ldexp(fabs(x), 11 - exponent));
-    /* A number with a leading bit has 2^10 to 2^11 units.  The leading bit raises the exponent by one, as rounding up
-     * to 2^11 does. */
+    /* A normal number has 2^10 to 2^11 units.  Its leading bit, 2^10, adds one to the exponent field.  Rounding up to
+     * 2^11 units adds one more. */
     return (uint16_t)((signbit(x) ? 0x8000 : 0) + ((exponent + 13) << 10) + (int)units);
 }
 

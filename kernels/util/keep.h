@@ -13,7 +13,7 @@ static __device__ __forceinline__ uint32_t keep(uint32_t value)
  * only one constant. */
 static __device__ __forceinline__ uint32_t keep_constant(uint32_t value)
 {
-    return keep(value * gridDim.z); /* gridDim.z is 1; the compiler does not know it */
+    return keep(value * gridDim.z); /* gridDim.z is 1, but the compiler does not know this value */
 }
 
 #endif

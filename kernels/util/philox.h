@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* Multiplies a and b to 64 bits.  Without the assembly code, the compiler would split the product with useless
+/* Computes the 64-bit product of a and b.  Without the assembly code, the compiler would split the product with useless
  * instructions. */
 static inline void philox_multiply(uint32_t a, uint32_t b, uint32_t *high, uint32_t *low)
 {

@@ -1,5 +1,5 @@
-/* ptx.h - PTX instructions for which CUDA C has no function and which several kernels use, each with its emulation.
- * NVIDIA's manual "PTX ISA" documents the instructions. */
+/* ptx.h - PTX instructions that several kernels use and for which CUDA C has no function.  Each instruction has an
+ * emulation.  NVIDIA's manual "PTX ISA" documents the instructions. */
 #ifndef KERNELS_UTIL_PTX_H
 #define KERNELS_UTIL_PTX_H
 
@@ -72,7 +72,7 @@ template <int N> static __device__ __forceinline__ void copies_wait(void)
 #endif
 }
 
-/* Waits for all of this thread's copies, in a group or not. */
+/* Waits for all of this thread's copies, whether they are in a group or not. */
 static __device__ __forceinline__ void copies_wait_all(void)
 {
 #ifdef EMULATE_CUDA

@@ -1,4 +1,4 @@
-/* voltages.h - the formats of channelised voltages, as F-engines send them and as they lie in memory.
+/* voltages.h - the formats of channelised voltages in F-engines' heaps and in memory.
  *
  * Shape: [batch][ant][chan][spectrum][pol].  An element is a complex sample, real part first. */
 #ifndef KERNELS_UTIL_VOLTAGES_H
@@ -8,8 +8,8 @@
 
 enum voltage_format {
     VOLTAGES_4_BITS,        /* one byte: two's complement nibbles, the real part in the high nibble */
-    VOLTAGES_4_BITS_OFFSET, /* the same, but a nibble is the value + 8 (excess 8) */
-    VOLTAGES_8_BITS,        /* two bytes, two's complement */
+    VOLTAGES_4_BITS_OFFSET, /* one byte: nibbles with the value + 8 (excess 8), the real part in the high nibble */
+    VOLTAGES_8_BITS,        /* two bytes in two's complement */
     VOLTAGES_16_BITS,       /* two half floats (IEEE binary16), little endian */
 };
 
