@@ -68,7 +68,8 @@ void xbgpu_detected_audit_fini(struct xbgpu_detected_audit *audit, struct device
 void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
                                      size_t i);
 
-/* Draws powers from the heap, or skips the heap.  Called when 'heap', which has the number 'number', is opened. */
+/* Chooses random powers of the heap for the audit, or skips the heap.  Called when 'heap' with the index 'number' is
+ * opened. */
 void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *heap, int64_t number);
 
 /* Copies drawn voltages, and queues the download of drawn coefficients.  Called when 'compute' adds spectra [begin,

@@ -25,7 +25,7 @@ static const struct device_host host = {
     .fail = device_fail,
 };
 
-/* Finds the directory of the executable.  Sets "." after a failure. */
+/* Finds the directory of the executable.  If this fails, the directory is ".". */
 static void find_own_directory(char *directory, size_t bytes)
 {
     ssize_t n = readlink("/proc/self/exe", directory, bytes - 1);

@@ -22,7 +22,7 @@ struct config_send {
     struct config_int_list affinity;
     bool crc; /* packets carry a CRC item; fgpu and xbgpu only */
     /* fgpu only. */
-    int64_t array_size; /* number of antennas: step of heap counts, factor of the descriptors' interval */
+    int64_t array_size; /* number of antennas; a factor of the step of heap counts and of the descriptors' interval */
     bool gpudirect;     /* the NIC reads heaps directly from device memory */
 };
 

@@ -137,7 +137,7 @@ static inline int32_t beam_exponent(float most)
     int32_t exponent;
 
     scaled.value = most;
-    exponent = 141 - (int32_t)(scaled.bits >> 23); /* most * 2^exponent is at least 2^14 and less than 2^15 */
+    exponent = 141 - (int32_t)(scaled.bits >> 23); /* 2^14 <= 'most' * 2^exponent < 2^15 */
     scaled.bits = (scaled.bits & 0x7fffffu) | (141u << 23);
     exponent -= scaled.value > (float)BEAM_COEFFICIENT_MAX;
     return exponent < BEAM_EXPONENT_MAX ? exponent : BEAM_EXPONENT_MAX;

@@ -203,8 +203,8 @@ static __device__ __forceinline__ void first_pass(float2 *points, const float2 *
     }
 }
 
-/* Does the last pass of the first n of STEP_SPECTRA spectra, to device memory: [spectrum][ka][jb][c] to [spectrum][k1 =
- * ka + RADIX_A kb][j2].  't' is the thread's number, from 0 to N_LAST - 1. */
+/* Performs the last pass of the first 'n' of STEP_SPECTRA spectra, and writes the result to device memory:
+ * [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].  't' is the thread's number, from 0 to N_LAST - 1. */
 static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][COLUMNS], float2 *out,
                                                  int n, unsigned t)
 {

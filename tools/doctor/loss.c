@@ -34,7 +34,7 @@ static const struct {
     /* used instead of 'fix' if this run includes all topics; NULL: 'fix' names no other topic */
     const char *fix_of_all;
 } places[N_PLACES] = {
-    /* In a fix, {interface} and {file} are placeholders of the daemon's interface and file. */
+    /* In a fix, {interface} and {file} stand for the daemon's interface and file. */
     [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
                      "clean or change the fibre and the transceiver; sudo ethtool -m {interface}"},
     [STAGE_NIC] =

@@ -15,7 +15,7 @@
 #define MAXERROR_WARN_US 10000
 #define MAXERROR_FAIL_US 100000
 
-#define SYNC_EARLIEST_S INT64_C(946684800) /* 2000-01-01; no digitiser has run since an earlier time */
+#define SYNC_EARLIEST_S INT64_C(946684800) /* 2000-01-01; no running digitiser was synchronised before this date */
 #define WRAP_SOON_S     3600
 
 static const char *disciplined_by(const struct doctor *doctor)
