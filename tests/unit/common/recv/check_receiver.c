@@ -632,10 +632,24 @@ TEST(lent_packets_are_copied)
     ck_assert_uint_eq(n_copied, n_sent);
 }
 
+/* Receives the made packets in order: 'first_batch' of them, then as many at a time as the receiver allows. */
+static void receive_in_order(size_t first_batch)
+{
+    unsigned seed = 1;
+
+    for (size_t i = 0; i < n_sent; i++)
+        sent[i].sort = i;
+    scramble(&seed, 0);
+    struct recv_source *source = make_source(&seed, 1, -ENODATA);
+    CONTAINER_OF(source, struct fake_source, source)->first_batch = first_batch;
+    make_receiver(source);
+    ck_assert_int_eq(receiver_start(receiver), 0);
+    work(false);
+}
+
 /* Two jumps within a batch: the chunk in which a packet landed as predicted has gone, and a new one has its place. */
 TEST(landing_is_given_up_when_the_window_jumps)
 {
-    unsigned seed = 1;
     const int64_t far = INT64_C(1) << 40;
 
     shape = small_shape(64, 1);
@@ -648,23 +662,15 @@ TEST(landing_is_given_up_when_the_window_jumps)
         make_packet(0, 0, HEAP_SAMPLES * (30 + i), 0, 64, 0);
     make_packet(0, 0, HEAP_SAMPLES * (int64_t)n_sent, 0, 64, 0); /* what is predicted for its slot */
     make_packet(0, 0, HEAP_SAMPLES * 50, 0, 64, 0);
-    for (size_t i = 0; i < n_sent; i++)
-        sent[i].sort = i;
-    scramble(&seed, 0);
-
-    struct recv_source *source = make_source(&seed, 1, -ENODATA);
-    CONTAINER_OF(source, struct fake_source, source)->first_batch = 9;
-    make_receiver(source);
-    ck_assert_int_eq(receiver_start(receiver), 0);
-    work(false);
+    receive_in_order(9);
     ck_assert_uint_eq(counter_get(&stats[0].jumps), 2);
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_JUMP]), 1);
     ck_assert_uint_eq(n_present[0], 9 + 8 + 9);
 }
 
+/* Two packets move the window by more than its length: the chunk in which the next packet landed has left. */
 TEST(landing_is_given_up_when_the_window_moves_past)
 {
-    unsigned seed = 1;
     const unsigned times[] = {20, 32, 11}; /* in chunks 5, 8 and 2; the slot of time 11 was predicted */
 
     shape = small_shape(4, 1);
@@ -673,15 +679,7 @@ TEST(landing_is_given_up_when_the_window_moves_past)
         make_packet(0, 0, HEAP_SAMPLES * i, 0, 64, 0);
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         make_packet(0, 0, (int64_t)HEAP_SAMPLES * times[i], 0, 64, 0);
-    for (size_t i = 0; i < n_sent; i++)
-        sent[i].sort = i;
-    scramble(&seed, 0);
-
-    struct recv_source *source = make_source(&seed, 1, -ENODATA);
-    CONTAINER_OF(source, struct fake_source, source)->first_batch = 9;
-    make_receiver(source);
-    ck_assert_int_eq(receiver_start(receiver), 0);
-    work(false);
+    receive_in_order(9);
     ck_assert_uint_eq(counter_get(&stats[0].jumps), 0);
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_JUMP]), 0);
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_TOO_OLD]), 1);
