@@ -1,8 +1,9 @@
 /* tuner.h - finds the fastest shape of a kernel on a device, for the sizes of a configuration.
  *
- * A shape determines how a kernel's work is split among blocks and threads.  All shapes give the same result, bit for
- * bit.  Each kernel has a list of candidates (struct tuner_kernel).  The first candidate is the default, which is
- * computed from the sizes and the device's properties.
+ * A shape determines how a kernel's work is split among blocks and threads.  Each kernel has a list of candidates
+ * (struct tuner_kernel).  The first candidate is the default, which is computed from the sizes and the device's
+ * properties.  All candidates give the same result, bit for bit.  Sums of half floats would depend on the shape, so the
+ * correlator of half floats has only the default (kernels/correlate/correlate_tuner.h).
  *
  * Flow:    --tune      jobs of the configuration --tuner_run()--> candidates measured and logged, the fastest saved
  *          next start  the same jobs --tuner_load()--> the saved shapes, or else the defaults

@@ -23,7 +23,9 @@
 #define WGMMA_ANTS    64  /* antennas of a block of antennas, if there is more than one block */
 
 /* Sizes of correlate_wgmma.cu. */
-#define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* bytes of stages, column sums and barriers */
+/* Bytes of stages (N_STAGES x STAGE_BYTES), column sums (2 N_STAGES x SUM_SLOT_BYTES) and barriers (N_STAGES x 16).
+ * STAGE_BYTES is COL_ANTS x 256, and SUM_SLOT_BYTES is COL_ANTS x 8. */
+#define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16)
 
 /* Sizes of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
@@ -242,7 +244,8 @@ static long sample_bits(enum voltage_format format)
 /* One of the kernels that a shape needs. */
 struct part {
     const struct kernel *kernel;
-    uint32_t n_blocks; /* blocks of a channel */
+    uint32_t n_blocks; /* N_BLOCKS: for correlate, blocks of threads of a channel; for the wgmma kernels, items of a
+                        * channel */
     uint32_t threads, shared_bytes;
 };
 
@@ -257,6 +260,8 @@ static size_t find_parts(const struct correlate_args *args, const struct correla
         parts[0] = (struct part){&correlate_kernel, plan.n_blocks, plan.threads, plan.shared_bytes};
         return 1;
     }
+    /* correlate_whole has an item for each block of antennas.  correlate_wgmma has an item for each pair of different
+     * blocks, in the order of its find_block(). */
     parts[0] = (struct part){&correlate_whole_kernel, n, WGMMA_THREADS, whole_shared_bytes(args->n_ants)};
     parts[1] = (struct part){&correlate_wgmma_kernel, n * (n - 1) / 2, WGMMA_THREADS, BETWEEN_SHARED};
     return n > 1 ? 2 : 1;

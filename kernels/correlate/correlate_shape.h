@@ -47,9 +47,12 @@ struct correlate_plan correlate_plan(const struct correlate_args *args, const st
  * block. */
 bool correlate_shape_valid(const struct correlate_args *args, const struct correlate_shape *shape, size_t shared_bytes);
 
+/* Returns the default shape of correlate.cu, without wgmma. */
 struct correlate_shape correlate_default_shape(const struct correlate_args *args, size_t shared_bytes);
 
-/* Lists valid shapes that are worth measuring, the default first.  Returns the number of shapes, at most 'max'. */
+/* Lists valid shapes of correlate.cu that are worth measuring, the default first.  Returns the number of shapes, at
+ * most 'max'.  No listed shape has wgmma.  The tuner adds correlate_device_shape().  bench_xbgpu.c and
+ * compile_kernels.c add the shape with wgmma. */
 size_t correlate_candidates(const struct correlate_args *args, size_t shared_bytes, size_t max,
                             struct correlate_shape *shapes);
 

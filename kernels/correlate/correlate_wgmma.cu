@@ -8,10 +8,13 @@
  *           plain row x column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
  *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
- * Work:     an item (a work tile) is the products of the ROW_ANTS first antennas of a block with the COL_ANTS second
- *           antennas of a later block, in one channel.  An item consists of stages of STAGE_SPECTRA spectra.  A block
- *           of threads stays on its multiprocessor, and processes one item after the other.  The last items are too few
- *           for all blocks of threads.  The blocks share the last items stage by stage, and add to memory with atomics.
+ * Work:     an item is the products of the ROW_ANTS first antennas of a block of antennas with the COL_ANTS second
+ *           antennas of a later block of antennas, in one channel.  The size of an item is fixed: 64 x 64 antennas.
+ *           Rows are always complete, because a later block follows.  In the array's last block only the columns are
+ *           trimmed, in steps of 16 antennas (count_columns()).  An item consists of stages of STAGE_SPECTRA spectra.
+ *           A block of threads stays on its multiprocessor, and processes one item after the other.  The last items are
+ *           too few for all blocks of threads.  The blocks of threads share the last items stage by stage, and add to
+ *           memory with atomics.
  *
  * Roles:    warpgroups 0 and 1, the consumers ('groups'), have 32 row antennas each.  Consumers load the voltages of
  *           these antennas from memory straight into registers.  wgmma reads operand A from there.  The registers of a
@@ -42,7 +45,7 @@
 #define correlate_wgmma_args correlate_args
 
 #define ROW_ANTS 64
-#define COL_ANTS 64
+#define COL_ANTS 64 /* 128 columns: a column is an input, so 16 antennas have 32 columns */
 #define N_TILES  (COL_ANTS / TILE_ANTS)
 #define N_STAGES 8
 
@@ -53,7 +56,8 @@
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* Returns the blocks of antennas of item 'number' of a channel: row antennas x and column antennas y > x. */
+/* Returns the numbers of the blocks of antennas of item 'number' of a channel: x of the row antennas, and y > x of the
+ * column antennas.  The pairs are counted in the order (0, 1), (0, 2), (1, 2), (0, 3) ... */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     uint2 block = {number, 1};
@@ -296,7 +300,7 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
         case 16: consume<16>(&group, shared, sums); break;
         case 32: consume<32>(&group, shared, sums); break;
         case 48: consume<48>(&group, shared, sums); break;
-        default: consume<64>(&group, shared, sums); break;
+        default: consume<64>(&group, shared, sums); break; /* COL_ANTS */
         }
     }
 }

@@ -1,11 +1,14 @@
 /* correlate_wgmma_share.h - one block's share of the work of correlate_wgmma.cu or correlate_whole.cu: stages of items,
  * and the addresses of their voltages.
  *
- * Include this file after correlate_wgmma_formats.h, ROW_ANTS, COL_ANTS and find_block(). */
+ * Include this file after correlate_wgmma_formats.h, ROW_ANTS, COL_ANTS and find_block().  The including file defines
+ * uint2 find_block(uint32_t number).  'number' is the number of an item within its channel, below N_BLOCKS.
+ * find_block() returns numbers of blocks of antennas, not numbers of antennas.  The item's first row antenna is
+ * x * ROW_ANTS, and the item's first column antenna is y * COL_ANTS. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 
-#define N_ITEMS (N_CHAN * N_BLOCKS)
+#define N_ITEMS (N_CHAN * N_BLOCKS) /* N_BLOCKS: items of a channel */
 
 /* A position in a block's share of the work.  The share begins with whole items, one in each round.  Every block has
  * the same number of whole items.  In a round, neighbouring blocks use the same voltages at the same time.  The share
@@ -189,7 +192,9 @@ static __device__ __forceinline__ struct places<N> find_places(const struct curs
 }
 
 /* Loads the voltages at 'places' for N_ROWS antennas from 'ant' on, ROW_DISTANCE apart.  Antennas beyond N_ANTS are not
- * loaded, because their products are not stored. */
+ * loaded, because their products are not stored.  If N_ANTS is a multiple of ROW_ANTS, no antenna of an item is beyond
+ * N_ANTS, and the comparison is omitted.  For column antennas this requires that ROW_ANTS is a multiple of COL_ANTS.
+ * In both kernels COL_ANTS equals ROW_ANTS. */
 template <int N, int N_ROWS, int ROW_DISTANCE>
 static __device__ __forceinline__ void load_voltages(const struct places<N> &places, uint32_t ant,
                                                      uint4 (&loads)[N_ROWS][N])

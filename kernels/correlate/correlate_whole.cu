@@ -9,9 +9,9 @@
  *           plain row x column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
  *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
- * Work:     an item (a work tile) is the triangle of all products of a block of antennas in one channel.  An item
- *           consists of stages of STAGE_SPECTRA spectra.  A block of threads stays on its multiprocessor, and processes
- *           one item after the other.  The last items are too few for all blocks of threads.  The blocks share the last
+ * Work:     an item is the triangle of all products of a block of antennas in one channel.  An item consists of
+ *           stages of STAGE_SPECTRA spectra.  A block of threads stays on its multiprocessor, and processes one item
+ *           after the other.  The last items are too few for all blocks of threads.  The blocks share the last
  *           items stage by stage (correlate_wgmma_share.h).
  *
  * Roles:    warpgroups 2 and 3, the producers, process alternate stages.  Producers load the voltages of the block's
@@ -50,7 +50,8 @@
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* Returns the block of antennas of item 'number' of a channel: the same block for rows (x) and columns (y). */
+/* Returns the number of the block of antennas of item 'number' of a channel: the same block for rows (x) and columns
+ * (y). */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     return {number, number};

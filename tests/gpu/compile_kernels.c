@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #define MAX_JOBS      4096
-#define MAX_CONSTANTS 18
+#define MAX_CONSTANTS 18 /* maximum constants of a kernel: correlate has 18 (create_part() in correlate_shape.c) */
 #define MAX_PROCESSES 16
 
 /* Kinds of GPU, and the shared memory that a block may have there (CUDA C++ Programming Guide, compute
@@ -695,6 +695,15 @@ static void print_row(size_t first, const struct shared *shared)
     printf("\n");
 }
 
+/* Returns true if no earlier job, for any GPU, has the same kernel and size. */
+static bool begins_row(size_t job)
+{
+    for (size_t i = 0; i < job; i++)
+        if (jobs[i].kernel == jobs[job].kernel && same_size(&jobs[i], &jobs[job]))
+            return false;
+    return true;
+}
+
 static void print_table(const struct shared *shared)
 {
     printf("Registers of a thread, KiB of shared memory of a block; '!' where there is local memory, for spilled "
@@ -703,8 +712,9 @@ static void print_table(const struct shared *shared)
     for (size_t gpu = 0; gpu < N_GPUS; gpu++)
         printf(" %10s ", gpus[gpu].name);
     printf("\n");
-    for (size_t i = 0; i < n_jobs && jobs[i].gpu == 0; i++)
-        print_row(i, shared);
+    for (size_t i = 0; i < n_jobs; i++)
+        if (begins_row(i))
+            print_row(i, shared);
     for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
         printf("\n%s may spill %u bytes: %s.\n", allowed[i].kernel, allowed[i].spill_bytes, allowed[i].reason);
     printf("\n");

@@ -498,7 +498,8 @@ TEST_ON_DEVICE(cuda_whole, .end = 14, .group = "cuda_whole")
     compare_formats(d, _i, n_ants[_i], 81, &shape);
 }
 
-/* Blocks of 64 antennas; the last has any number of tiles. */
+/* Blocks of 64 antennas; the last block has any number of tiles.  512 and 1024 antennas run only on a GPU.  The
+ * emulator runs the smaller arrays with one format each (compare_formats()). */
 TEST_ON_DEVICE(cuda_wgmma, .end = 10, .group = "cuda_wgmma")
 {
     static const uint32_t n_ants[] = {81, 100, 112, 127, 128, 129, 150, 197, 512, 1024};
