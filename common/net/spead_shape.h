@@ -33,8 +33,8 @@ struct spead_shape {
 void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const uint16_t *wanted_ids, size_t n_wanted,
                        const struct spead_packet *packet);
 
-/* Parses a header, of which the first 'header_bytes' bytes are at 'header'.  Returns true if the header has the stored
- * shape and the packet has no error; 'packet' is then the same as after spead_parse().  Otherwise 'packet' is
+/* Parses a header.  'header' points to the header's first 'header_bytes' bytes.  Returns true if the header has the
+ * stored shape and the packet has no error; 'packet' is then the same as after spead_parse().  Otherwise 'packet' is
  * unspecified. */
 bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, size_t header_bytes, size_t packet_bytes,
                        struct spead_packet *packet);

@@ -1,5 +1,5 @@
 /* beamform_whole.h - sums over up to 96 antennas for many beams, with the warpgroup instructions of the tensor cores
- * (PTX's wgmma, compute capability 9.0).  beamform.cu includes this file.
+ * (PTX's wgmma, compute capability 9.0).  beamform.cu and beam_detect.cu include this file.
  *
  * A block has the voltages of WHOLE_SPECTRA spectra of a channel and batch in shared memory, both polarisations.  An
  * operation has 64 rows: four groups of one polarisation, a group for each warp of a warpgroup.  The rows are fragments

@@ -40,8 +40,7 @@ static const struct channelise_narrow_shape shapes[] = {
 };
 #define LEAST_BINS 2048
 
-/* With more than MANY_TAPS taps, a thread needs so many registers that a block has at most MANY_TAPS_THREADS
- * threads. */
+/* A thread needs more registers with more than MANY_TAPS taps.  A block then has at most MANY_TAPS_THREADS threads. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 
