@@ -25,6 +25,7 @@ import fmodel  # noqa: E402
 import fsimmodel  # noqa: E402
 import harness  # noqa: E402
 import xmodel  # noqa: E402
+from realtime_satellites import GRID_HZ, LOCKED, Records, Sky, judge_sums  # noqa: E402
 
 SAMPLE_BITS, PACKET_SAMPLES, N_TAPS, GAIN, N_POLS = 10, 4096, 16, 1.5, 2
 POLL_S = 0.25
@@ -189,6 +190,7 @@ class WithF(Mode):
     def __init__(self, args, pins, rate, names, expected=None):
         super().__init__(args, pins, names, expected)
         self.rate = self.adc_rate = round(rate * 1e6)
+        self.period = args.period
         self.batch_samples = args.spectra_per_heap * 2 * args.channels
         window = N_TAPS * 2 * args.channels + self.MAX_DELAY_DIFF
         self.chunk_samples = args.chunk_samples or power_of_two(max(self.rate * CHUNK_S, window))
@@ -210,12 +212,19 @@ class WithF(Mode):
         return [{"name": f"m{a:03}", "pol0": self.inputs[2 * a], "pol1": self.inputs[2 * a + 1]}
                 for a in range(len(self.inputs) // 2)]
 
-    def dsim(self, specification, **digitiser):
-        return self.common("dsim") | {
-            "digitiser": {"sample_bits": SAMPLE_BITS, "packet_samples": PACKET_SAMPLES, "period": self.args.period} | digitiser,
+    def dsim(self, specification, capture=None, **digitiser):
+        """'capture': a period goes to this file, not to the network."""
+        config = self.common("dsim") | {
+            "digitiser": {"sample_bits": SAMPLE_BITS, "packet_samples": PACKET_SAMPLES, "period": self.period} | digitiser,
             "signals": {"specification": specification},
             "antennas": [a | {"digitiser_id": 2 * i} for i, a in enumerate(self.antennas())],
             "send": self.send("dsim", threads=self.args.dsim_threads)}
+        if capture:
+            duration = (self.period + 2 * PACKET_SAMPLES) / self.rate
+            config["digitiser"] |= {"first_timestamp": 0, "duration": duration}
+            config["send"] = {"pcap_file": str(capture)}
+            del config["http"]
+        return config
 
     def fgpu(self, recv, output, send):
         args, antennas = self.args, self.antennas()
@@ -228,6 +237,24 @@ class WithF(Mode):
                          "gain": GAIN, "buffers": self.n_buffers} | output],
             "send": self.send("send", packet_payload=args.packet_payload, threads=args.send_threads,
                               array_size=len(antennas), **send)}
+
+    def period_of_samples(self):
+        """int [input][sample]: the samples that dsim sends again and again, as dsim writes them to a capture."""
+        with tempfile.TemporaryDirectory(prefix="realtime") as directory:
+            capture = os.path.join(directory, "dsim.pcap")
+            _, command = self.program(directory, "dsim", self.dsim(capture))
+            made = subprocess.run(command, capture_output=True, text=True)
+            if made.returncode:
+                raise SystemExit(f"dsim: {made.stderr[-800:]}")
+            payload_bytes = PACKET_SAMPLES * SAMPLE_BITS // 8
+            packed = [[] for _ in self.inputs]
+            input_of = {endpoint: i for i, text in enumerate(self.inputs) for endpoint in harness.endpoints(text)}
+            for endpoint, packet in harness.read_pcap(capture):
+                if len(packet) > payload_bytes:
+                    packed[input_of[endpoint]].append(np.frombuffer(packet[-payload_bytes:], np.uint8))
+        samples = [fmodel.unpack(np.concatenate(p), SAMPLE_BITS)[:self.period] for p in packed]
+        assert all(len(s) == self.period for s in samples), "dsim's capture is too short"
+        return np.array(samples)
 
 
 class Judge:
@@ -306,7 +333,8 @@ def checked(sums):
 # ---- f: dsim, fgpu and a receiver that counts ------------------------------------------------------------------------
 
 class F(WithF):
-    """Two polarisations of 10-bit samples.  A receiver counts every heap of the output."""
+    """Two polarisations of 10-bit samples.  A receiver counts every heap of the output.  With --satellites fgpu also tracks
+    satellites.  Every integration must come, locked, and sums of random integrations are compared with numpy's."""
     RATES, WATCH, APART, MAX_DELAY_DIFF = (900, 3000, 1712), LatencyWatch, ("dsim", "count"), 65536
     COLUMNS = f"{'channels':>7} {'MS/s':>9}"
 
@@ -314,6 +342,9 @@ class F(WithF):
         super().__init__(args, pins, rate, ["dsim", "fgpu"], expected)
         self.inputs = [f"239.{100 + p}.{self.net}.0+{args.groups - 1}:7148" for p in range(N_POLS)]
         self.outputs = f"239.110.{self.net}.0+{args.destinations - 1}:7148"
+        self.sky = Sky(self.rate, args.satellites) if args.satellites else None
+        if self.sky:
+            self.period, self.records_endpoint = self.sky.period, f"239.111.{self.net}.0:7148"
         self.prefix, self.order = f"{args.channels}-{self.rate / 1e6:.0f}", ("dsim", "fgpu", "count")
 
     @classmethod
@@ -321,11 +352,13 @@ class F(WithF):
         parser.add_argument("--channels", type=int, nargs="+", default=[8192, 32768])
         parser.add_argument("--destinations", type=int, default=16, help="of the output")
         parser.add_argument("--count-threads", type=int, default=2)
+        parser.add_argument("--satellites", type=int, default=0, help="that fgpu also tracks, in one narrow band; needs --rate")
         super().add_options(parser, 8, 2)
 
     @staticmethod
     def check_options(parser, args):
-        pass
+        if args.satellites and (not args.rate or round(args.rate * 1e6) % GRID_HZ):
+            parser.error(f"--satellites needs a --rate that is a multiple of {GRID_HZ / 1e6} MS/s")
 
     @staticmethod
     def threads(args):
@@ -341,22 +374,50 @@ class F(WithF):
 
     def commands(self, directory):
         yield self.counter("count", self.outputs, self.batch_samples, self.args.count_threads, self.pins.of("count"))
-        yield *self.program(directory, "fgpu", self.fgpu({}, {"destinations": self.outputs}, {})), self.pins.engine
-        yield *self.program(directory, "dsim", self.dsim("wgn(0.05);")), None  # an rms of 26
+        fgpu = self.fgpu({}, {"destinations": self.outputs}, {})
+        if self.sky:
+            fgpu |= self.sky.sections(self.records_endpoint)
+        yield *self.program(directory, "fgpu", fgpu), self.pins.engine
+        yield *self.program(directory, "dsim", self.dsim()), None
+
+    def dsim(self, capture=None):
+        if self.sky:
+            return super().dsim(self.sky.specification(), capture, dither_seed=1)
+        return super().dsim("wgn(0.05);", capture)  # an rms of 26
+
+    @classmethod
+    def expected_dump(cls, args, pins):
+        """The baseband of the satellites, or None."""
+        mode = cls(type(args)(**vars(args) | {"channels": args.channels[0]}), pins, args.rate or 1)
+        return mode.sky.baseband(mode.period_of_samples()) if mode.sky else None
+
+    def begin(self):
+        self.records = Records(self.records_endpoint) if self.sky else None
+
+    def stop(self):
+        if self.records:
+            self.records.stop()
 
     def last_count(self):
         return super().last_count("count")
 
-    counts = last_count
+    def counts(self):
+        return self.last_count() | ({"gnss_heaps": self.records.count()} if self.sky else {})
 
     def wait_for_output(self):
-        deadline = time.monotonic() + 10 + 4 * self.batch_samples / self.rate
+        deadline = time.monotonic() + 10 + 4 * self.batch_samples / self.rate + (100 if self.sky else 0)
         while time.monotonic() < deadline:
             count = self.last_count()
-            if count and count["heaps"] > 0:
+            if count and count["heaps"] > 0 and (not self.sky or self.are_tracked()):
                 return
             time.sleep(POLL_S)
         raise RuntimeError("nothing came out")
+
+    def are_tracked(self):
+        """True if the latest integrations of all satellites are locked."""
+        n = self.records.count()
+        latest = {record["prn"]: record["flags"] for record in self.records.between(n - 10, n)}
+        return len(latest) == self.sky.n and all(flags & LOCKED == LOCKED for flags in latest.values())
 
     def stage_of(self, name, metric):
         if "no_chunk" in metric:
@@ -378,6 +439,10 @@ class F(WithF):
         growth = statistics.median(latencies[half:]) - statistics.median(latencies[:half]) if half else 0
         if growth > LATE_S + self.batch_samples / self.rate:
             why.append(("output", f"the output fell behind by {growth:.3f} s"))
+        if self.sky:
+            found, self.errors = judge_sums(self.sky, self.expected,
+                                            self.records.between(before.counts["gnss_heaps"], after.counts["gnss_heaps"]))
+            why += [("gnss", sentence) for sentence in found]
         return why
 
     def results(self, before, after, watch):
@@ -386,13 +451,16 @@ class F(WithF):
                 "latency_s": {"first": latencies[0], "max": max(latencies)} if latencies else None,
                 "chunk_samples": self.chunk_samples,
                 "output_gbit_per_s": 8e-9 * (after.counts["bytes"] - before.counts["bytes"]) /
-                (after.counts["time"] - before.counts["time"]), "counts": after.counts}
+                (after.counts["time"] - before.counts["time"]), "counts": after.counts} | (
+                    {"sums_off": max(self.errors.values(), default=None)} if self.sky else {})
 
     def title(self, result):
         return f"{self.args.channels:7} {result['rate'] / 1e6:9.1f}"
 
     def summary(self, result):
-        return f"  latency {result['latency_s']['max']:.3f} s" if result.get("latency_s") else ""
+        latency = f"  latency {result['latency_s']['max']:.3f} s" if result.get("latency_s") else ""
+        sums = f", {self.sky.n} satellites: sums within {result['sums_off']:.1e} of numpy's" if result.get("sums_off") else ""
+        return latency + sums
 
     def headline(self, result):
         return (f"{self.args.channels} channels at {result['rate'] / 1e6:.1f} MS/s",
@@ -600,13 +668,7 @@ class Chain(WithF, WithDumps):
     def dsim(self, capture=None):
         """Each polarisation has an rms of 26 of 511, half of its power common to all."""
         own = " ".join(f"sky + wgn(0.035, {i + 1});" for i in range(len(self.inputs)))
-        config = super().dsim(f"sky = wgn(0.035, 100); {own}", dither_seed=1)
-        if capture:
-            duration = (self.args.period + 2 * PACKET_SAMPLES) / self.rate
-            config["digitiser"] |= {"first_timestamp": 0, "duration": duration}
-            config["send"] = {"pcap_file": str(capture)}
-            del config["http"]
-        return config
+        return super().dsim(f"sky = wgn(0.035, 100); {own}", capture, dither_seed=1)
 
     def fgpu(self):
         return super().fgpu({"threads": self.args.recv_threads},
@@ -630,24 +692,6 @@ class Chain(WithF, WithDumps):
             yield *self.program(directory, f"xbgpu{s}", self.xbgpu(s)), self.pins.but("dsim", "recv", "send")
         yield *self.program(directory, "fgpu", self.fgpu()), self.pins.but("dsim", "xrecv", "send")
         yield *self.program(directory, "dsim", self.dsim()), None
-
-    def period_of_samples(self):
-        """int [input][sample]: the samples that dsim sends again and again, as dsim writes them to a capture."""
-        with tempfile.TemporaryDirectory(prefix="realtime") as directory:
-            capture = os.path.join(directory, "dsim.pcap")
-            _, command = self.program(directory, "dsim", self.dsim(capture))
-            made = subprocess.run(command, capture_output=True, text=True)
-            if made.returncode:
-                raise SystemExit(f"dsim: {made.stderr[-800:]}")
-            payload_bytes = PACKET_SAMPLES * SAMPLE_BITS // 8
-            packed = [[] for _ in self.inputs]
-            input_of = {endpoint: i for i, text in enumerate(self.inputs) for endpoint in harness.endpoints(text)}
-            for endpoint, packet in harness.read_pcap(capture):
-                if len(packet) > payload_bytes:
-                    packed[input_of[endpoint]].append(np.frombuffer(packet[-payload_bytes:], np.uint8))
-        samples = [fmodel.unpack(np.concatenate(p), SAMPLE_BITS)[:self.args.period] for p in packed]
-        assert all(len(s) == self.args.period for s in samples), "dsim's capture is too short"
-        return np.array(samples)
 
     @classmethod
     def expected_dump(cls, args, pins):

@@ -1,6 +1,6 @@
 """A sky of navigation satellites in numpy: its samples in a SigMF file, its phases as functions of time in float64.
 
-Codes come from the model of test_dsim_gnss.py.  The model uses other columns of the interface documents than the
+Codes come from tests/models/gnsssignals.py.  The model uses other columns of the interface documents than the
 programs.  Times T are seconds since the first sample of the file.  A satellite's carrier and code are quadratics of
 T - delay.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import fengine  # noqa: F401  finds the folders of tests/system
 import numpy as np
-from test_dsim_gnss import Signal
+from gnsssignals import Signal
 
 BLOCK = 1 << 14  # samples made at once
 ROW = 128  # of a block; a carrier is the product of one phasor for each row and one for each column

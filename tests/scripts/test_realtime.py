@@ -54,6 +54,45 @@ def test_the_chain_runs(work):
     assert memory["fgpu sends"]["least"] == pytest.approx(2 * memory["xbgpu receives"]["bytes_per_s"])
 
 
+@pytest.mark.skipif(harness.SANITIZED, reason="what sanitizers cost is not what it measures")
+def test_satellites_run_beside_a_wide_band(work):
+    """Two satellites: every integration comes, and its sums are numpy's."""
+    done = subprocess.run(
+        [sys.executable, BENCH / "realtime", "f", "--build", harness.BUILD, "--device", "cpu", "--channels", "64",
+         "--rate", "4.096", "--satellites", "2", "--seconds", "2", "--warm-up", "0", "--json", work / "results.json"],
+        capture_output=True, text=True, timeout=4 * harness.TIMEOUT_S)
+    assert (work / "results.json").exists(), done.stdout + done.stderr
+    (run,) = json.loads((work / "results.json").read_text())["runs"]
+    assert run["clean"] == (done.returncode == 0) == (not run["why"]), done.stdout
+    assert not [sentence for stage, sentence in run["why"] if stage == "gnss" and "differ" in sentence], done.stdout
+    assert run["sums_off"] is None or 1e-4 < run["sums_off"] < 0.03
+    assert run["clean"] <= bool(run["sums_off"])
+
+
+def test_wrong_sums_of_satellites_are_noticed(scripts):
+    model = scripts("realtime_satellites.py")
+    random = np.random.default_rng(3)
+    sky = model.Sky(4_096_000, 1)
+    n, baseband = 2048, random.standard_normal((2, sky.period // sky.step)) + 0j
+    records = np.zeros(6, model.gnssmodel.RECORD)
+    records["timestamp"] = (10 * n + np.arange(6) * n + n // 2) * sky.step
+    records["prn"], records["n_samples"], records["n_present"], records["flags"] = 1, n, n, 3
+    records["code_phase"], records["carrier_cycles"], records["n_starts"] = 511.25, np.arange(6) * 3, 1
+    for record in records:
+        sums = sky.sums(baseband, record, 3 / n)
+        record["sums"] = np.stack([sums.real, sums.imag], axis=-1)
+    assert model.judge_sums(sky, baseband, records) == ([], {1: pytest.approx(0, abs=1e-9)})
+    for key, change, says in (("sums", lambda sums: 1.1 * sums, "sums differ"),
+                              ("code_phase", lambda phase: phase + 1, "sums differ"),
+                              ("n_samples", lambda samples: samples - [0, 0, 0, 1, 0, 0], "do not follow each other in 1 places"),
+                              ("n_present", lambda samples: samples - 1, "samples were missing"),
+                              ("flags", lambda flags: flags - 1, "lost")):
+        wrong = records.copy()
+        wrong[key] = change(wrong[key])
+        assert any(says in sentence for sentence in model.judge_sums(sky, baseband, wrong)[0]), key
+    assert model.judge_sums(sky, baseband, records[:2])[0] == ["PRN 1: 2 integrations came out"]
+
+
 def test_a_wrong_dump_is_noticed(scripts):
     modes = scripts("realtime_modes.py")
     random = np.random.default_rng(1)

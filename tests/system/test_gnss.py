@@ -1,7 +1,7 @@
 """fgpu's streams of satellites' sums, on captures, against the model of the signals.
 
 The signals are made here in float64: codes by other columns of the interface documents' tables than the program has
-(test_dsim_gnss.py), phases as functions of time.
+(gnsssignals.py), phases as functions of time.
 """
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import pytest
 import harness
 import scenario
 from harness import SEED, merge
-from test_dsim_gnss import Signal, write_codes
+from gnsssignals import Signal, write_codes
 
 RATE = 10_000_000  # real samples
 PACKET, CHUNK = 4096, 49152

@@ -51,13 +51,15 @@ static const struct config_key signals_keys[] = {
         "), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
         "deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency of 0 Hz[, seed]), "
         "gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, Hz/s[, seed]), "
-        "delay(expression, samples), track(expression, samples, rate), nodither(expression). pulsar is noise in "
+        "delay(expression, samples), track(expression, samples, rate), repeat(expression), nodither(expression). "
+        "pulsar is noise in "
         "dispersed pulses; n samples with noise of standard deviation s, folded, have the S/N (a / s)^2 sqrt(n d (1 - "
         "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. gnss is the signal of a "
         "navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with this C/N0 relative to the noise wgn(standard "
         "deviation); with a seed it has data (docs/satellites.md). track is a delay of samples + rate x timestamp, "
         "accurate below 0.45 of the sample rate. track and gnss are computed while they are sent: one processor core "
-        "does that, about 80 million samples a second of all polarisations together.",
+        "does that, about 80 million samples a second of all polarisations together. repeat(gnss) repeats its first "
+        "period, so it is computed at the start.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
     KEY_STRING(
         "code_file", code_file, "", 0, 4096,

@@ -11,6 +11,7 @@
 #include "common/base/thread.h"
 #include "common/base/units.h"
 #include "common/base/version.h"
+#include "tools/dsim/gnss.h"
 #include "tools/dsim/print.h"
 #include "tools/dsim/pulsar.h"
 
@@ -32,6 +33,7 @@ struct job {
     struct katcp_call *call;
     struct dsim_program *program;
     struct dsim_format format;
+    const char *code_file;
     struct dsim_heaps *heaps; /* heaps that the computing thread has made */
     int err;
     char why[256];
@@ -122,6 +124,9 @@ static void *compute(void *arg)
 
     job->err = dsim_pulsar_compute(job->program, &job->format.axis, job->why, sizeof(job->why));
     if (!job->err)
+        job->err = dsim_gnss_compute(job->program, job->format.axis.adc_sample_rate_hz, job->code_file, job->why,
+                                     sizeof(job->why));
+    if (!job->err)
         job->err = dsim_heaps_create(job->program, &job->format, &job->heaps, job->why, sizeof(job->why));
     atomic_store_explicit(&job->done, true, memory_order_release); /* pairs with on_poll() */
     return NULL;
@@ -210,6 +215,7 @@ static struct job *make_job(struct dsim_control *c, struct katcp_call *call)
     int64_t period = c->config->digitiser.period_samples, n_inputs = (int64_t)c->format.n_inputs;
     job->call = call;
     job->format = c->format;
+    job->code_file = c->config->signals.code_file;
     if (katcp_n_args(call) > 1 && !katcp_arg_integer(call, 1, "the period", &period)) {
         free_job(job);
         return NULL;
@@ -219,7 +225,7 @@ static struct job *make_job(struct dsim_control *c, struct katcp_call *call)
         katcp_fail(call, "expected %" PRId64 " signals or one for all, received %zu", n_inputs,
                    job->program->n_outputs);
     else if (job->program->is_live)
-        katcp_fail(call, "track and gnss can only be in the configuration");
+        katcp_fail(call, "track, and gnss without repeat, can only be in the configuration");
     else if (period < 1 || c->config->digitiser.period_samples % period != 0)
         katcp_fail(call, "the period must divide max-period, %" PRId64 ", not %" PRId64,
                    c->config->digitiser.period_samples, period);

@@ -458,16 +458,20 @@ static bool read_signal(struct parser *p, struct dsim_node *node)
     return true;
 }
 
-/* Reads the signal that delay() or track() delays, and the comma after the signal. */
-static bool read_moved(struct parser *p, const struct function *function, struct dsim_node *node)
+/* Reads the argument of a function that accepts no signal with track(). */
+static bool read_trackless(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     size_t start = next_offset(p);
 
     if (!read_signal(p, node))
         return false;
-    if (node->left->has_track)
-        return fail(p, start, "%s() needs a signal without track()", function->name);
-    return read_comma(p, function);
+    return !node->left->has_track || fail(p, start, "%s() needs a signal without track()", function->name);
+}
+
+/* Reads the signal that delay() or track() delays, and the comma after the signal. */
+static bool read_moved(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    return read_trackless(p, function, node) && read_comma(p, function);
 }
 
 static bool read_delay(struct parser *p, const struct function *function, struct dsim_node *node)
@@ -492,6 +496,14 @@ static bool read_track(struct parser *p, const struct function *function, struct
            read_within(p, "the rate", DSIM_MAX_TRACK_RATE, " samples per sample", &node->track_rate);
 }
 
+static bool read_repeat(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    bool ok = read_trackless(p, function, node);
+
+    node->is_live = false;
+    return ok;
+}
+
 static bool read_nodither(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     return read_signal(p, node);
@@ -507,6 +519,7 @@ static const struct function functions[] = {
     {"gnss", "gnss(signal, PRN, C/N0, noise, carrier, delay, Doppler, Doppler rate[, seed])", DSIM_GNSS, read_gnss},
     {"delay", "delay(expression, samples)", DSIM_DELAY, read_delay},
     {"track", "track(expression, samples, samples per sample)", DSIM_TRACK, read_track},
+    {"repeat", "repeat(expression)", DSIM_REPEAT, read_repeat},
     {"nodither", "nodither(expression)", DSIM_NODITHER, read_nodither},
 };
 
@@ -550,10 +563,10 @@ static struct dsim_node *parse_name(struct parser *p, size_t length)
     if (function)
         return parse_function(p, function, start);
     if (peek(p) == '(')
-        return fail(
-            p, start,
-            "there is no function '%.*s'; there are cw, multicw, comb, wgn, pulsar, gnss, delay, track, nodither",
-            shown, name);
+        return fail(p, start,
+                    "there is no function '%.*s'; there are cw, multicw, comb, wgn, pulsar, gnss, delay, track, "
+                    "repeat, nodither",
+                    shown, name);
     const struct variable *variable = find_variable(p, name, length);
     if (!variable)
         return fail(p, start, "the variable '%.*s' is not defined", shown, name);

@@ -18,6 +18,7 @@
  *              | "delay(" expression "," samples ")"     later by this number of samples, wrapping around
  *              | "track(" expression "," samples "," rate ")"
  *                                                        later by samples + rate t at timestamp t: a drifting delay
+ *              | "repeat(" expression ")"                repeats the first period of a gnss(), from timestamp 0
  *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
  *   signal     = "L1CA" | "L5I" | "L5Q" | "E1B" | "E1C"
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
@@ -26,7 +27,7 @@
  * Each use is the same signal, noise included.  Expressions are a graph: all uses of a variable share its node.
  *
  * All signals except track() and gnss() repeat after a period.  An expression with track() or gnss() is live
- * (dsim/live.h).  delay() and track() accept live expressions, too, but no expression with a track() in it. */
+ * (dsim/live.h), except in repeat().  delay(), track() and repeat() accept no expression with a track() in it. */
 #ifndef TOOLS_DSIM_PARSE_H
 #define TOOLS_DSIM_PARSE_H
 
@@ -54,6 +55,7 @@ enum dsim_op {
     DSIM_GNSS,
     DSIM_DELAY,
     DSIM_TRACK,
+    DSIM_REPEAT,
     DSIM_NODITHER,
     DSIM_ADD,
     DSIM_SUBTRACT,
@@ -76,7 +78,7 @@ struct dsim_gnss;
 struct dsim_node {
     enum dsim_op op;
     size_t offset;                 /* offset of the expression's first character in the text */
-    const struct dsim_node *left;  /* DELAY, TRACK, NODITHER and the operators */
+    const struct dsim_node *left;  /* DELAY, TRACK, REPEAT, NODITHER and the operators */
     const struct dsim_node *right; /* the operators */
     double amplitude;              /* CONSTANT: value; TONES, COMB; WGN, PULSAR, GNSS: standard deviation */
     double amplitude_step;         /* TONES */
@@ -94,7 +96,7 @@ struct dsim_node {
     struct dsim_gnss *gnss; /* GNSS: set by dsim_gnss_compute() */
     uint64_t seed;          /* WGN, PULSAR, GNSS */
     bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: has data */
-    bool is_live;           /* the expression is or contains a TRACK or GNSS */
+    bool is_live;           /* the expression is or contains a TRACK or GNSS, outside a REPEAT */
     bool has_track;         /* the expression is or contains a TRACK */
     double cost;            /* number of terms that are evaluated for one sample, including the terms of operands */
     size_t n_scratch;       /* number of buffers that the evaluation needs in addition to the result */

@@ -125,6 +125,11 @@ static void add_node(struct text *t, const struct dsim_node *node)
         add_number(t, ", ", node->track_rate);
         add(t, ")");
         break;
+    case DSIM_REPEAT:
+        add(t, "repeat(");
+        add_node(t, node->left);
+        add(t, ")");
+        break;
     case DSIM_NODITHER: add_node(t, node->left); break; /* dsim_print() writes the nodither() of an output */
     case DSIM_ADD: add_operator(t, node, "+"); break;
     case DSIM_SUBTRACT: add_operator(t, node, "-"); break;

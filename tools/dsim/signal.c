@@ -7,6 +7,7 @@
 #include "common/base/thread.h"
 #include "common/base/why.h"
 #include "kernels/util/philox.h"
+#include "tools/dsim/gnss.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -205,7 +206,8 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
     case DSIM_WGN: evaluate_wgn(signal, first, n_samples, values); break;
     case DSIM_PULSAR: memcpy(values, signal->samples + first, n_samples * sizeof(*values)); break;
     case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
-    case DSIM_GNSS:
+    case DSIM_REPEAT: dsim_signal_evaluate(signal->left, axis, first, n_samples, values, scratch); break;
+    case DSIM_GNSS: dsim_gnss_evaluate(signal, &(struct dsim_shift){0}, first, n_samples, values); break;
     case DSIM_TRACK: assert(!"dsim_live evaluates live signals"); break;
     case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;
     case DSIM_ADD:

@@ -118,6 +118,22 @@ TEST(same_signals, .end = ARRAY_LEN(pairs) * 2)
     close_live();
 }
 
+/* A signal inside repeat() is the signal at the timestamp modulo the period, also behind a delay. */
+TEST(repeats, .end = ARRAY_LEN(places))
+{
+    static double repeated[N], period[5000];
+    int64_t first = places[_i] + 17;
+    size_t n_wrong = 0;
+
+    open_live("x = gnss(L1CA, 7, 60, 0.1, 1e6, 1234.25, 999, 1, 4) + wgn(0.1, 3); delay(repeat(x), 40); x;", &format);
+    evaluate(0, first, N, true, repeated);
+    evaluate(1, 0, 5000, true, period);
+    for (size_t i = 0; i < N; i++)
+        n_wrong += !(fabs(repeated[i] - period[(first + (int64_t)i - 40 + 5000) % 5000]) <= 1e-6);
+    ck_assert_uint_eq(n_wrong, 0);
+    close_live();
+}
+
 /* The signs by which 'output' 0 is output 1, one of each code period of 4000 samples; all samples of a period agree. */
 static void read_signs(int64_t first, size_t n_periods, int *signs)
 {

@@ -45,6 +45,7 @@ static void print(const struct dsim_node *node, char *text, size_t text_bytes)
     case DSIM_TRACK:
         snprintf(text, text_bytes, "track(%.500s,%g,%g)", left, node->track_samples, node->track_rate);
         break;
+    case DSIM_REPEAT: snprintf(text, text_bytes, "repeat(%.500s)", left); break;
     case DSIM_NODITHER: ck_abort_msg("nodither inside an output"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:
@@ -104,6 +105,8 @@ static const struct {
     {"track(1, -5.25, 2.5e-9); track(1, 0, -1e-3);", "track(1,-5.25,2.5e-09);track(1,0,-0.001);"},
     {"a = track(cw(1,2), 3, 0); nodither(2 * a - a);",
      "!((2*track(tones(1,1,0,2,0),3,0))-track(tones(1,1,0,2,0),3,0));"},
+    {"a = repeat(delay(gnss(L1CA,1,0,1,0,0,0,0), 3)); nodither(a + track(a, 1, 0));",
+     "!(repeat(delay(gnss(0,1,0,1,0,0,0,0,0,0),3))+track(repeat(delay(gnss(0,1,0,1,0,0,0,0,0,0),3)),1,0));"},
     {"a = nodither(1 + 2); a; (a);", "!(1+2);!(1+2);"},
 };
 
@@ -197,6 +200,7 @@ static const struct {
     {"track(1, 1.1e9, 0);", 1, 10, "between -1e+09 and 1e+09"},
     {"track(nodither(1), 2, 0);", 1, 7, "outermost"},
     {"track(2 + track(1, 2, 0), 2, 0);", 1, 7, "track() needs a signal without track()"},
+    {"repeat(2 + track(1, 2, 0));", 1, 8, "repeat() needs a signal without track()"},
     {"a = 1 - track(1, 2, 0); delay(2 * a, 2);", 1, 31, "delay() needs a signal without track()"},
     {"nodither(1) + 2;", 1, 1, "outermost"},
     {"2 * nodither(1);", 1, 5, "outermost"},
