@@ -17,7 +17,7 @@
 struct buffer_ref {
     atomic_int n_readers;
     struct inbox *return_to; /* [const] */
-    struct inbox_item item;  /* [const] message that the last put pushes to 'return_to'; item.object is the buffer */
+    struct inbox_item item;  /* [const] item that the last buffer_ref_put() pushes; item.object is the buffer */
 };
 
 /* Initialises 'ref' with the inbox that the buffer returns to.  The buffer starts with no readers. */

@@ -10,8 +10,8 @@
 /* Returns the monotonic time in nanoseconds, for intervals, deadlines and pacing. */
 int64_t clock_monotonic_ns(void);
 
-/* Returns the nanoseconds since the UNIX epoch.  Use them only to unwrap the first timestamp, and for times that people
- * read. */
+/* Returns the nanoseconds since the UNIX epoch.  Use this time only to extend the first timestamp to 64 bits, and for
+ * times that people read. */
 int64_t clock_unix_ns(void);
 
 /* Return the CPU time used so far by the calling thread, and by all threads of the process.  Only benchmarks and

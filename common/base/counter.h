@@ -21,8 +21,8 @@ static inline void counter_add(struct counter *counter, uint64_t n)
     atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
 }
 
-/* Adds to a counter that no other thread writes.  Uses no locked instruction, because a locked instruction would wait
- * until the bytes of the packet are in memory. */
+/* Adds to a counter that no other thread writes.  Uses no locked instruction.  A locked instruction would wait for
+ * earlier stores, such as the bytes of the packet. */
 static inline void counter_add_alone(struct counter *counter, uint64_t n)
 {
     uint64_t value = atomic_load_explicit(&counter->value, memory_order_relaxed);

@@ -62,7 +62,7 @@ static void (*_Atomic log_listener)(enum log_level level, int64_t unix_ns, const
 static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 
 static struct log_ring ring;
-static sem_t ring_filled; /* posted for each line in the ring, and once by log_stop() */
+static sem_t ring_filled; /* semaphore, posted for each line in the ring, and once by log_stop() */
 static struct thread writer;
 static _Atomic bool is_ending;   /* true: from now on, no thread waits for room in stderr or the journal */
 static _Atomic size_t n_ended;   /* number of logging threads that have ended */
@@ -91,7 +91,7 @@ static void occupy_standard_files(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            open("/dev/null", O_RDWR); /* gets the lowest free descriptor, which is 'fd' */
+            open("/dev/null", O_RDWR); /* open() returns the lowest free descriptor, 'fd' */
 }
 
 void log_init(const char *program, enum log_level max_level)
@@ -225,7 +225,7 @@ static void *write_lines(void *arg)
     /* number of dropped lines that are already logged; static, because lines may be dropped before this thread runs */
     static uint64_t n_said;
 
-    thread_watched(false); /* this thread may wait for a slow reader of the log */
+    thread_watched(false); /* the watchdog ignores this thread, which may wait for a slow reader */
     do {
         sem_wait(&ring_filled);
         while (log_ring_pop(&ring, &line)) {

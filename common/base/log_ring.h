@@ -25,8 +25,8 @@ struct log_line {
     char text[LOG_MESSAGE_BYTES];
 };
 
-/* Each element of 'places' counts its turns: a push fills the place on an even turn, and a pop empties it on the next
- * odd turn. */
+/* Each place has a turn number, which each push and each pop increases.  A push fills the place if the number is
+ * even, and a pop empties the place if the number is odd. */
 struct log_ring {
     struct {
         _Atomic size_t turn;

@@ -45,8 +45,8 @@ static void limit_by_group(const char *directory, const struct group_files *file
     memory->available_bytes = least(memory->available_bytes, used < limit ? limit - used : 0);
 }
 
-/* Applies the limits of a group and of all groups above it.  If a container hides a group, its files cannot be read
- * here, so its limits are not applied. */
+/* Applies the limits of a group and of all groups above it.  If a container hides a group, the group's files cannot
+ * be read here, so the group's limits are not applied. */
 static void limit_by_groups(const char *root, const char *group, const struct group_files *files, struct memory *memory)
 {
     char directory[PATH_BYTES];
@@ -149,8 +149,8 @@ size_t memory_mapped_bytes(size_t bytes)
     return (bytes + MEMORY_HUGE_PAGE_BYTES - 1) / MEMORY_HUGE_PAGE_BYTES * MEMORY_HUGE_PAGE_BYTES;
 }
 
-/* Requests memory on a NUMA node from the Linux kernel.  Memory on another node also works, but is only as fast as the
- * link between the nodes. */
+/* Asks the Linux kernel to place the memory on a NUMA node.  Memory on another node also works, but access to it is
+ * only as fast as the link between the nodes. */
 static void prefer_node(void *memory, size_t bytes, int node)
 {
     unsigned long mask[MAX_NUMA_NODES / (8 * sizeof(unsigned long))] = {0};

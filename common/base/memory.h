@@ -31,8 +31,8 @@ struct memory_use {
     uint64_t buffers_bytes; /* part of host_bytes: output buffers */
     uint64_t device_bytes;
     uint64_t direct_bytes; /* part of device_bytes: chunks that receive threads write to (recv.direct) */
-    uint64_t frames_bytes; /* part of device_bytes, only with gpudirect: frames of a NIC's rings, without their heads */
-    uint64_t locked_bytes; /* part of host_bytes: frames of a NIC's rings, or the heads of these frames */
+    uint64_t frames_bytes; /* part of device_bytes, only with gpudirect: frames of a NIC's rings, without headers */
+    uint64_t locked_bytes; /* part of host_bytes: frames of a NIC's rings, or with gpudirect their headers */
 };
 
 /* Logs the memory use in one line, in MiB. */

@@ -21,7 +21,7 @@ struct record {
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t n_beats;
     _Alignas(CACHE_LINE_BYTES) char name[NAME_BYTES];
     int cpu;
-    bool held; /* true if the thread waits at the gate */
+    bool held; /* true if the thread waits at the gate before it calls 'run' */
     void *(*run)(void *arg);
     void *arg;
     _Atomic int64_t tid;
@@ -95,7 +95,7 @@ static void leave(struct record *record)
 
 void thread_watched(bool watched)
 {
-    thread_beat(); /* so that the time before this call does not count as a stall */
+    thread_beat(); /* the time before this call must not count as a stall */
     if (own_record)
         atomic_store_explicit(&own_record->excused, !watched, memory_order_relaxed);
 }

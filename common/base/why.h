@@ -1,7 +1,7 @@
 /* why.h - the one sentence that explains a failure.
  *
- * A function has an argument 'why' if the operator can remove a cause of its failure.  The caller prints the
- * sentence. */
+ * A function that can fail has an argument 'why' if the operator can remove the cause.  The function writes the
+ * sentence to 'why', and the caller prints the sentence. */
 #ifndef COMMON_BASE_WHY_H
 #define COMMON_BASE_WHY_H
 

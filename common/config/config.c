@@ -35,7 +35,7 @@ struct config {
     char *path;
     struct config_fault *faults;
     size_t n_faults, n_warnings; /* n_faults includes n_warnings */
-    size_t n_unsaid;             /* errors beyond CONFIG_SAID_ERRORS */
+    size_t n_unsaid;             /* number of errors after the first CONFIG_SAID_ERRORS errors */
     struct config_place *places;
     size_t n_places;
     struct config_name *names;

@@ -90,7 +90,7 @@ struct config_key {
     KEY_OF_TYPE(key, member, config_type, c_type, fallback, .unit = its_unit, .min = least, .max = most,               \
                 .help = __VA_ARGS__)
 
-/* (key, member, fallback, unit, min, max, help, ...) */
+/* Arguments: (key, member, fallback, unit, min, max, help, ...). */
 #define KEY_INT(key, member, ...)      KEY_NUMBER(key, member, CFG_INT, int64_t, __VA_ARGS__)
 #define KEY_POW2(key, member, ...)     KEY_NUMBER(key, member, CFG_POW2, int64_t, __VA_ARGS__)
 #define KEY_DOUBLE(key, member, ...)   KEY_NUMBER(key, member, CFG_DOUBLE, double, __VA_ARGS__)
@@ -98,7 +98,8 @@ struct config_key {
 #define KEY_FINE(key, member, ...)     KEY_NUMBER(key, member, CFG_FINE, struct decimal, __VA_ARGS__)
 #define KEY_INT_LIST(key, member, ...) KEY_NUMBER(key, member, CFG_INT_LIST, struct config_int_list, __VA_ARGS__)
 #define KEY_POSITION(key, member, ...) KEY_NUMBER(key, member, CFG_POSITION, double *, __VA_ARGS__)
-/* (key, member, fallback, min, max, help, ...): min and max count characters (KEY_STRING) or addresses. */
+/* Arguments: (key, member, fallback, min, max, help, ...).  min and max are numbers of characters (KEY_STRING) or of
+ * addresses (KEY_ENDPOINTS). */
 #define KEY_STRING(key, member, ...)    KEY_BOUNDED(key, member, CFG_STRING, char *, __VA_ARGS__)
 #define KEY_ENDPOINTS(key, member, ...) KEY_BOUNDED(key, member, CFG_ENDPOINTS, struct endpoint_list, __VA_ARGS__)
 #define KEY_ENUM(key, member, fallback, names, ...)                                                                    \
@@ -111,18 +112,20 @@ struct config_section {
     const char *help;
     const struct config_key *keys;
     size_t n_keys;
-    size_t struct_bytes; /* bytes of one instance */
-    /* offset in the struct of the whole file: of the instance or, if 'repeats' is true, of a struct config_array */
+    size_t struct_bytes; /* size of one instance, in bytes */
+    /* offset of the section in the struct of the whole file; if 'repeats' is true, the offset of its struct
+     * config_array */
     size_t offset;
     bool repeats;
-    size_t min_n, max_n; /* smallest and largest number of instances, with 'repeats' */
+    size_t min_n, max_n; /* smallest and largest number of instances, if 'repeats' is true */
     bool optional;       /* true if the section is optional; if the file lacks it, all keys have their defaults */
-    const char *example; /* with 'repeats': YAML of list items for the example file, or NULL */
+    const char *example; /* if 'repeats' is true: YAML of list items for the example file, or NULL */
 };
 
 /* ---- Rows of a table of sections: struct config_section ------------------------------------------------------------
  *
- * 'whole' is the struct of the whole file; its member has the section's name.  Further members may follow the help. */
+ * 'whole' is the struct of the whole file.  Its member for the section has the section's name.  Further members may
+ * follow the help. */
 #define CONFIG_SECTION(whole, member, table, ...)                                                                      \
     CONFIG_SECTION_PART(whole, member, table, ARRAY_LEN(table), __VA_ARGS__)
 /* A section that has only the first 'n' keys of the table. */

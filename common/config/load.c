@@ -256,7 +256,7 @@ static void default_value(struct loader *loader, const struct config_key *key, c
 {
     if (!key->default_text)
         config_error_at(loader->config, mark, "%s.%s is missing and has no default (%.*s)", where, key->name,
-                        (int)strlen(key->help) - 1, key->help); /* help without its full stop */
+                        (int)strlen(key->help) - 1, key->help); /* prints the help without its full stop */
     else if (config_value_default(key, field) != 0)
         loader->out_of_memory = true;
 }

@@ -56,7 +56,7 @@ static void print_default(const struct config_key *key, bool json, FILE *out)
 
 /* ---- JSON Schema ------------------------------------------------------------------------------------------------- */
 
-/* Writes a comma and a bound, as , "name": number */
+/* Writes a comma and a bound, for example: , "minimum": 2 */
 static void schema_bound(const char *name, double bound, FILE *out)
 {
     char text[40];
@@ -64,7 +64,7 @@ static void schema_bound(const char *name, double bound, FILE *out)
     fprintf(out, ", \"%s\": %s", name, config_number_format(bound, text, sizeof(text)));
 }
 
-/* Writes the type and the bounds.  'min' and 'max' are the names of the bounds in JSON Schema. */
+/* Writes the type of a value and its bounds.  'min' and 'max' are the names of the bounds in JSON Schema. */
 static void schema_type(const struct config_key *key, const char *type, const char *min, const char *max, FILE *out)
 {
     fprintf(out, "\"type\": \"%s\"", type);

@@ -217,7 +217,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
     if (!err)
         err = open_control(daemon, values, pipeline, service, &control, why, sizeof(why));
-    bool failed = context.device && !device_ok(context.device); /* the device failed in 'create', which is logged */
+    bool failed = context.device && !device_ok(context.device); /* the device failed, and logged the failure */
     if (!err && !failed)
         status_set_sensors(context.status, control.sensors);
     if (!err && !failed)
@@ -227,7 +227,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     if (exit_code == 0 && !device_ok(context.device))
         exit_code = 1; /* the device failed during the drain */
     close_control(&control);
-    http_close(http); /* before the pipeline is destroyed, because HTTP reads its counters */
+    http_close(http); /* HTTP must close before the pipeline is destroyed, because it reads the pipeline's counters */
     sensors_destroy(control.sensors);
     if (pipeline) {
         daemon->stop(pipeline, 0); /* ends the threads that a failed start has left running */

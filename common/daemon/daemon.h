@@ -24,11 +24,11 @@ struct status;
 /* The parts of the process that the pipeline uses. */
 struct daemon_context {
     struct device *device;
-    struct service *service; /* stopped by the pipeline after a failure or the sources' end; shows its status */
+    struct service *service; /* the pipeline sets its status, and stops it after a failure or the last data */
     struct status *status;   /* the pipeline adds its part of /status.json */
     struct gauge *healthy;   /* initially 1; the pipeline sets 0 if it detects wrong results; shown by /healthz */
     struct sensors *sensors; /* 'create' adds the pipeline's sensors, which live as long as the pipeline */
-    struct katcp_sensors *katcp_sensors; /* for katcp_sensors_steady_state() */
+    struct katcp_sensors *katcp_sensors; /* argument of katcp_sensors_steady_state() */
 };
 
 struct daemon {

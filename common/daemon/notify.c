@@ -37,7 +37,7 @@ static bool parse_number(const char *text, uint64_t *number)
 bool notify_watchdog(uint64_t *period_us)
 {
     const char *period = getenv("WATCHDOG_USEC");
-    const char *of_process = getenv("WATCHDOG_PID"); /* NULL: the watchdog applies to any process */
+    const char *of_process = getenv("WATCHDOG_PID"); /* id of the watched process; NULL: any process */
     uint64_t period_found, process;
 
     if (!period || !parse_number(period, &period_found))

@@ -33,7 +33,7 @@ struct service {
     struct ev_loop *loop; /* [const] */
     ev_async stop;        /* ends the loop, from any thread and from the signal handler */
     _Atomic int exit_code;
-    ev_timer clock;       /* reads whether Linux's clock is synchronised */
+    ev_timer clock;       /* periodically reads whether Linux's clock is synchronised */
     ev_timer look;        /* checks the threads, if systemd's watchdog is configured */
     ev_timer retell;      /* sends a failed message again */
     int64_t still_tid;    /* [main] id of the thread that was reported as hung; 0: none */
@@ -41,15 +41,15 @@ struct service {
     struct lock status_lock;
     char status[STATUS_BYTES] GUARDED; /* [status_lock] last text of service_status() */
     char hang[STATUS_BYTES] GUARDED;   /* [status_lock] report of a hung thread, which replaces 'status'; empty: none */
-    bool is_ready GUARDED;             /* [status_lock] READY=1 must be sent */
-    bool is_stopping GUARDED;          /* [status_lock] STOPPING=1 must be sent */
-    bool is_untold GUARDED;            /* [status_lock] the last message could not be sent */
+    bool is_ready GUARDED;             /* [status_lock] true if READY=1 must be sent */
+    bool is_stopping GUARDED;          /* [status_lock] true if STOPPING=1 must be sent */
+    bool is_untold GUARDED;            /* [status_lock] true if the last message could not be sent */
 };
 
 /* The service that the signal handler stops.  The process has its own signal handler, because libev's watchers act only
  * while the loop runs.  A second signal must end the process even during a drain, or while main() waits for a hung
  * thread. */
-static struct service *_Atomic signalled; /* NULL: no open service */
+static struct service *_Atomic signalled; /* NULL: no service is open */
 static volatile sig_atomic_t n_signals;
 
 /* Writes a message to stderr from a signal handler, which may call neither stdio nor the journal.  If stderr is full,
@@ -86,7 +86,7 @@ static void on_abort(int signal_number)
 {
     log_flush();
     signal(SIGABRT, SIG_DFL);
-    raise(SIGABRT); /* takes effect when this handler returns */
+    raise(SIGABRT); /* the signal takes effect when this handler returns */
 }
 
 static void on_stop(struct ev_loop *loop, ev_async *watcher, int events)

@@ -39,7 +39,7 @@ struct state_file {
     char *path;
     bool changed;        /* settings have changed since the last job for this file */
     int64_t due_ns;      /* earliest time of the next write */
-    _Atomic bool failed; /* set by the writer before it clears 'busy' */
+    _Atomic bool failed; /* true if the write failed; set by the writer before it clears 'busy' */
 };
 
 struct state_files {
@@ -97,7 +97,7 @@ static void *run_writer(void *arg)
     struct inbox_item item;
 
     while (inbox_pop(files->jobs, &item) == 0) {
-        thread_watched(false); /* otherwise a hanging disk would let the watchdog end the process */
+        thread_watched(false); /* the watchdog must not end the process because the disk hangs */
         carry_out(files);
         thread_watched(true);
     }
@@ -163,7 +163,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct state_files *files = timer->data;
     int64_t now_ns = clock_monotonic_ns(), look_ns = INT64_MAX;
-    bool busy = atomic_load(&files->busy); /* read before 'failed', because the writer sets 'failed' first */
+    bool busy = atomic_load(&files->busy); /* read first, because the writer sets 'failed' before it clears 'busy' */
 
     take_back_failed(files);
     struct state_file *file = next_file(files);
@@ -178,7 +178,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
         file = next_file(files);
     }
     if (busy)
-        look_ns = now_ns + MIN_INTERVAL_NS; /* at this time, check whether the write has failed */
+        look_ns = now_ns + MIN_INTERVAL_NS; /* the next call then checks whether the write has failed */
     if (file && file->due_ns < look_ns)
         look_ns = file->due_ns;
     if (look_ns < INT64_MAX)

@@ -7,8 +7,8 @@
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
  *           operations never waits, and at least one stream can always continue.  So each full ring has room again
  *           after some time.
- * Lifetime: a mark may outlive its stream.  So a destroyed stream frees only its thread and its ring, and keeps its
- *           counts until the device is closed. */
+ * Lifetime: a mark refers to a stream, and may outlive the stream.  So a destroyed stream frees only its thread and
+ *           its ring, and keeps its counts until the device is closed. */
 #include "common/device/device.h"
 
 #include "common/device/cpu_direct.h"
@@ -29,8 +29,8 @@
 #define DEVICE_ALIGN_BYTES 64   /* size of a cache line and of the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
-/* A point in a stream, which has passed when the stream has done 'n_operations' operations.  A mark without a stream
- * has passed. */
+/* A point in a stream.  The point has passed when the stream has done 'n_operations' operations.  A mark without a
+ * stream has passed. */
 struct mark {
     struct cpu_stream *stream;
     uint64_t n_operations;
@@ -79,17 +79,17 @@ struct cpu_stream {
     struct cpu_stream *next; /* [const] */
     struct thread thread;
     struct lock lock;
-    pthread_cond_t work;      /* 'n_given' or 'stopping' changed */
-    pthread_cond_t progress;  /* 'n_done' changed */
+    pthread_cond_t work;      /* signalled when 'n_given' or 'stopping' changes */
+    pthread_cond_t progress;  /* signalled when 'n_done' changes */
     struct operation *ring;   /* [const] operation k is ring[k % DEVICE_STREAM_DEPTH]; NULL after the stream's end */
     uint64_t n_given GUARDED; /* [lock] number of operations enqueued since creation */
     uint64_t n_done GUARDED;  /* [lock] number of operations done; n_given - n_done <= DEVICE_STREAM_DEPTH */
-    bool stopping GUARDED;    /* [lock] the thread must end after all operations */
+    bool stopping GUARDED;    /* [lock] true if the thread must end after all operations */
 };
 
 struct cpu_event {
     struct device_event base;
-    struct lock lock;         /* one thread may record the event while another thread waits for it */
+    struct lock lock;         /* needed because one thread may record the event while another waits for it */
     struct mark mark GUARDED; /* [lock] point of the last record */
 };
 
@@ -346,7 +346,7 @@ static void cpu_stream_wait_event(struct device_stream *stream, struct device_ev
     lock_take(&self->lock);
     op.wait = self->mark;
     lock_give(&self->lock);
-    /* A stream's own earlier operations have run already, so they need no wait. */
+    /* A stream need not wait for its own earlier operations, because it runs its operations in order. */
     if (op.wait.stream && &op.wait.stream->base != stream)
         enqueue(stream, &op);
 }

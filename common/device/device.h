@@ -72,8 +72,8 @@ struct kernel_grid {
 
 /* A three-dimensional array of bytes in device memory, with the innermost axis first.  A kernel copies one box at a
  * time into shared memory, to an address that is a multiple of 128 bytes.  A box begins at a multiple of 16 along the
- * innermost axis, and anywhere along the other axes.  Bytes of a box outside the extent are 0.  Axes may overlap in
- * memory (observed on an H200 with driver 580). */
+ * innermost axis, and anywhere along the other axes.  Bytes of a box outside the extent are 0.  Rows and planes may
+ * overlap in memory, if a pitch is small (observed on an H200 with driver 580). */
 struct device_tensor {
     const uint8_t *base; /* address of the first byte; a multiple of 16, like the pitches */
     uint64_t extent[3];
@@ -82,8 +82,8 @@ struct device_tensor {
 };
 
 /* Opens a device, and logs the choice and its reason.  If 'gpu' names a GPU, DEVICE_AUTO always selects cuda.
- * Otherwise it selects cuda if there is a suitable GPU.  Returns 0 or negative errno with one sentence in 'why', which
- * begins with a key of the section "device". -ENODEV: a restart cannot help. */
+ * Otherwise DEVICE_AUTO selects cuda if there is a suitable GPU.  Returns 0 or negative errno with one sentence in
+ * 'why', which begins with a key of the section "device". -ENODEV: a restart cannot help. */
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 void device_close(struct device *device);
 const char *device_name(const struct device *device);
@@ -129,8 +129,8 @@ uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu);
 
 /* Direct memory: device memory to which the host writes as to host memory.  Host and device have different addresses
  * for the same bytes.  The host must not read this memory, because an uncached read over the bus takes far longer than
- * a write.  Writes past the cache are fastest.  After the writer has called copy_finish() (copy.h), operations that any
- * thread enqueues read the written bytes. */
+ * a write.  Stores that bypass the cache are fastest.  After the writer has called copy_finish() (copy.h), operations
+ * that any thread enqueues read the written bytes. */
 struct device_direct {
     uint8_t *host;
     uint8_t *device;
@@ -273,7 +273,7 @@ struct device {
     const struct device_ops *ops;
     const char *name;
     size_t n_threads;
-    bool failed;                   /* accessed atomically; not _Atomic, because the emulator reads this as C++ */
+    bool failed;                   /* accessed atomically; not _Atomic, because the emulator compiles this as C++ */
     void (*on_failure)(void *arg); /* set by device_open() */
     void *failure_arg;
     bool compiles;               /* result of device_compiles() */

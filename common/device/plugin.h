@@ -5,8 +5,8 @@
  * build; a check at the start ensures this.
  *
  * If $CBF_CUDA_DEVICE is set (tests), it is the path of the shared object.  Otherwise the file DEVICE_PLUGIN_FILE is
- * searched in three directories: that of the executable (a build directory), ../lib/cbf relative to it (an
- * installation), and CBF_LIBDIR. */
+ * searched in three directories: the executable's directory (in a build), ../lib/cbf relative to the executable's
+ * directory (in an installation), and CBF_LIBDIR. */
 #ifndef COMMON_DEVICE_PLUGIN_H
 #define COMMON_DEVICE_PLUGIN_H
 
@@ -32,8 +32,8 @@ struct device_host {
 typedef int device_plugin_open_fn(const struct device_config *config, const struct device_host *host,
                                   struct device **device, char *why, size_t why_bytes);
 
-/* Finds the plugin and opens its device.  Errors as for device_plugin_open_fn.  The plugin stays loaded until the
- * process ends. */
+/* Finds the plugin and opens its device.  Returns the same errors as device_plugin_open_fn.  The plugin stays loaded
+ * until the process ends. */
 int device_plugin_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 
 #endif

@@ -21,12 +21,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIMIT_NS     (60 * NS_PER_S)  /* time limit of a job, after which no new candidate is begun */
-#define RUN_NS       (20 * NS_PER_MS) /* shortest run whose time is used */
+#define LIMIT_NS     (60 * NS_PER_S)  /* after this time, a job measures no further candidate */
+#define RUN_NS       (20 * NS_PER_MS) /* shortest duration of a run that counts */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
 #define HOPELESS     1.5              /* a candidate slower by this factor than the fastest gets only two runs */
 #define BETTER       0.995            /* a new fastest shape must take less than this fraction of the old time */
-#define RANDOM_BYTES (1 << 20)        /* generated on the host, and copied repeatedly */
+#define RANDOM_BYTES (1 << 20)        /* random bytes that the host generates and copies repeatedly */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *
             kernel->queue(work, bed->stream);
         device_stream_wait(bed->stream);
         int64_t run_ns = clock_monotonic_ns() - start_ns;
-        if (run_ns < RUN_NS) { /* too short: the wait for the run's end would distort the time */
+        if (run_ns < RUN_NS) { /* in a short run, the wait for the run's end would distort the time */
             n *= 2;
             n_runs = 0;
             continue;
@@ -282,7 +282,7 @@ int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs
         log_info("there is nothing to tune on the %s device", device_name(device));
         return 0;
     }
-    /* Checked first, so that no time is spent on a choice that cannot be saved. */
+    /* The directory is checked first, so that no time is spent on a shape that cannot be saved. */
     int err = !directory ? -ENOENT : access(directory, W_OK | X_OK) != 0 ? -errno : 0;
     if (err)
         snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s",

@@ -33,7 +33,7 @@ struct tuner_bed {
         bool pinned;
     } memory[8];
     size_t n_memory;
-    bool is_short; /* an allocation has failed */
+    bool is_short; /* true if an allocation has failed */
 };
 
 /* Kinds of memory.  TUNER_BITS: random bits in device memory.  TUNER_FLOATS, TUNER_HALVES: random numbers of either

@@ -34,7 +34,7 @@ int engine_dither_seed(int64_t configured, uint64_t *seed)
     *seed = (uint64_t)configured;
     if (configured < 0 && getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
         return -EIO;
-    *seed &= INT64_MAX >> 10; /* so that a double represents the seed exactly */
+    *seed &= INT64_MAX >> 10; /* leaves 53 bits, which a double represents exactly */
     return 0;
 }
 
@@ -99,7 +99,7 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
-            return lane->n_free > 0; /* if no input is free, more sets may be waiting */
+            return lane->n_free > 0; /* if no input is free, more sets of chunks may be waiting */
         lane->busy = true;
         if (!e->ops->process(lane, may_wait))
             return false;

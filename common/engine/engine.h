@@ -49,8 +49,8 @@ enum engine_item {
 struct engine_ops {
     void (*look)(struct lane *lane, unsigned member, const struct chunk *chunk); /* inspects a new chunk; may be NULL */
     /* Uploads the next set of chunks to a free device input, which becomes the lane's current input.  If 'ended' is
-     * true, the data that the last set left for its successor form a separate set.  Returns false if no set is ready,
-     * or if no device input is free. */
+     * true, no set follows.  Data that were kept for the next set are then uploaded as a separate set.  Returns false
+     * if no set is ready, or if no device input is free. */
     bool (*begin)(struct lane *lane, bool ended);
     /* Queues the kernels for the current input.  Returns true if all streams have finished the input.  If no output
      * buffer is free and 'may_wait' is true, returns false, and the worker calls 'process' again with the same input.
@@ -77,7 +77,7 @@ struct engine {
     struct thread worker;
     bool started;
     /* [worker] */
-    size_t n_downloading; /* output buffers whose ENGINE_DOWNLOADED item has not arrived */
+    size_t n_downloading; /* number of output buffers whose ENGINE_DOWNLOADED item has not arrived */
     bool draining;
     int64_t give_up_ns; /* deadline of the drain, monotonic; INT64_MAX: not set */
     size_t n_given_up;  /* number of chunks dropped after the deadline */

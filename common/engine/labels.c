@@ -181,7 +181,7 @@ static int compare_labels(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Words for messages about one of the two lists. */
+/* Words for messages about antenna_names or about input_labels. */
 struct name_list {
     const char *key, *each, *one, *two;
 };

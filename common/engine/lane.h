@@ -37,7 +37,7 @@ struct lane {
     unsigned n_members;    /* [const] number of members of each lane */
     struct matcher *matcher;
     struct device_stream *compute; /* stream that runs the kernels */
-    struct device_kernel *gather;  /* kernel of chunk_gather(); NULL: no gpudirect */
+    struct device_kernel *gather;  /* kernel of chunk_gather(); NULL without gpudirect */
     struct device_input *free[LANE_N_INPUTS];
     size_t n_free;
     bool busy; /* a device input is being processed */

@@ -106,10 +106,10 @@ static const struct rule {
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
-    char fengs[32], antenna[72]; /* a group of F-engines: "0-3" and ""; one F-engine: its number and antenna */
+    char fengs[32], antenna[72]; /* group of F-engines: "0-3" and no antenna; one F-engine: number and antenna */
     uint64_t value;              /* value of the metric at the last sample */
     uint64_t total;              /* number of losses, or seconds of trouble, since the start */
-    /* losses or seconds of trouble in each second and minute; at most UINT32_MAX */
+    /* number of losses, or seconds of trouble, in each second and in each minute; at most UINT32_MAX */
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
     /* UNIX time when the trouble began, and when it was last seen; 0: no trouble yet */
     int64_t since_unix_ns, last_unix_ns;
@@ -144,7 +144,7 @@ static const struct rule *find_rule(const char *metric)
 }
 
 /* Copies the value of the label 'name' to 'value', or "" if there is no such label.  Cuts a value at its first
- * escape. */
+ * backslash. */
 static void read_label(const char *labels, const char *name, char *value, size_t value_bytes)
 {
     size_t n = strlen(name);

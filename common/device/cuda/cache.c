@@ -1,4 +1,4 @@
-/* cache.c - reads and writes entries.  An entry is a file "<key>.bin" with a header and the data. */
+/* cache.c - reads and writes the entries of a cache.  Each entry is a file "<key>.bin" with a header and the data. */
 #include "common/device/cuda/cache.h"
 
 #include "common/base/file.h"
@@ -102,5 +102,5 @@ int cache_write(const char *directory, struct hash key, const void *data, size_t
     if (err)
         return err;
     name_of(key, name);
-    return file_replace(directory, name, parts, 2); /* other users can read the file */
+    return file_replace(directory, name, parts, 2); /* makes the file readable for all users */
 }

@@ -38,7 +38,7 @@ struct cuda_device {
     uint8_t uuid[16];                                /* [const] */
     bool orders_writes;                              /* [const] the GPU orders NICs' writes before later operations */
     bool flushes_writes;                             /* [const] the GPU can flush NICs' writes on request */
-    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver has no such function */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] function of the driver; NULL: it has none */
     struct vulkan *vulkan;                           /* [creating thread] opened when first needed; NULL: not opened */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] all streams, linked by 'next' */
@@ -59,12 +59,12 @@ struct cuda_stream {
     char name[32];              /* [const] */
     const char *_Atomic newest; /* name of the last operation enqueued, for messages about failures */
     struct lock lock;
-    pthread_cond_t room;                            /* 'n_run' changed */
+    pthread_cond_t room;                            /* signalled when 'n_run' changes */
     struct pending_then thens[DEVICE_STREAM_DEPTH]; /* [lock] callback k is thens[k % DEVICE_STREAM_DEPTH] */
     uint64_t n_given GUARDED;                       /* [lock] number of callbacks enqueued since creation */
     uint64_t n_run GUARDED;                         /* [lock] number of callbacks that have run or are running */
     uint64_t n_run_seen;                            /* [watch] n_run at the last check */
-    unsigned n_looks;                               /* [watch] successive checks while callbacks wait but none runs */
+    unsigned n_looks;                               /* [watch] number of successive checks at which callbacks hang */
 };
 
 struct cuda_event {

@@ -53,7 +53,7 @@ static void cuda_close(struct device *device)
     cuda_watch_stop(self);
     vulkan_close(self->vulkan);
     lock_take(&self->lock);
-    assert(!self->streams && !self->pinned); /* all streams are destroyed, and all memory is freed */
+    assert(!self->streams && !self->pinned); /* the caller has destroyed all streams and freed all memory */
     lock_give(&self->lock);
     lock_fini(&self->lock);
     free(self->kernel_cache);

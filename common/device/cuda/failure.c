@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define WATCH_INTERVAL_MS 100
-#define HANGS_LOOKS       30 /* 3 s; longer than the computation of any chunk in real time */
+#define HANGS_LOOKS       30 /* number of checks (3 s in all); in real time, no chunk takes as long */
 
 static int errno_of(cudaError_t error)
 {

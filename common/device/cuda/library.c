@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Loads a library.  On failure 'why' keeps the error of an earlier call.  But the error of a missing file is replaced
- * by any other error. */
+/* Loads a library.  On failure, writes the error to 'why' if 'why' is empty.  An error that is no missing file also
+ * replaces the error of a missing file from an earlier call. */
 static void *try(const char *name, char *why, size_t why_bytes)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

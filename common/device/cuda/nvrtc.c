@@ -104,7 +104,7 @@ void nvrtc_identity(char *text, size_t text_bytes)
 }
 
 /* Returns the newest architecture that NVRTC supports and that is not newer than 'wanted'.  Returns 0 if there is none.
- * Code for an architecture runs on GPUs of the same major and a later minor version. */
+ * Code for an architecture also runs on GPUs with the same major version and a later minor version. */
 static int best_architecture(int wanted)
 {
     int list[MAX_ARCHITECTURES], n = 0, best = 0;
@@ -143,7 +143,7 @@ const char *nvrtc_text_of(const struct kernel *kernel)
 
     if (kernel->cuda_text)
         return kernel->cuda_text;
-    snprintf(file, sizeof(file), "/%s.cu", kernel->name); /* kernels/FOLDER/NAME.cu */
+    snprintf(file, sizeof(file), "/%s.cu", kernel->name); /* the file is kernels/FOLDER/NAME.cu */
     for (size_t k = 0; k < n_kernel_texts; k++) {
         const char *base = strrchr(kernel_texts[k].name, '/');
 

@@ -71,8 +71,8 @@ void cuda_stream_destroy(struct device_stream *stream)
         ;
     *place = self->next;
     lock_give(&device->lock);
-    /* After a failure CUDA may still work and run callbacks.  Taking the lock waits for a callback that is about to
-     * return. */
+    /* After a failure CUDA may still call called_back(), which takes the lock.  This thread takes the lock to wait
+     * until such a call has released it. */
     cudaStreamSynchronize(self->handle);
     cudaStreamDestroy(self->handle);
     lock_take(&self->lock);
@@ -209,7 +209,7 @@ static bool push_then(struct cuda_stream *stream, const struct pending_then *the
     lock_take(&stream->lock);
     while (stream->n_given - stream->n_run == DEVICE_STREAM_DEPTH && device_ok(stream->base.device))
         pthread_cond_wait(&stream->room, &stream->lock.mutex);
-    /* Checked under the lock, so that either cuda_stream_run_pending() finds the callback, or this check detects the
+    /* The check holds the lock.  So either cuda_stream_run_pending() finds the callback, or this check detects the
      * failure. */
     bool ok = device_ok(stream->base.device);
     if (ok)
@@ -227,7 +227,7 @@ void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
     if (push_then(self, &then)) {
         cuda_check(self, cudaLaunchHostFunc(self->handle, called_back, self), "cudaLaunchHostFunc");
     } else {
-        cudaStreamSynchronize(self->handle); /* earlier operations may still be running, as in failure.c */
+        cudaStreamSynchronize(self->handle); /* waits for earlier operations, which may still be running */
         run(&then);
     }
 }

@@ -64,8 +64,9 @@ static int explain(VkResult result, const char *call, char *why, size_t why_byte
     bool no_driver = result == VK_ERROR_INCOMPATIBLE_DRIVER;
 
     snprintf(why, why_bytes, "%s failed: %s (%d)%s", call, result_name(result), (int)result,
-             no_driver ? ": Vulkan finds no driver; install the GPU's, or name its nvidia_icd.json in VK_DRIVER_FILES"
-                       : "");
+             no_driver
+                 ? ": Vulkan finds no driver; install the GPU's driver, or name its nvidia_icd.json in VK_DRIVER_FILES"
+                 : "");
     switch (result) {
     case VK_ERROR_OUT_OF_HOST_MEMORY:
     case VK_ERROR_OUT_OF_DEVICE_MEMORY:
@@ -279,7 +280,7 @@ int vulkan_alloc(struct vulkan *v, size_t bytes, struct vulkan_memory *out, char
     if (result)
         return explain(result, call, why, why_bytes);
     call = "vkMapMemory";
-    result = v->MapMemory(v->device, memory, 0, VK_WHOLE_SIZE, 0, &host); /* stays mapped until the memory is freed */
+    result = v->MapMemory(v->device, memory, 0, VK_WHOLE_SIZE, 0, &host); /* mapped until the memory is freed */
     if (result)
         goto undo;
     call = "vkGetMemoryFdKHR";

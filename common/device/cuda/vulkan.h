@@ -18,7 +18,7 @@ struct vulkan;
 struct vulkan_memory {
     uint8_t *host;  /* address for writes by the host; coherent, but not cached */
     size_t bytes;   /* at least the requested size */
-    int fd;         /* for CUDA (cudaExternalMemoryHandleTypeOpaqueFd); the caller closes it or passes it on */
+    int fd;         /* descriptor for CUDA (cudaExternalMemoryHandleTypeOpaqueFd), owned by the caller */
     uint64_t owned; /* Vulkan's handle */
 };
 
@@ -32,7 +32,7 @@ void vulkan_close(struct vulkan *vulkan);
  * size. */
 uint64_t vulkan_heap_bytes(const struct vulkan *vulkan);
 
-/* Allocates memory.  Errors as for vulkan_open(). */
+/* Allocates memory.  Returns the same errors as vulkan_open(). */
 int vulkan_alloc(struct vulkan *vulkan, size_t bytes, struct vulkan_memory *memory, char *why, size_t why_bytes);
 void vulkan_free(struct vulkan *vulkan, const struct vulkan_memory *memory);
 

@@ -101,8 +101,8 @@ static const struct {
 } failures[] = {
     {"minor=0", -ENODEV, "this Vulkan is older than 1.1"},
     {"vkCreateInstance=-9", -ENODEV,
-     "vkCreateInstance failed: VK_ERROR_INCOMPATIBLE_DRIVER (-9): Vulkan finds no driver; install the GPU's, or name "
-     "its nvidia_icd.json in VK_DRIVER_FILES"},
+     "vkCreateInstance failed: VK_ERROR_INCOMPATIBLE_DRIVER (-9): Vulkan finds no driver; install the GPU's driver, or "
+     "name its nvidia_icd.json in VK_DRIVER_FILES"},
     {"vkCreateInstance=-1", -ENOMEM, "vkCreateInstance failed: VK_ERROR_OUT_OF_HOST_MEMORY (-1)"},
     {"vkEnumeratePhysicalDevices=-3", -EIO, "vkEnumeratePhysicalDevices failed: VK_ERROR_INITIALIZATION_FAILED (-3)"},
     {"gpus=0", -ENODEV, "Vulkan does not see the GPU with UUID 00010203-0405-0607-0809-0a0b0c0d0e0f; it sees none"},
