@@ -26,10 +26,11 @@ struct pcap_source {
     char *path;
     FILE *file;      /* open file; NULL once 'capture' owns the file */
     int fd;          /* descriptor of the file */
-    bool is_fifo;    /* a FIFO, which is read without a buffer, so that poll() reports waiting data */
-    pcap_t *capture; /* NULL: a FIFO that has delivered no data yet */
+    bool is_fifo;    /* true for a FIFO, which is read without a buffer, so that poll() reports waiting data */
+    pcap_t *capture; /* libpcap's capture; NULL for a FIFO that has delivered no data yet */
     int link_type;
-    int end;        /* 0, or the result of all later recv calls: -ENODATA after the last packet, -EIO after damage */
+    /* result of all later recv calls: -ENODATA after the last packet, -EIO after damage; 0: not at the end */
+    int end;
     uint64_t n_cut; /* number of packets that are truncated in the capture */
     struct recv_endpoints endpoints;
 };

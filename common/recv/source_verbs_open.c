@@ -244,7 +244,7 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
                 return failed;
         }
         err = recv_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
-        if (!err || err == EADDRINUSE) /* EADDRINUSE: the group was already joined, for another port */
+        if (!err || err == EADDRINUSE) /* EADDRINUSE means that the group was already joined, for another port */
             return 0;
     }
     return fail_at(opening, endpoint, err, "join the multicast group", "");
@@ -297,7 +297,7 @@ static int add_rule(struct recv_source_verbs *source, const struct endpoint *end
                 .val.dst_port = htons(endpoint->port),
                 .mask.dst_port = UINT16_MAX},
     };
-    /* The driver expects the specifications directly behind the attributes, without padding. */
+    /* The driver expects the rule's specifications directly behind its attributes, without padding. */
     static_assert(sizeof(rule) == sizeof(rule.attr) + sizeof(rule.ethernet) + sizeof(rule.ip) + sizeof(rule.udp),
                   "padding");
 
