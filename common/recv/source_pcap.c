@@ -86,9 +86,9 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
         const char *name = pcap_datalink_val_to_description(source->link_type);
         return why_fail(
             -EINVAL, why, why_bytes,
-            "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
-            "IP can be read",
-            source->path, name ? name : "something unknown", source->link_type);
+            "recv.pcap_file: the capture \"%s\" contains %s frames (link type %d); Ethernet, Linux cooked, loopback and "
+            "raw IP can be read",
+            source->path, name ? name : "unknown", source->link_type);
     }
     return 0;
 }
@@ -109,7 +109,7 @@ static void end_capture(struct pcap_source *source, int status)
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
-        log_warning("%s has %llu packets cut short, which were skipped", source->path,
+        log_warning("%s contains %llu truncated packets, which were skipped", source->path,
                     (unsigned long long)source->n_cut);
 }
 
@@ -126,7 +126,7 @@ static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *hea
         return false;
     if (datagram.n_captured < datagram.n_bytes) {
         if (source->n_cut++ == 0)
-            log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
+            log_warning("%s contains truncated packets, which are skipped; capture with \"tcpdump -s 0\"", source->path);
         return false;
     }
     slot->truncated = recv_packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;

@@ -440,7 +440,7 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
     /* Otherwise the socket would also receive groups that other sockets of this host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
-        return fail(opening, endpoint, errno, "keep other groups away", "");
+        return fail(opening, endpoint, errno, "exclude other groups", "");
     int err = recv_source_join(fd, endpoint, &opening->interface);
     if (!err)
         return 0;

@@ -147,7 +147,7 @@ function show_streams(s) {
     const level = (t, pol) => s.levels.find(l => l.antenna === t.antenna && l.stream === t.stream && l.pol === pol) || {};
     for (const pol of [0, 1]) columns.push([`Level pol ${pol}`, `level${pol}`, t => {
       const { dbfs, time } = level(t, pol), age = how_old(s, time);
-      return { text: known(dbfs) ? `${db(dbfs)} dBFS` : "–", sub: age, level: age ? "idle" : "", title: "mean power of the voltages sent; 0 is a tone of full amplitude" };
+      return { text: known(dbfs) ? `${db(dbfs)} dBFS` : "–", sub: age, level: age ? "idle" : "", title: "mean power of the sent voltages; 0 dBFS is a tone of full amplitude" };
     }]);
     for (const pol of [0, 1]) columns.push([`Clipped pol ${pol}`, `clipped${pol}`, t => {
       const c = (t.clipped_samples || {})[pol], output = s.outputs.find(o => o.name === t.stream) || {};
@@ -180,7 +180,7 @@ function beam_rows(s) {
 
 /* Returns the rms of the real and imaginary parts: measured, or computed from a power; "" if both are unknown. */
 function rms_cell(b) {
-  const title = "of the real and imaginary parts, of at most 127", one = b.power && [b.power.power_0, b.power.power_1].find(known);
+  const title = "rms of the real and imaginary parts, whose largest value is 127", one = b.power && [b.power.power_0, b.power.power_1].find(known);
   if (known(b.rms)) return { text: total(b.measured_samples) ? b.rms.toFixed(2) : "–", title };
   if (!b.power) return { text: "" };
   const of_I = name => b.power.I > 0 ? `${name} ${minus((100 * b.power[name] / b.power.I).toFixed(1))} %` : "";
@@ -265,7 +265,7 @@ function show_delays(s) {
   const none = d => d.start_timestamp < 0;
   $("delays-card").hidden = !all.length;
   $("delays").hidden = !rows.length;
-  $("delays-note").textContent = rows.length === all.length ? "" : rows.length ? "The others have none." : "No model has been set: no input is delayed.";
+  $("delays-note").textContent = rows.length === all.length ? "" : rows.length ? "The other inputs have no delay model." : "No model has been set: no input is delayed.";
   fill_table($("delays"), [
     ["Input of stream", "name", d => ({ text: d.row_key })],
     ["Delay now", "now_delay_s", d => none(d) ? { text: "none", level: "idle" } : { text: minus(`${(1e9 * d.now_delay_s).toFixed(3)} ns`), sub: minus(`${(d.now_delay_s * s.adc_sample_rate).toFixed(3)} samples`) }],
@@ -505,7 +505,7 @@ function troubles_of(s) {
 const WORDS = {
   rejected_packets: "packets refused", malformed_packets: "packets malformed", too_old_heaps: "heaps too old", bad_timestamp_heaps: "heaps with a wrong timestamp",
   bad_feng_id_heaps: "heaps with a wrong antenna number", incomplete_heaps: "heaps incomplete", contested_heaps: "heaps contested by two senders", missing_heaps: "heaps missing",
-  late_heaps: "heaps late", refused_heaps: "heaps refused", jumps: "jumps of the data's time", failed_packets: "packets not sent", unmatched_chunks: "chunks without the other polarisation",
+  late_heaps: "heaps late", refused_heaps: "heaps refused", jumps: "jumps of the timestamps", failed_packets: "packets not sent", unmatched_chunks: "chunks without the other polarisation",
   late_chunks: "chunks late", skipped_heaps: "heaps not sent (input missing)", dropped_heaps: "heaps dropped (no free buffer)", incomplete_accs: "dumps incomplete", absent_accs: "dumps absent",
   skipped_accs: "dumps skipped", dropped_accs: "dumps dropped (no free buffer)", audit_failures: "audits failed", wrong_accs: "dumps wrong",
 };
