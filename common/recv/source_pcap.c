@@ -84,11 +84,11 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
     source->link_type = pcap_datalink(capture);
     if (!link_type_known(source->link_type)) {
         const char *name = pcap_datalink_val_to_description(source->link_type);
-        return why_fail(
-            -EINVAL, why, why_bytes,
-            "recv.pcap_file: the capture \"%s\" contains %s frames (link type %d); Ethernet, Linux cooked, loopback and "
-            "raw IP can be read",
-            source->path, name ? name : "unknown", source->link_type);
+        return why_fail(-EINVAL, why, why_bytes,
+                        "recv.pcap_file: the capture \"%s\" contains %s frames (link type %d); Ethernet, Linux cooked, "
+                        "loopback and "
+                        "raw IP can be read",
+                        source->path, name ? name : "unknown", source->link_type);
     }
     return 0;
 }
@@ -126,7 +126,8 @@ static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *hea
         return false;
     if (datagram.n_captured < datagram.n_bytes) {
         if (source->n_cut++ == 0)
-            log_warning("%s contains truncated packets, which are skipped; capture with \"tcpdump -s 0\"", source->path);
+            log_warning("%s contains truncated packets, which are skipped; capture with \"tcpdump -s 0\"",
+                        source->path);
         return false;
     }
     slot->truncated = recv_packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;
