@@ -86,8 +86,7 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
         const char *name = pcap_datalink_val_to_description(source->link_type);
         return why_fail(-EINVAL, why, why_bytes,
                         "recv.pcap_file: the capture \"%s\" contains %s frames (link type %d); Ethernet, Linux cooked, "
-                        "loopback and "
-                        "raw IP can be read",
+                        "loopback and raw IP can be read",
                         source->path, name ? name : "unknown", source->link_type);
     }
     return 0;
