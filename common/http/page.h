@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 struct page_text {
-    const char *name; /* "common/http/page/index.html" */
+    const char *name; /* path in the source tree, "common/http/page/index.html" */
     const char *text;
 };
 

@@ -31,13 +31,13 @@ struct status {
     int64_t start_unix_ns;       /* [const] */
     _Atomic int state;           /* enum status_state */
     struct history *history;     /* [const] */
-    struct ev_loop *loop;        /* [main] NULL: counters are not sampled */
+    struct ev_loop *loop;        /* [main] loop of the timer 'look'; NULL: counters are not sampled */
     ev_timer look;               /* [main] */
     struct lock lock;
-    const struct device *device GUARDED;   /* [lock] NULL: no device */
-    status_describe describe GUARDED;      /* [lock] NULL: no pipeline yet */
+    const struct device *device GUARDED;   /* [lock] the GPU, or NULL if there is none */
+    status_describe describe GUARDED;      /* [lock] describes the pipeline; NULL: no pipeline yet */
     void *arg GUARDED;                     /* [lock] */
-    const struct sensors *sensors GUARDED; /* [lock] NULL: not all sensors exist yet */
+    const struct sensors *sensors GUARDED; /* [lock] the sensors; NULL until all sensors exist */
 };
 
 static void set_name(struct status *s, const char *config_path)
@@ -155,8 +155,8 @@ struct label {
     char value[256];
 };
 
-/* Reads the first label of 'text', a list a="...",b="..." as stats_label() writes it.  Returns the text after the
- * label, or NULL if there is no label. */
+/* Reads the first label of 'text', a list of labels as stats_label() writes it: a="...",b="...".  Returns the text
+ * after the label, or NULL if there is no label. */
 static const char *next_label(const char *text, struct label *label)
 {
     size_t n_name = strcspn(text, "="), n = 0;
@@ -245,7 +245,7 @@ static void short_name(const char *program, const char *name, char *text, size_t
 struct gathering {
     const char *program;
     json_t *root;
-    json_t *found; /* [key: section and own labels, as one text] the existing objects, which are also in 'root' */
+    json_t *found; /* the objects in 'root'; a key is the section and the own labels as one text */
 };
 
 /* Returns the object in 'root' to which a metric with these labels belongs.  Creates the object if necessary.  Returns

@@ -162,7 +162,7 @@ void katcp_client_answer(struct katcp_client *client, const struct katcp_text *l
     if (client->fd < 0)
         return;
     append(client, line);
-    client->answers_end = client->out.n; /* has no effect if append() dropped the client */
+    client->answers_end = client->out.n; /* if append() dropped the client, this line has no effect */
 }
 
 bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *line)
@@ -463,7 +463,7 @@ void katcp_client_refuse(struct katcp_client *client, enum katcp_refusal why)
     if (unsent(client) < IDLE_BYTES) {
         katcp_text_add_inform(out, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
         if (send(client->fd, out->bytes + client->out_at, unsent(client), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-            errno = 0; /* ignores the error; the client then does not get the reason */
+            errno = 0; /* after an error the client does not learn the reason */
     }
     katcp_client_drop(client);
 }

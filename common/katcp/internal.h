@@ -35,9 +35,9 @@
 #define KATCP_TURN_STEPS   (1 << 20)
 #define KATCP_SLICE_STEPS  (KATCP_TURN_STEPS / 8)
 #define KATCP_LOOK_STEPS   (KATCP_TURN_STEPS / 2)
-#define KATCP_LINE_STEPS   2000 /* additional steps of each received line */
-#define KATCP_INFORM_STEPS 500  /* additional steps of each sent line */
-#define KATCP_SENSOR_STEPS 100  /* steps for polling a sensor */
+#define KATCP_LINE_STEPS   2000 /* steps that each received line costs, in addition to its bytes */
+#define KATCP_INFORM_STEPS 500  /* steps that each sent line costs, in addition to its bytes */
+#define KATCP_SENSOR_STEPS 100  /* steps that the poll of one sensor costs */
 
 /* Reasons for which the server refuses or ends a connection (texts: katcp_refusal_sentences[]). */
 enum katcp_refusal {
@@ -83,7 +83,7 @@ struct katcp_call {
      * NULL: the handler sends the whole answer. */
     void (*resume)(struct katcp_call *call);
     size_t next, n_told; /* index of the next sensor; number of sensors sent */
-    void *memory;        /* struct name_pattern, or marks of sensors; freed with the call */
+    void *memory;        /* struct name_pattern, or array of marked sensors; freed with the call */
     void (*each)(struct katcp_call *call, const struct sensor_entry *entry);
     struct katcp_sampling wanted;
 };
@@ -110,7 +110,7 @@ struct katcp_client {
     int64_t line_ns;   /* monotonic time when the unfinished line began; 0: no unfinished line */
 
     struct katcp_text out;
-    size_t out_at;      /* number of bytes of 'out' that are sent */
+    size_t out_at;      /* number of bytes of 'out' that have been sent */
     size_t answers_end; /* offset in 'out' of the end of the last answer to a request */
     int64_t moved_ns;   /* monotonic time when the client last read bytes, or when 'out' was last empty */
     size_t n_bytes;     /* bytes of this client that server->n_bytes includes */
@@ -144,9 +144,9 @@ struct katcp_server {
     int64_t slice_end;                                 /* value of 'steps_left' at which the client's slice ends */
     unsigned turn;                                     /* turn of the event loop to which steps_left belongs */
     const struct katcp_client *served;                 /* client that is served now; NULL: none */
-    /* expires immediately; started if there is more work, or a dropped client to free */
+    /* expires immediately; started if there is more work for clients, or a dropped client must be freed */
     ev_timer again;
-    /* starts a poll of the sensors; active while any sensor is sampled */
+    /* starts a poll of the sensors; the timer is active while any sensor is sampled */
     ev_timer look;
     ev_timer housekeeping; /* expires each second */
     size_t n_samplings;

@@ -30,7 +30,7 @@
 #define NAME_PATTERN_MAX_CODE (2 * NAME_PATTERN_MAX_BYTES + 1)
 
 struct name_pattern_code {
-    uint8_t kind; /* kinds of name_pattern.c */
+    uint8_t kind; /* kind of instruction: an enum in name_pattern.c */
     /* distances to the next instruction: 'to' or 'or_to' after a choice, 'to' after a jump; otherwise 'to' is 1 */
     int16_t to, or_to;
     uint64_t set[4]; /* set of 256 characters, for an instruction that matches a character */

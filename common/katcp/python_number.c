@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAX_TEXT_BYTES 512 /* limit for the text of a number with its blanks */
+#define MAX_TEXT_BYTES 512 /* longest text of a number, with the blanks around the number */
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 

@@ -73,7 +73,8 @@ static bool has_changed_by(const struct katcp_sampling *sampling, const struct s
         return true;
     if (seen->entry->about.type == SENSOR_INTEGER)
         return fabs((double)new->integer - (double)old->integer) > sampling->difference;
-    return !(fabs(new->real - old->real) <= sampling->difference); /* a difference of NaN counts as a change */
+    /* if the difference is NaN, the value counts as changed */
+    return !(fabs(new->real - old->real) <= sampling->difference);
 }
 
 /* Returns true if at least 'shortest_s' have passed since the last reading was sent.  Otherwise lowers '*due_ns' to the
@@ -132,7 +133,7 @@ static void note_sent(struct katcp_sampling *sampling, const struct seen *seen)
     sampling->sent = seen->reading;
     sampling->sent_version = seen->version;
     sampling->sent_text_version = seen->entry->text_version;
-    /* The times of periodic readings stay on their grid, unless a whole period was missed. */
+    /* Periodic readings keep their regular times, unless a whole period was missed. */
     if (sampling->strategy == KATCP_PERIOD && seen->now_ns - sampling->sent_ns < 2 * period_ns)
         sampling->sent_ns += period_ns;
     else

@@ -123,7 +123,7 @@ static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
 
     katcp_text_add_inform(&line, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
     if (send(fd, line.bytes, line.n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        errno = 0; /* ignores the error; the client then does not get the reason */
+        errno = 0; /* after an error the client does not learn the reason */
     katcp_text_fini(&line);
     close(fd);
     katcp_count_refusal(why, endpoint_format(peer, where, sizeof(where)));
@@ -178,7 +178,7 @@ static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
     int fd = accept4(listener->fd, (struct sockaddr *)&address, &address_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            ev_io_stop(loop, watcher); /* stops accepting until on_housekeeping() */
+            ev_io_stop(loop, watcher); /* accepts no connections until on_housekeeping() starts the watcher again */
         return;
     }
     struct endpoint peer = {.address = address.sin_addr, .port = ntohs(address.sin_port)};

@@ -44,11 +44,11 @@ struct katcp_request {
     const char *help;
     int min_args, max_args;
     /* Handles the request.  Answers with katcp_ok() or katcp_fail(), either before it returns or later on the same
-     * thread.  In the latter case the handler keeps 'call'. */
+     * thread.  A handler that answers later keeps 'call'. */
     void (*handle)(struct katcp_call *call, void *arg);
-    /* Number of arguments from which on a request changes something.  Read-only listeners refuse such a request.  0:
-     * every request changes something; 2: a request with one argument is a query; KATCP_CHANGES_NOTHING: no request
-     * changes anything. */
+    /* Smallest number of arguments with which the request changes something.  Read-only listeners then refuse the
+     * request.  0: every request changes something; 2: a request with one argument is a query; KATCP_CHANGES_NOTHING:
+     * no request changes anything. */
     int changes_from;
     double timeout_s; /* answer to ?request-timeout-hint, in seconds; 0: not specified */
     /* true: a line has up to 16 MiB or, with KATCP_CHANGES_NOTHING, 64 KiB plus all sensors' names */

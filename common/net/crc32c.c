@@ -13,7 +13,7 @@
 #include <sys/auxv.h>
 #endif
 
-#define POLYNOMIAL  UINT32_C(0x82f63b78) /* 0x1edc6f41 with its bits in reverse order */
+#define POLYNOMIAL  UINT32_C(0x82f63b78) /* the polynomial 0x1edc6f41 with its bits in reverse order */
 #define BLOCK_BYTES 512                  /* bytes that each of the three interleaved computations processes per block */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -244,7 +244,7 @@ bool endpoints_collide(const struct endpoint *a, const struct endpoint *b)
                                   b->address.s_addr == htonl(INADDR_ANY));
 }
 
-/* Returns the address of an entry that has an IPv4 address. */
+/* Returns the IPv4 address of an entry, which must have one. */
 static struct in_addr address_of(const struct ifaddrs *entry)
 {
     return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;
@@ -306,7 +306,7 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
     } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
         snprintf(why, why_bytes,
                  "the network interface \"%s\" has no IPv4 address; assign one, or name another interface", name);
-    /* the loopback interface can multicast without this flag */
+    /* multicast works on the loopback interface without this flag */
     else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK)))
         snprintf(why, why_bytes,
                  "the network interface \"%s\" cannot multicast; enable multicast (ip link set %s multicast on), or "

@@ -12,7 +12,7 @@
 #define ETHERTYPE_VLAN_OUTER_OLD 0x9100
 #define VLAN_TAG_BYTES           4
 #define IP_DONT_FRAGMENT         0x4000
-#define IP_FRAGMENT_MASK         0x3fff /* the flag "more fragments" and the fragment offset */
+#define IP_FRAGMENT_MASK         0x3fff /* bits of the flag "more fragments" and of the fragment offset */
 
 static unsigned get_u16(const uint8_t *at)
 {

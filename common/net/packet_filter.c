@@ -13,14 +13,15 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SENDER_AT        (SKF_NET_OFF + 12) /* source address in the IPv4 header */
+#define SENDER_AT        (SKF_NET_OFF + 12) /* offset of the source address in the IPv4 header */
 #define UDP_HEADER_BYTES 8
 #define N_ITEMS_AT       (UDP_HEADER_BYTES + 6)
 #define ITEM_AT(i)       (UDP_HEADER_BYTES + 8 + 8 * (i))
 #define ITEMS_MAX        16
 #define IMMEDIATE        0x8000u
 
-/* Offsets of the parts of the share's program, which follows the check of senders. */
+/* Offsets in the part of the filter that selects a thread's share of the packets.  This part follows the check of
+ * senders. */
 #define FIRST_LENGTH 3 /* instructions */
 #define ITEM_LENGTH  10
 #define NOT_FOUND_AT (FIRST_LENGTH + ITEMS_MAX * ITEM_LENGTH)
@@ -34,7 +35,7 @@
 struct program {
     struct sock_filter code[LENGTH + KATCP_MAX_NETWORKS * NETWORK_LENGTH + 1];
     size_t n;
-    size_t share_at; /* index of the first instruction of the share's program */
+    size_t share_at; /* index of the first instruction that selects the share */
 };
 
 static void put(struct program *p, uint16_t code, uint32_t k)

@@ -13,7 +13,7 @@
 
 #define MAGIC          0x53
 #define VERSION        4
-#define ITEM_ID_BYTES  2 /* bytes of the immediate flag and the id of an item */
+#define ITEM_ID_BYTES  2 /* size of an item's immediate flag and id together */
 #define ADDRESS_BYTES  6
 #define IMMEDIATE_FLAG (UINT64_C(1) << 63)
 #define ADDRESS_BITS   48
@@ -206,8 +206,8 @@ size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 
 /* ---- Descriptors ------------------------------------------------------------------------------------------------- */
 
-#define FORMAT_BYTES    3 /* bytes of one field: a letter and a 16-bit number of bits */
-#define DIMENSION_BYTES 7 /* bytes of one dimension: a flag byte (1: variable) and a 48-bit length */
+#define FORMAT_BYTES    3 /* size of one field: a letter and a 16-bit number of bits */
+#define DIMENSION_BYTES 7 /* size of one dimension: a flag byte (1: variable) and a 48-bit length */
 #define DTYPE_TEXT_MAX  1024
 
 /* Writes the dictionary in the header of a numpy file, in the form of numpy's repr().  Returns the length of the
@@ -238,7 +238,7 @@ static size_t build_descriptor(const struct spead_descriptor *descriptor, uint8_
     size_t shape_bytes = DIMENSION_BYTES * descriptor->n_dims;
     size_t dtype_bytes = descriptor->dtype ? format_dtype(descriptor, dtype) : 0;
 
-    /* These offsets are in the order of the fields in the payload.  The items below have another order. */
+    /* These offsets are in the order of the fields in the payload.  The items below are in another order. */
     size_t description_at = name_bytes;
     size_t format_at = description_at + description_bytes;
     size_t shape_at = format_at + format_bytes;

@@ -26,28 +26,28 @@ enum spead_item_id {
     SPEAD_DESCRIPTOR_FORMAT = 0x13,
     SPEAD_DESCRIPTOR_ID = 0x14,
     SPEAD_DESCRIPTOR_DTYPE = 0x15,
-    /* The application's items.  The reference, katgpucbf, has no items that are marked 'ours'. */
+    /* The application's items.  The items marked 'extension' do not exist in the reference, katgpucbf. */
     SPEAD_TIMESTAMP = 0x1600,
     SPEAD_XENG_RAW = 0x1800,
-    SPEAD_XENG_WEIGHTS = 0x1801,      /* ours: number of spectra per baseline, with `missing: weights` */
-    SPEAD_XENG_GATE = 0x1802,         /* ours: number of the gate that selected the dump's spectra */
-    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* ours: number of spectra that the gate selected, per channel */
-    SPEAD_CRC = 0x1804,               /* ours: CRC-32C of the packet, computed with zeros in these 48 bits */
+    SPEAD_XENG_WEIGHTS = 0x1801,      /* extension: number of spectra per baseline, with `missing: weights` */
+    SPEAD_XENG_GATE = 0x1802,         /* extension: number of the gate that selected the dump's spectra */
+    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* extension: number of spectra that the gate selected, per channel */
+    SPEAD_CRC = 0x1804,               /* extension: CRC-32C of the packet, computed with zeros in these 48 bits */
     SPEAD_DIGITISER_ID = 0x3101,
     SPEAD_DIGITISER_STATUS = 0x3102,
     SPEAD_ADC_SAMPLES = 0x3300,
     SPEAD_FENG_ID = 0x4101,
     SPEAD_FREQUENCY = 0x4103,
     SPEAD_FENG_RAW = 0x4300,
-    SPEAD_GNSS_SUMS = 0x4400, /* ours: integrated correlations with satellites' signals */
+    SPEAD_GNSS_SUMS = 0x4400, /* extension: integrated correlations with satellites' signals */
     SPEAD_BF_RAW = 0x5000,
     SPEAD_BEAM_ANTS = 0x5004,
-    SPEAD_BEAM_POWERS = 0x5010,    /* ours: detected beams */
-    SPEAD_BEAM_CENTRE = 0x5011,    /* ours: centre of the first window, in samples after the timestamp */
-    SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: fraction of the data that arrived, per window */
-    SPEAD_BEAM_OFFSETS = 0x5013,   /* ours: with 8-bit values, power = offset + scale * value */
-    SPEAD_BEAM_SCALES = 0x5014,    /* ours: scale in this formula */
-    SPEAD_BEAM_MASK = 0x5080,      /* ours: bitmap of the antennas, with `steering.antenna_mask` */
+    SPEAD_BEAM_POWERS = 0x5010,    /* extension: detected beams */
+    SPEAD_BEAM_CENTRE = 0x5011,    /* extension: centre of the first window, in samples after the timestamp */
+    SPEAD_BEAM_FRACTIONS = 0x5012, /* extension: fraction of each window's data that arrived */
+    SPEAD_BEAM_OFFSETS = 0x5013,   /* extension: offset, if values have 8 bits: power = offset + scale * value */
+    SPEAD_BEAM_SCALES = 0x5014,    /* extension: scale, if values have 8 bits: power = offset + scale * value */
+    SPEAD_BEAM_MASK = 0x5080,      /* extension: bitmap of the antennas, with `steering.antenna_mask` */
 };
 
 #define SPEAD_CTRL_STOP        2
@@ -60,10 +60,10 @@ enum spead_item_id {
  * spead_error_name(). */
 enum spead_error {
     SPEAD_OK = 0,
-    SPEAD_TRUNCATED,       /* shorter than its header, or than header plus payload length */
-    SPEAD_BAD_MAGIC,       /* not 0x53, or version other than 4 */
+    SPEAD_TRUNCATED,       /* packet shorter than its header, or than its header and payload length together */
+    SPEAD_BAD_MAGIC,       /* first byte not 0x53, or version other than 4 */
     SPEAD_BAD_FLAVOUR,     /* widths other than 64-48 */
-    SPEAD_NO_STANDARD,     /* lacks a standard item, or a standard item is not immediate, or the heap length is 0 */
+    SPEAD_NO_STANDARD,     /* a standard item is missing or not immediate, or the heap length is 0 */
     SPEAD_BAD_LENGTH,      /* payload beyond the heap's length, or bytes after the payload */
     SPEAD_HEADER_TOO_LONG, /* header longer than 'header_bytes' */
     SPEAD_N_ERRORS

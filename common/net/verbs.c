@@ -62,7 +62,7 @@ static bool is_over_limit(size_t n_bytes, unsigned long long *limit_bytes)
 int verbs_fail(const struct verbs_port *port, int err, const char *what, char *why, size_t why_bytes)
 {
     if (err <= 0)
-        err = EIO; /* some providers set no errno */
+        err = EIO; /* some ibverbs drivers do not set errno */
     return fail(port->interface, err, what, err == EPERM || err == EACCES ? NEEDS_CAPABILITY : "", why, why_bytes);
 }
 

@@ -37,7 +37,7 @@ struct grid_time {
     int64_t time, chunk; /* as in struct assemble_place */
 };
 
-/* The heap and the first copy of the bytes of a refused duplicate. */
+/* A refused duplicate: its heap, and the first copy of its bytes. */
 struct duplicate {
     struct chunk *chunk;
     size_t heap;
@@ -61,7 +61,7 @@ struct assembler {
     uint32_t *n_source_heaps;       /* [window_chunks][n_sources] number of complete heaps */
     bool live;                      /* [const] packets arrive in real time; false for a recording */
     bool restarts;                  /* the next chunk handed on begins a stream */
-    struct data_time data_time;     /* used if the member is live */
+    struct data_time data_time;     /* times at which data arrive; used only if the member is live */
     struct claims claims;
     int64_t clock_checked_ns;
     unsigned n_wrong_checks;    /* successive mismatches between timestamps and the clock */
@@ -209,7 +209,8 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     struct chunk *chunk = a->window[slot];
     int64_t index = a->oldest + (int64_t)slot;
     int64_t n_times = count_times(a, index, at_end);
-    int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source; /* heap times before first_time */
+    /* number of the chunk's heap times before first_time */
+    int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source;
     uint64_t n_expected_each = (uint64_t)(n_times - (n_before > 0 ? n_before : 0));
     uint64_t n_expected = n_expected_each * layout->n_sources;
 
@@ -240,7 +241,7 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
     if (a->config.group_timestamp)
         gauge_set(a->config.group_timestamp, chunk->timestamp_samples);
-    copy_finish(); /* completes the copies past the cache (copy.h) */
+    copy_finish(); /* makes copies that bypassed the cache visible to the worker (copy.h) */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
 
@@ -302,7 +303,8 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
 {
     const struct assemble_layout *layout = &a->config.layout;
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
-    int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks); /* in chunks; negative for a jump back */
+    /* number of chunks left out; negative for a jump back */
+    int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks);
 
     log_limited(&a->jump_limit, LOG_LEVEL_WARNING,
                 is_gap ? "%s: a gap of %lld samples ends at timestamp %lld"
@@ -644,7 +646,8 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     for (size_t slot = 0; slot < (size_t)n_open; slot++)
         close_chunk(a, slot, false);
     window_shift(a, (size_t)n_open);
-    a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source; /* close_chunk() counted these heaps */
+    /* close_chunk() has counted the heaps up to this time */
+    a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source;
 }
 
 /* Detects, once the clock is right, that timestamps were extended to 64 bits while the clock was wrong.  A new stream

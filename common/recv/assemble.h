@@ -95,7 +95,7 @@ struct assemble_packet {
     uint64_t heap_bytes;
     uint64_t offset;  /* offset of the payload in the heap, in bytes */
     uint64_t n_bytes; /* size of the payload; the parser ensures offset + n_bytes <= heap_bytes */
-    uint32_t extra;   /* stored in chunk->extra */
+    uint32_t extra;   /* the daemon's value for chunk->extra */
     uint32_t sender;  /* the sender's address, network order; 0: not known */
 };
 
@@ -148,19 +148,23 @@ struct assembler_config {
     const char *name;       /* the member's name in messages: "m000 pol 0"; copied */
     unsigned window_chunks; /* >= 1 */
     unsigned jump_heaps;    /* 8 */
-    unsigned jump_sources;  /* sources that must support a jump, usually 2; above n_sources: all sources */
-    bool may_wait;          /* the assembler may wait for a free chunk; set by the receiver */
+    /* number of sources that must support a jump, usually 2; a number above n_sources means all sources */
+    unsigned jump_sources;
+    bool may_wait; /* the assembler may wait for a free chunk; set by the receiver */
     struct timebase timebase;
-    int64_t clock_tolerance_ns; /* 0: no comparison with the clock; ignored with 'may_wait' or timebase.from_packets */
+    /* largest permitted difference between a claim and the clock.  0: no comparison.  Ignored with 'may_wait' or
+     * timebase.from_packets. */
+    int64_t clock_tolerance_ns;
     /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group consists of the members
      * whose chunks one worker matches. */
     struct gauge *group_timestamp;
-    int64_t patience_chunks;   /* lead of group_timestamp after which a silent member's chunks leave */
+    /* a silent member's chunks leave if group_timestamp is this many chunks ahead of them */
+    int64_t patience_chunks;
     struct inbox *free_chunks; /* chunk items */
     /* Called for each chunk from the free inbox before the chunk is used again; NULL: no call. */
     void (*recycle)(void *context, const struct chunk *chunk);
     void *recycle_context;
-    struct inbox *worker; /* receives full chunks as {full_kind, 0, chunk} */
+    struct inbox *worker; /* inbox that gets full chunks as items {full_kind, 0, chunk} */
     int full_kind;
     struct assembler_stats *stats;
     struct assembler_source_stats *source_stats; /* [n_sources], or NULL */

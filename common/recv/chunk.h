@@ -33,7 +33,7 @@ struct chunk {
     unsigned member;             /* [const] index of the member */
     size_t n_heaps;              /* [const] n_heaps_per_source * n_sources */
     size_t heap_bytes;           /* [const] */
-    uint8_t *payload;            /* [const] [n_heaps][heap_bytes] for the host; in a gathered pool for the device */
+    uint8_t *payload;            /* [const] [n_heaps][heap_bytes] host address; in a gathered pool: device address */
     const uint8_t *source;       /* [const] address of the payload for copies by the device */
     struct device_direct direct; /* [const] the payload's memory in a direct pool; else zeros */
     /* Gathered pools only: the NIC's frames with the chunk's packets, and the pieces of payload in these frames. */
@@ -48,8 +48,8 @@ struct chunk {
     uint64_t n_missing;        /* heaps missing in this chunk, and between this chunk and the previous one */
     bool restarts;             /* a stream begins with this chunk, so earlier heaps are not missing */
     size_t n_times;            /* heaps per source; fewer in a stream's last chunk */
-    int64_t last_arrival_ns;   /* arrival of the last packet placed, monotonic; for the latency sensor */
-    /* For the assembler, while the chunk is open (chunk_heap.h). */
+    int64_t last_arrival_ns;   /* monotonic arrival time of the last packet placed; for the latency sensor */
+    /* The assembler uses these members while the chunk is open (chunk_heap.h). */
     uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, if CHUNK_HEAP_MAPPED */
     size_t filled_words; /* [const] words of 'filled' per heap */
     /* [n_heaps] number of bytes that have arrived: the heap's first bytes, or with the flag CHUNK_HEAP_MAPPED the bytes

@@ -53,10 +53,11 @@ struct held {
 struct claim_source {
     uint64_t n_heaps; /* length of the claim in heaps; 0: the last heap was inside or near the window */
     int64_t samples;  /* timestamp of the claim's newest heap */
-    uint64_t since;   /* n_packets when the claim began, or was jump_heaps to 2 * jump_heaps heaps shorter */
+    /* n_packets at the start of the claim's last heaps (one to two times jump_heaps), or of the whole claim */
+    uint64_t since;
     uint64_t renewed; /* n_packets when n_heaps was last a multiple of jump_heaps, or the claim began */
     uint64_t near_at; /* n_packets at the last packet inside or near the window; 0: never */
-    int64_t near_ns;  /* monotonic arrival of the last packet inside or near the window */
+    int64_t near_ns;  /* monotonic arrival time of the last packet inside or near the window */
     struct held held; /* packets of the claim, in a recording */
     const struct held_packet *next_held; /* next packet that claims_next_held() returns for a believed claim */
 };
@@ -65,7 +66,7 @@ struct claims {
     struct claims_config config;  /* [const] */
     struct claim_source *sources; /* [n_sources] */
     uint64_t n_packets;           /* number of packets so far */
-    int64_t near_ns;              /* arrival of any source's last packet inside or near the window */
+    int64_t near_ns;              /* monotonic arrival time of any source's last packet inside or near the window */
     struct log_limit limit;
 };
 

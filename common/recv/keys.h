@@ -17,7 +17,7 @@ struct recv_source_config;
 /* Values of these keys.  Each program's struct for its recv section begins with a struct config_recv named 'base'.
  * Keys that a program does not have stay 0. */
 struct config_recv {
-    char *interface;       /* NULL: the kernel chooses */
+    char *interface;       /* interface for multicast; NULL: the kernel chooses */
     char *pcap_file;       /* NULL: the network */
     char *from;            /* networks of allowed senders; NULL: all senders are allowed */
     struct access senders; /* 'from' in parsed form, set by recv_keys_check() */
@@ -30,8 +30,8 @@ struct config_recv {
     int64_t n_threads; /* 0: one per input */
     struct config_int_list affinity;
     int64_t busy_poll_us; /* duration of polling before the thread sleeps; 0: no polling */
-    bool direct;          /* chunks are in device memory that the host writes to; disables audits */
-    bool gpudirect;       /* payloads are in device memory that the NIC writes to; disables audits */
+    bool direct;          /* true: chunks are in device memory that the host writes to, so audits are impossible */
+    bool gpudirect;       /* true: payloads are in device memory that the NIC writes to, so audits are impossible */
 };
 
 /* Rows of the table of keys, for all programs.  The program defines KEYS_OF as its struct for the recv section. */

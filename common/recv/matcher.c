@@ -17,7 +17,8 @@ struct member {
     bool ended;
     int64_t said_samples; /* timestamp of the last chunk added, even if it was given back */
     uint64_t said_at;     /* matcher->n_added after the last chunk was added; 0: none yet */
-    unsigned n_claims;    /* number of successive far chunks, each near the previous, with no majority against them */
+    /* number of successive chunks that are far, but near each other, without a majority against them */
+    unsigned n_claims;
 };
 
 struct matcher {
@@ -25,8 +26,8 @@ struct matcher {
     unsigned depth;               /* [const] */
     int64_t chunk_samples;        /* [const] */
     int64_t wait_samples;         /* [const] */
-    int64_t far_samples;          /* [const] a chunk that is further behind the last set is far */
-    int64_t far_ahead_samples;    /* [const] a chunk that is further ahead of the last set is far */
+    int64_t far_samples;          /* [const] a chunk more than this time behind the last set is far */
+    int64_t far_ahead_samples;    /* [const] a chunk more than this time ahead of the last set is far */
     bool started;                 /* true if a set was made, and no jump back was believed afterwards */
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
@@ -274,8 +275,8 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->chunk_samples = config->chunk_samples;
     m->wait_samples = config->chunk_samples * config->wait_chunks;
     m->far_samples = config->chunk_samples * 2 * config->window_chunks;
-    /* A queue may hold 'wait_chunks' chunks after the last set, and an assembler skips up to a window without a
-     * jump. */
+    /* A queue may hold 'wait_chunks' chunks after the last set.  In addition an assembler skips up to 'window_chunks'
+     * chunks without a jump. */
     m->far_ahead_samples = config->chunk_samples * (config->wait_chunks + config->window_chunks);
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;

@@ -46,10 +46,11 @@ struct matcher_config {
     unsigned n_members;
     unsigned window_chunks; /* window_chunks of the members' assemblers; >= 1 */
     unsigned wait_chunks;   /* >= window_chunks */
-    unsigned jump_members;  /* usually 2; a number above n_members means all members */
+    /* number of members that must support a claim, usually 2; a number above n_members means all members */
+    unsigned jump_members;
     int64_t chunk_samples;
     size_t max_chunks;           /* number of chunks in all members' pools, which limits the chunks in the matcher */
-    struct counter *late_chunks; /* counts chunks given back unused; may be NULL */
+    struct counter *late_chunks; /* counter of chunks that are given back unused; may be NULL */
 };
 
 int matcher_create(const struct matcher_config *config, struct matcher **matcher);

@@ -98,8 +98,8 @@ void predictor_count(struct predictor *predictor, bool holds)
     predictor->n_holding += holds;
 }
 
-/* Half is the break-even: a payload is copied once without prediction, never if the prediction is right, and twice if
- * it is wrong. */
+/* Prediction pays if at least half of the predictions are right: a payload is copied once without prediction, never
+ * if the prediction is right, and twice if it is wrong. */
 void predictor_judge(struct predictor *predictor)
 {
     if (predictor->n_counted < JUDGED_PACKETS)

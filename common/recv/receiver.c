@@ -17,7 +17,8 @@
 #define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, which limits the delay of a stop */
 #define TICK_MIN_NS     (5 * NS_PER_MS)   /* shortest interval of assembler_pass_time() */
 
-#define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload and spill buffers */
+/* size of a slot's header, own payload and spill buffers together */
+#define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX)
 
 #define RING_REQUEST_BYTES 69 /* bytes that an ibverbs source needs per frame, in addition to the frame */
 
@@ -57,7 +58,8 @@ static int handle_batch(struct receiver *r)
         receiver_handle_zero_copy(r, (size_t)n_packets, now_ns);
     else
         receiver_handle_landed(r, (size_t)n_packets, now_ns);
-    /* Counted last, so that a reader who sees this count also sees the packets in all other counters. */
+    /* This counter is increased last, so that a reader who sees its new value also sees the packets in all other
+     * counters. */
     counter_add(&r->stats.packets, (size_t)n_packets);
     pass_time(r, now_ns);
     if (zero_copy)
@@ -109,7 +111,7 @@ static void *run(void *arg)
     }
     copy_finish();
     if (!err)
-        return NULL; /* halted: the caller of receiver_halt() flushes the open chunks */
+        return NULL; /* the thread was halted: the caller of receiver_halt() flushes the open chunks */
     flush(r);
     if (err != -ENODATA) {
         r->error = err;

@@ -52,11 +52,13 @@ struct receiver_config {
     size_t n_wanted;
     receiver_identify identify;
     const void *context;
-    const struct assembler_config *assemblers; /* [n_assemblers] copied; the receiver sets may_wait */
+    /* [n_assemblers] configurations of the assemblers, copied; the receiver sets may_wait */
+    const struct assembler_config *assemblers;
     size_t n_assemblers;
-    bool direct;          /* chunks are direct: no payload is received in place, because the host could not move it */
-    bool needs_crc;       /* packets without a CRC item are refused */
-    struct inbox *worker; /* receives {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
+    bool direct;    /* chunks are direct: no payload is received in place, because the host could not move it */
+    bool needs_crc; /* packets without a CRC item are refused */
+    /* inbox that gets {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
+    struct inbox *worker;
     int end_kind;
 };
 

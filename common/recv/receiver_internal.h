@@ -21,10 +21,11 @@
 struct placement {
     uint8_t *header; /* [const] [HEADER_BYTES] */
     uint8_t *own;    /* [const] [PACKET_BYTES_MAX] own buffer, for payloads that were misplaced or not predicted */
-    uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
+    uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] buffer for bytes that exceed the payload buffer */
 
-    struct prediction predicted; /* predicted packet; 'flow' NULL: none, the slot offers 'own' */
-    uint64_t n_jumps;            /* the member's number of jumps at the time of the prediction */
+    /* predicted packet; if its 'flow' is NULL, there is none, and the slot offers 'own' */
+    struct prediction predicted;
+    uint64_t n_jumps; /* the member's number of jumps at the time of the prediction */
 
     /* The received packet. */
     struct spead_packet packet;
@@ -42,14 +43,14 @@ struct receiver {
     struct predictor predictor;
     struct recv_source *source;
     struct thread thread;
-    bool running; /* the thread must be joined */
+    bool running; /* true if the thread has been started and must be joined */
     atomic_bool stop;
     _Atomic int error; /* negative errno of a dead source; written before the thread reports its end */
     uint8_t *buffers;
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct placement placements[PACKET_BATCH_MAX];
 
-    int64_t tick_ns; /* [const] interval of assembler_pass_time(): a chunk's duration, within bounds */
+    int64_t tick_ns; /* [const] interval between calls of assembler_pass_time(): a chunk's duration, within bounds */
     int64_t ticked_ns;
     struct spead_shape shape; /* shape of the last good packet */
     size_t header_bytes;      /* header size of the last good packet, offered for the next packets */

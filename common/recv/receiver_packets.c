@@ -65,7 +65,8 @@ static enum spead_error parse_new_header(struct receiver *r, const struct packet
     uint8_t gathered[GATHERED_HEADER_BYTES];
     const uint8_t *header = slot->header;
 
-    if (n_bytes > GATHERED_HEADER_BYTES) /* a zero-copy packet may be contiguous beyond the limit for headers */
+    /* a zero-copy packet is contiguous, so 'n_bytes' may exceed the buffer for headers */
+    if (n_bytes > GATHERED_HEADER_BYTES)
         n_bytes = GATHERED_HEADER_BYTES;
     size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
     /* Gathers a header that continues in the slot's other buffers.  If the rest is in device memory, the host cannot

@@ -83,7 +83,8 @@ void receiver_set_stop(struct receiver_set *set)
 
 void receiver_set_fini(struct receiver_set *set)
 {
-    stats_reset(); /* first, because a concurrent request of /metrics would read from the receivers' sources */
+    /* removes the metrics first, because a concurrent request of /metrics would read from the receivers' sources */
+    stats_reset();
     for (size_t t = 0; t < set->n; t++)
         receiver_destroy(set->receivers[t]);
     free(set->receivers);

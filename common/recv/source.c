@@ -25,8 +25,9 @@ int recv_source_open(const struct recv_source_config *config, struct recv_source
     return recv_source_udp_open(config, source, why, why_bytes);
 }
 
-#define RING_ALIGN_BYTES 64                     /* a cache line, so that no two frames share a line */
-#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* several batches: some frames are in use, complete or posted */
+#define RING_ALIGN_BYTES 64 /* size of a cache line, so that no two frames share a line */
+/* frames of several batches, some of which are in use, complete or posted */
+#define RING_POSTED_MIN (4 * PACKET_BATCH_MAX)
 
 static size_t round_to_lines(size_t bytes)
 {
@@ -135,7 +136,7 @@ int recv_source_join(int fd, const struct endpoint *endpoint, const struct inter
         err = join_source(fd, endpoint, interface->index, endpoint->from->networks[i].address);
     if (n_senders > 0 && !err)
         return 0;
-    if (err) /* the group may have been joined for some of the senders */
+    if (err) /* the group may already have been joined for some of the senders */
         setsockopt(fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &membership, sizeof(membership));
     return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) ? errno : 0;
 }

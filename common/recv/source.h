@@ -38,18 +38,18 @@
 #define PACKET_SOURCE_BYTES (PACKET_BATCH_MAX * (size_t)PACKET_BYTES_MAX)
 
 struct packet_slot {
-    /* Set by the caller: three buffers. */
+    /* The caller sets these three buffers. */
     uint8_t *header;
     size_t header_bytes;
     uint8_t *payload; /* may be NULL if payload_bytes is 0 */
     size_t payload_bytes;
     uint8_t *spill;
     size_t spill_bytes;
-    /* Set by recv_source_recv(). */
+    /* recv_source_recv() sets the following members. */
     size_t packet_bytes; /* size of the packet as sent; 'truncated' is true if the packet exceeds the buffers */
     bool truncated;
-    /* If true, 'header' points to the packet in the source's memory, valid until the next recv.  If 'rest' is not NULL,
-     * only the packet's first 'header_bytes' bytes are at 'header'.  The caller's buffers are not used. */
+    /* True if 'header' points to the packet in the source's memory, which is valid until the next recv.  If 'rest' is
+     * not NULL, only the packet's first 'header_bytes' bytes are at 'header'.  The caller's buffers are not used. */
     bool zero_copy;
     const uint8_t *rest; /* zero-copy: the packet's other bytes in device memory; NULL: none */
     uint32_t frame;      /* zero-copy: frame number for recv_source_keep() */
@@ -61,15 +61,17 @@ struct recv_source;
 
 struct recv_source_config {
     const struct endpoint_list *endpoints; /* endpoints to receive; multicast groups are joined */
-    const char *interface;                 /* name or address, for multicast; NULL: the kernel chooses */
+    const char *interface;                 /* interface for multicast, by name or address; NULL: the kernel chooses */
     size_t buffer_bytes;                   /* requested socket buffer, sum of all endpoints; 0: the kernel's default */
     int transport;                         /* enum transport */
-    int comp_vector;                       /* ibverbs: interrupt of the NIC, modulo their number; < 0: no sleep */
-    int64_t busy_poll_ns;                  /* duration of polling before the thread may sleep; 0: no polling */
-    struct device *device;                 /* ibverbs: device with the rests of frames; NULL: no rests */
-    size_t n_kept;                         /* largest number of kept frames (recv_source_keep); 0 without a device */
-    const char *pcap_file;                 /* capture to read instead of the network; NULL: the network */
-    const struct packet_fanout *share;     /* packets to receive; other packets may arrive with 0 bytes; NULL: all */
+    /* ibverbs: number of the NIC's interrupt, modulo the number of interrupts; < 0: the thread never sleeps */
+    int comp_vector;
+    int64_t busy_poll_ns; /* duration of polling before the thread may sleep; 0: no polling */
+    /* ibverbs: device whose memory gets the rest of each frame; NULL: no frame is split */
+    struct device *device;
+    size_t n_kept;                     /* largest number of kept frames (recv_source_keep); 0 without a device */
+    const char *pcap_file;             /* capture to read instead of the network; NULL: the network */
+    const struct packet_fanout *share; /* packets to receive; other packets may arrive with 0 bytes; NULL: all */
 };
 
 /* Opens the source.  Returns 0 or negative errno with one sentence in 'why', which names the endpoint or file and a
@@ -170,11 +172,12 @@ int recv_endpoints_find(struct recv_endpoints *endpoints, uint32_t address, uint
 
 /* Functions of an implementation, for source_*.c only. */
 struct recv_source_ops {
-    int (*enable)(struct recv_source *source, char *why, size_t why_bytes); /* NULL: nothing to do */
+    int (*enable)(struct recv_source *source, char *why, size_t why_bytes); /* NULL if there is nothing to enable */
     int (*recv)(struct recv_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
     bool (*is_zero_copy)(const struct recv_source *source); /* NULL: never */
     uint64_t (*kernel_drops)(const struct recv_source *source);
-    void (*keep)(struct recv_source *source, uint32_t frame); /* keep, release: NULL without support for a device */
+    /* keep() and release() are NULL if the source does not support a device */
+    void (*keep)(struct recv_source *source, uint32_t frame);
     int (*release)(struct recv_source *source, const uint32_t *frames, size_t n);
     void (*close)(struct recv_source *source);
     bool can_wait;

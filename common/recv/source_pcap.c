@@ -26,10 +26,11 @@ struct pcap_source {
     char *path;
     FILE *file;      /* open file; NULL once 'capture' owns the file */
     int fd;          /* descriptor of the file */
-    bool is_fifo;    /* a FIFO, which is read without a buffer, so that poll() reports waiting data */
-    pcap_t *capture; /* NULL: a FIFO that has delivered no data yet */
+    bool is_fifo;    /* true for a FIFO, which is read without a buffer, so that poll() reports waiting data */
+    pcap_t *capture; /* libpcap's capture; NULL for a FIFO that has delivered no data yet */
     int link_type;
-    int end;        /* 0, or the result of all later recv calls: -ENODATA after the last packet, -EIO after damage */
+    /* result of all later recv calls: -ENODATA after the last packet, -EIO after damage; 0: not at the end */
+    int end;
     uint64_t n_cut; /* number of packets that are truncated in the capture */
     struct recv_endpoints endpoints;
 };
@@ -83,11 +84,10 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
     source->link_type = pcap_datalink(capture);
     if (!link_type_known(source->link_type)) {
         const char *name = pcap_datalink_val_to_description(source->link_type);
-        return why_fail(
-            -EINVAL, why, why_bytes,
-            "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
-            "IP can be read",
-            source->path, name ? name : "something unknown", source->link_type);
+        return why_fail(-EINVAL, why, why_bytes,
+                        "recv.pcap_file: the capture \"%s\" contains %s frames (link type %d); Ethernet, Linux cooked, "
+                        "loopback and raw IP can be read",
+                        source->path, name ? name : "unknown", source->link_type);
     }
     return 0;
 }
@@ -108,7 +108,7 @@ static void end_capture(struct pcap_source *source, int status)
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
-        log_warning("%s has %llu packets cut short, which were skipped", source->path,
+        log_warning("%s contains %llu truncated packets, which were skipped", source->path,
                     (unsigned long long)source->n_cut);
 }
 
@@ -125,7 +125,8 @@ static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *hea
         return false;
     if (datagram.n_captured < datagram.n_bytes) {
         if (source->n_cut++ == 0)
-            log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
+            log_warning("%s contains truncated packets, which are skipped; capture with \"tcpdump -s 0\"",
+                        source->path);
         return false;
     }
     slot->truncated = recv_packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;

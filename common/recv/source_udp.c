@@ -30,17 +30,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PARTS_MAX   4  /* the three buffers of a slot, and a part for excess bytes */
-#define READY_MAX   64 /* ready sockets per epoll_wait(); the next call reports others: the kernel's list rotates */
-#define SINGLES_MAX 64 /* successive single packets after which coalescing seems to have ended */
+#define PARTS_MAX 4 /* number of iovecs of a message: three buffers of a slot, and a part for excess bytes */
+/* largest number of ready sockets that epoll_wait() reports at a time; the next call reports others */
+#define READY_MAX   64
+#define SINGLES_MAX 64 /* number of successive single packets after which coalescing seems to have ended */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
-#define JOINED_MESSAGES 4 /* messages per recvmmsg, so that their buffers stay in the second-level cache */
+/* number of messages per recvmmsg(), so few that their buffers stay in the second-level cache */
+#define JOINED_MESSAGES 4
 
 struct udp_socket {
     int fd;
     bool joined;       /* the kernel coalesces packets for this socket */
-    unsigned n_single; /* messages of one packet since the last coalesced message */
+    unsigned n_single; /* number of messages with one packet since the last coalesced message */
 };
 
 /* Control message of UDP_GRO: the size of a coalesced message's packets. */
@@ -57,13 +59,13 @@ struct udp_source {
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
-    int n_turns_left;         /* number of turns before epoll is asked again; one for each ready socket */
+    int n_turns_left;         /* number of turns before epoll is asked again: one turn for each ready socket */
     int64_t alone_timeout_ns; /* current SO_RCVTIMEO of the only socket */
     bool alone_dry;           /* the only socket was empty after the last recv */
     bool may_coalesce;        /* recv_source_coalesce() may sleep, because the buffers are large enough */
     int64_t busy_ns;          /* duration of polling before a wait */
-    size_t next_busy;         /* socket to poll next */
-    int64_t waiting_since_ns; /* when the last wait began */
+    size_t next_busy;         /* index of the socket to poll next */
+    int64_t waiting_since_ns; /* monotonic time when the last wait began */
     struct mmsghdr messages[PACKET_BATCH_MAX];
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
@@ -74,7 +76,7 @@ struct udp_source {
 
 /* ---- Messages of one packet each --------------------------------------------------------------------------------- */
 
-/* Updates from a message whether the socket's next messages are likely to be coalesced. */
+/* Estimates, from a received message, whether the socket's next messages will be coalesced. */
 static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_bytes)
 {
     bool several = segment_bytes < n_bytes;
@@ -373,9 +375,10 @@ static void udp_close(struct recv_source *base)
 /* Arguments for opening the sockets, and the buffer for the error message. */
 struct opening {
     const struct recv_source_config *config;
-    struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
-    size_t buffer_bytes;        /* socket buffer of each socket */
-    bool may_coalesce;          /* no polling, and RECV_SOURCE_COALESCE_BUFFER_MIN bytes per socket */
+    struct interface interface; /* address INADDR_ANY and index 0: the kernel chooses the interface */
+    size_t buffer_bytes;        /* size of each socket's buffer */
+    /* true if the thread does not poll, and each socket has RECV_SOURCE_COALESCE_BUFFER_MIN bytes */
+    bool may_coalesce;
     char *why;
     size_t why_bytes;
 };
@@ -437,7 +440,7 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
     /* Otherwise the socket would also receive groups that other sockets of this host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
-        return fail(opening, endpoint, errno, "keep other groups away", "");
+        return fail(opening, endpoint, errno, "exclude other groups", "");
     int err = recv_source_join(fd, endpoint, &opening->interface);
     if (!err)
         return 0;

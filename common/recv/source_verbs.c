@@ -46,7 +46,7 @@ static int bury(struct recv_source_verbs *source, const char *why)
     return source->err;
 }
 
-/* Returns true for an event of a send queue, which the sink handles. */
+/* Returns true if the event is about a queue of a sink, which handles the event itself. */
 static bool is_of_a_sink(const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -267,7 +267,7 @@ static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
     int err = 0;
 
     if (ppoll(fds, N, &timeout, NULL) <= 0)
-        return 0; /* time-out or signal */
+        return 0; /* reached after a time-out or a signal */
     if (fds[ASYNC].revents & POLLIN)
         err = read_events(source);
     if (!err && fds[COMPLETION].revents & POLLIN)

@@ -12,8 +12,8 @@
 
 #include <infiniband/verbs.h>
 
-/* State of a frame.  KEPT_NOW: kept since the last recv, and still in 'used'.  KEPT_LONG: kept earlier, and in no
- * list. */
+/* State of a frame in the ring.  KEPT_NOW: kept since the last recv, and still in 'used'.  KEPT_LONG: kept earlier,
+ * and in no list. */
 enum kept { NOT_KEPT, KEPT_NOW, KEPT_LONG };
 
 struct recv_source_verbs {
@@ -25,7 +25,8 @@ struct recv_source_verbs {
     size_t max_frame_bytes;          /* longest frame */
     size_t ring_bytes, frame_bytes, n_frames;
     struct verbs_memory memory;
-    struct device *device;        /* device with the rests of frames; NULL: whole frames in host memory */
+    /* device whose memory gets the rest of each frame; NULL: whole frames are in host memory */
+    struct device *device;
     struct device_exported rests; /* [n_frames][rest_bytes] */
     size_t rest_bytes;
     struct verbs_memory rest_memory;
@@ -36,7 +37,8 @@ struct recv_source_verbs {
     struct ibv_recv_wr *requests; /* [n_frames] */
     struct ibv_sge *parts;        /* [n_frames][head, rest] */
     struct ibv_comp_channel *channel;
-    struct ibv_cq *cq, *send_cq; /* a queue pair needs both; 'send_cq' is not used */
+    /* a queue pair needs two completion queues; 'send_cq' stays empty, because nothing is sent */
+    struct ibv_cq *cq, *send_cq;
     struct ibv_qp *qp;
     size_t n_flows;
     struct ibv_flow **flows; /* one rule for each endpoint, or for each of its allowed senders */
@@ -48,7 +50,7 @@ struct recv_source_verbs {
     uint32_t used[PACKET_BATCH_MAX]; /* numbers of the frames of the last recv */
     size_t n_used;
     struct ibv_wc completions[PACKET_BATCH_MAX];
-    bool armed;        /* the next completion raises an event */
+    bool armed;        /* true if the next completion raises an event */
     bool may_coalesce; /* recv_source_coalesce() may sleep, because the ring is large enough */
     int64_t waiting_since_ns;
     int64_t busy_ns; /* duration of polling before the thread sleeps */

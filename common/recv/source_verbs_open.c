@@ -130,7 +130,7 @@ static int make_completions(struct opening *opening)
 
     err = set_non_blocking(context->async_fd);
     if (err)
-        return fail(opening, err, "cannot watch its NIC");
+        return fail(opening, err, "cannot watch the events of its NIC");
     if (vector >= 0) {
         source->channel = ibv_create_comp_channel(context);
         if (!source->channel)
@@ -171,7 +171,7 @@ static int make_queue(struct opening *opening)
         return fail_queue(opening, err, what);
     }
     int err = ibv_modify_qp(source->qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
-    return err ? fail(opening, err, "cannot initialise its queue") : 0;
+    return err ? fail(opening, err, "cannot initialise the queue") : 0;
 }
 
 static void make_requests(struct recv_source_verbs *source)
@@ -204,9 +204,9 @@ static int start_queue(struct opening *opening)
     source->n_spare = source->n_frames - source->max_posted;
     int err = recv_source_verbs_post(source, source->spare + source->n_spare, source->max_posted);
     if (err)
-        return fail(opening, err, "its queue does not accept the frames");
+        return fail(opening, err, "the queue does not accept the frames");
     err = ibv_modify_qp(source->qp, &attr, IBV_QP_STATE);
-    return err ? fail(opening, err, "cannot start its queue") : 0;
+    return err ? fail(opening, err, "cannot start the queue") : 0;
 }
 
 /* ---- Groups and flow rules --------------------------------------------------------------------------------------- */
@@ -244,7 +244,7 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
                 return failed;
         }
         err = recv_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
-        if (!err || err == EADDRINUSE) /* EADDRINUSE: the group was already joined, for another port */
+        if (!err || err == EADDRINUSE) /* EADDRINUSE means that the group was already joined, for another port */
             return 0;
     }
     return fail_at(opening, endpoint, err, "join the multicast group", "");
@@ -297,7 +297,7 @@ static int add_rule(struct recv_source_verbs *source, const struct endpoint *end
                 .val.dst_port = htons(endpoint->port),
                 .mask.dst_port = UINT16_MAX},
     };
-    /* The driver expects the specifications directly behind the attributes, without padding. */
+    /* The driver expects the rule's specifications directly behind its attributes, without padding. */
     static_assert(sizeof(rule) == sizeof(rule.attr) + sizeof(rule.ethernet) + sizeof(rule.ip) + sizeof(rule.udp),
                   "padding");
 

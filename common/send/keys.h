@@ -12,7 +12,7 @@ struct endpoint_list;
 
 struct config_send {
     int transport;   /* enum transport */
-    char *interface; /* NULL: the kernel chooses */
+    char *interface; /* interface for multicast; NULL: the kernel chooses */
     char *pcap_file; /* NULL: the network */
     int64_t ttl;
     int64_t buffer_bytes;
@@ -20,13 +20,15 @@ struct config_send {
     double rate_factor;
     int64_t n_threads;
     struct config_int_list affinity;
-    bool crc; /* packets carry a CRC item; fgpu and xbgpu only */
+    bool crc; /* true: packets carry a CRC item; fgpu and xbgpu only */
     /* fgpu only. */
-    int64_t array_size; /* number of antennas; a factor of the step of heap counts and of the descriptors' interval */
-    bool gpudirect;     /* the NIC reads heaps directly from device memory */
+    /* number of antennas: the step of heap counts and the descriptors' interval are multiplied by it */
+    int64_t array_size;
+    bool gpudirect; /* the NIC reads heaps directly from device memory */
 };
 
-#define CONFIG_N_FSIM_SEND_KEYS 9 /* fsim lacks the last keys, which only the daemons or only fgpu have */
+/* number of keys of fsim, which lacks the keys that only the daemons or only fgpu have */
+#define CONFIG_N_FSIM_SEND_KEYS 9
 #define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
 

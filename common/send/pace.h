@@ -78,11 +78,11 @@ static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t e
     pace->clear_ns = ended_ns + (int64_t)(PACE_APART * pace->ns_per_byte * paced_bytes);
 }
 
-/* Returns the earliest time to begin the hand-over of the next piece.  No packet of a piece leaves a socket before its
- * first message, of 'first_bytes' bytes, is handed over.  So the hand-over may begin before clear_ns by the duration of
- * the first message's hand-over.  A NIC may send earlier, but its hand-over takes negligible time.  The duration is
- * computed from the fastest recent hand-over.  The estimate grows by PACE_QUICK_GROWTH per piece: 1.6 times in a
- * thousand slower pieces. */
+/* Returns the earliest time to begin the hand-over of the next piece.  No packet of a piece leaves a socket before
+ * its first message, of 'first_bytes' bytes, is handed over.  So the hand-over may begin before clear_ns by the
+ * duration of the first message's hand-over.  A NIC may send earlier, but its hand-over takes negligible time.  The
+ * duration is computed from the fastest recent hand-over.  The estimate grows by PACE_QUICK_GROWTH per piece, so it
+ * has grown to 1.6 times its value after a thousand slower pieces. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {
     size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;

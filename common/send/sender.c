@@ -28,7 +28,7 @@ struct sender {
     size_t n_jobs_promised; /* sum of the streams' max_jobs */
     int64_t give_up_ns;     /* [thread] deadline, monotonic */
     struct thread thread;
-    bool running; /* [caller of start and stop] the thread must be joined */
+    bool running; /* [caller of start and stop] true if the thread must be joined */
 };
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void *run(void *arg)
     bool more_to_come = true;
     thread_wake_promptly();
     int64_t reap_ns = clock_monotonic_ns(); /* time of the next poll for sent packets */
-    bool in_flight = false;                 /* packets were in flight at the last poll */
+    bool in_flight = false;                 /* true if packets were in flight at the last poll */
     for (size_t i = 0; i < sender->n_streams; i++)
         send_stream_start(sender->streams[i]);
     for (;;) {
@@ -243,7 +243,8 @@ void sender_push(struct send_stream *stream, struct send_job *job)
 void sender_set_deadline(struct sender *sender, int64_t give_up_ns)
 {
     assert(sender->running);
-    give_sinks_until(sender, give_up_ns); /* set at once, because the thread may be waiting for room in a sink */
+    /* the sinks get the deadline at once, because the thread may be waiting for room in a sink */
+    give_sinks_until(sender, give_up_ns);
     inbox_push(sender->inbox, &(struct inbox_item){.value = give_up_ns});
 }
 

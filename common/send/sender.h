@@ -69,12 +69,13 @@ struct send_heap {
     size_t n_items;
 };
 
-/* Heaps that are sent interleaved, or not sent at all: for example all substreams of an F-engine's batch. */
+/* A group: heaps that are sent interleaved, or skipped together.  For example, the heaps of all substreams of an
+ * F-engine's batch are a group. */
 struct send_group {
     struct send_heap *heaps;
     size_t n_heaps;
     bool send;                  /* false: the group is skipped, and uses no heap counts */
-    int64_t ready_ns;           /* monotonic arrival of the last input packet, for the latency; 0: unknown */
+    int64_t ready_ns;           /* monotonic arrival time of the last input packet, for the latency; 0: unknown */
     uint64_t n_clipped[N_POLS]; /* saturated samples per polarisation, counted when the group is sent */
 };
 
@@ -99,16 +100,17 @@ struct send_stream_stats {
 };
 
 struct send_stream_config {
-    const char *name;             /* copied */
-    struct send_sink_config sink; /* with the destinations; the stream sets packet sizes and rate */
-    size_t packet_payload_bytes;  /* a multiple of 8 */
-    bool crc;                     /* the last item of data and descriptor packets is a CRC (spead.h) */
-    size_t heap_bytes, n_items;   /* payload bytes and items of each heap; 0: not known, as if all packets were full */
-    size_t run_packets;           /* largest number of one heap's packets in a row; 0: as many as the sink can join */
-    double rate_bytes_per_s;      /* 0: unpaced */
+    const char *name; /* copied */
+    /* configuration of the sink, with the destinations; the stream sets its packet sizes and rate */
+    struct send_sink_config sink;
+    size_t packet_payload_bytes; /* a multiple of 8 */
+    bool crc;                    /* the last item of data and descriptor packets is a CRC (spead.h) */
+    size_t heap_bytes, n_items;  /* payload bytes and items of each heap; 0: not known, as if all packets were full */
+    size_t run_packets;          /* largest number of one heap's packets in a row; 0: as many as the sink can join */
+    double rate_bytes_per_s;     /* 0: unpaced */
     uint64_t heap_cnt_start;
     uint64_t heap_cnt_step;
-    const struct spead_descriptor *descriptors; /* not needed after sender_add_stream() */
+    const struct spead_descriptor *descriptors; /* the caller may free the descriptors after sender_add_stream() */
     size_t n_descriptors;
     int64_t descriptor_first_ns;    /* time from the first descriptors, at the start, to the second */
     int64_t descriptor_interval_ns; /* time between later descriptors; 0: only the first descriptors */

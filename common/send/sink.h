@@ -29,7 +29,7 @@
 #define PACKET_SINK_HEADER_MAX 256
 
 struct packet_out {
-    uint8_t *header; /* set by alloc, with room for PACKET_SINK_HEADER_MAX bytes */
+    uint8_t *header; /* header buffer that alloc provides, with room for PACKET_SINK_HEADER_MAX bytes */
     size_t header_bytes;
     const uint8_t *payload;
     size_t payload_bytes;
@@ -42,15 +42,15 @@ struct send_sink;
 
 struct send_sink_config {
     const struct endpoint_list *destinations;
-    enum transport transport; /* ibverbs needs an interface and multicast destinations */
-    const char *interface;    /* name or address, for multicast; NULL: the kernel chooses */
+    enum transport transport; /* ibverbs requires an interface and multicast destinations */
+    const char *interface;    /* interface for multicast, by name or address; NULL: the kernel chooses */
     int ttl;                  /* time to live of multicast packets */
-    size_t buffer_bytes;      /* requested socket buffer; 0: the kernel's default; unused with ibverbs */
+    size_t buffer_bytes;      /* requested size of the socket buffer; 0: the kernel's default; unused with ibverbs */
     const char *pcap_file;    /* capture to write (Ethernet/IPv4/UDP) instead of the network; NULL: the network */
     /* ibverbs only. */
     size_t packet_bytes;      /* size of the largest packet, with header */
     double rate_bytes_per_s;  /* the caller's rate, with headers, for the NIC's pacing; 0: unpaced */
-    double mean_packet_bytes; /* mean packet size, for the overhead on the wire; 0: packet_bytes */
+    double mean_packet_bytes; /* mean packet size, from which the overhead on the wire is computed; 0: packet_bytes */
     /* Called once, on the sink's thread, when the NIC's queue cannot be restarted; NULL: no call. */
     void (*on_lost)(void *arg);
     void *on_lost_arg;
@@ -70,7 +70,7 @@ int send_sink_add_memory(struct send_sink *sink, const void *base, size_t n_byte
 /* Adds device memory, which only a verbs sink accepts.  Addresses of payloads there are 'nic' addresses (struct
  * device_exported). */
 int send_sink_add_exported(struct send_sink *sink, const struct device_exported *memory, char *why, size_t why_bytes);
-void send_sink_remove_memory(struct send_sink *sink); /* removes all added memory */
+void send_sink_remove_memory(struct send_sink *sink); /* removes all memory that was added */
 
 /* Removes the NIC's rate limit, so that the caller may send faster than 'rate_bytes_per_s'. */
 void send_sink_disable_pacing(struct send_sink *sink);
@@ -84,8 +84,8 @@ bool send_sink_deadline_passed(const struct send_sink *sink);
  * valid until the next call of send. */
 struct packet_out *send_sink_alloc(struct send_sink *sink, size_t n);
 
-/* Returns true if the next alloc and send of any batch will not wait for room in the NIC's queue.  If not, the thread
- * can serve other sinks first.  Releases references in the same way as send_sink_reap(). */
+/* Returns true if the next alloc and send of any batch will not wait for room in the NIC's queue.  If the result is
+ * false, the thread can serve other sinks first.  Releases references in the same way as send_sink_reap(). */
 bool send_sink_has_room(struct send_sink *sink);
 
 /* Interval at which a thread asks again for room. */
@@ -114,7 +114,7 @@ uint64_t send_sink_take_failed(struct send_sink *sink, int *last_errno);
 /* Functions of an implementation, for sink_*.c only. */
 struct send_sink_ops {
     size_t (*send)(struct send_sink *sink, struct packet_out *packets, size_t n);
-    void (*close)(struct send_sink *sink); /* called with nothing in flight */
+    void (*close)(struct send_sink *sink); /* called when no packet is in flight */
     /* The following functions are NULL for sockets and captures. */
     void (*place_headers)(struct send_sink *sink, size_t n); /* sets the headers of sink->packets; may wait for room */
     size_t (*reap)(struct send_sink *sink);
@@ -128,7 +128,7 @@ struct send_sink_ops {
 struct send_sink {
     const struct send_sink_ops *ops;
     struct packet_out packets[PACKET_SINK_BATCH_MAX];
-    uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX]; /* for sinks without place_headers */
+    uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX]; /* used by sinks without place_headers() */
     _Atomic int64_t give_up_ns;                                     /* 0: no deadline */
     uint64_t n_failed_taken;
     _Atomic uint64_t n_failed;

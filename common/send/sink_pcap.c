@@ -28,9 +28,9 @@ struct capture {
     size_t n_sinks;
     char *path;
     pcap_t *format;
-    int fd;              /* descriptor until the first packet, when 'file' takes over; then -1 */
-    bool created;        /* the file is new */
-    pcap_dumper_t *file; /* NULL before the first packet */
+    int fd;              /* descriptor until the first packet; then 'file' owns the descriptor, and 'fd' is -1 */
+    bool created;        /* true if this process created the file */
+    pcap_dumper_t *file; /* libpcap's output file; NULL before the first packet */
     int err;             /* positive errno of the first failed write, after which nothing is written; else 0 */
 };
 
@@ -66,7 +66,7 @@ static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t
 /* Empties the file and writes the capture's header, before the first packet. */
 static void begin_file(struct capture *capture)
 {
-    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* EINVAL: a FIFO, which needs no emptying */
+    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* EINVAL means a FIFO, which needs no emptying */
         capture->err = errno;
         return;
     }
@@ -76,7 +76,7 @@ static void begin_file(struct capture *capture)
         return;
     capture->fd = -1;
     errno = 0;
-    capture->file = pcap_dump_fopen(capture->format, file); /* closes the file on failure */
+    capture->file = pcap_dump_fopen(capture->format, file); /* after a failure the file is closed */
     if (!capture->file)
         capture->err = errno ? errno : EIO;
 }
@@ -262,7 +262,7 @@ int send_sink_pcap_open(const struct send_sink_config *config, struct send_sink 
      * address. */
     sink->from.s_addr = htonl(INADDR_LOOPBACK);
     struct interface interface;
-    char ignored[400]; /* the reason is not reported, because an interface is optional here */
+    char ignored[400]; /* no error is reported, because an interface is optional here */
     if (config->interface && endpoint_find_interface(config->interface, &interface, ignored, sizeof(ignored)) == 0)
         sink->from = interface.address;
     int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);

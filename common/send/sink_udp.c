@@ -25,7 +25,8 @@
 #define PARTS_PER_PACKET 2
 #define DATAGRAM_MAX     65507 /* largest size of a packet and of a message */
 #define NO_MESSAGE       UINT_MAX
-#define GATHERED_MAX     1280 /* largest packet, with header, to copy first (docs/decisions/send-gather-small.md) */
+/* largest size, header included, of a packet that is copied first (docs/decisions/send-gather-small.md) */
+#define GATHERED_MAX 1280
 /* Pause after a queue below the socket was full, because poll() cannot wait for this queue.  The pause is about as long
  * as the transmission of a packet. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
@@ -38,8 +39,8 @@ struct udp_message {
     size_t segment_bytes; /* size of the first packet */
     size_t n_bytes;
     size_t n_packets;
-    bool closed;   /* the last packet is shorter, so the message is full */
-    bool gathered; /* one part with all packets, instead of two parts per packet */
+    bool closed;   /* true if the last packet is shorter, so that the message is full */
+    bool gathered; /* true if the message has one part with all packets, instead of two parts per packet */
 };
 
 struct udp_sink {
@@ -153,8 +154,8 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
-/* Decides after the error 'err' whether to send a message again immediately.  If there was no room, first waits for
- * room. */
+/* Returns true if the message should be sent again immediately after the error 'err'.  If there was no room, first
+ * waits for room. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     if ((err == EAGAIN || err == ENOBUFS) && send_sink_deadline_passed(&sink->base))
@@ -168,7 +169,7 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
         return true;
     }
     case ENOBUFS: clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS); return true;
-    case ECONNREFUSED: { /* an ICMP error for an earlier packet, so try once more */
+    case ECONNREFUSED: { /* an ICMP error may belong to an earlier packet, so try once more */
         bool first_time = !*refused;
         *refused = true;
         return first_time;
@@ -182,7 +183,7 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, size_t n, int *err)
 {
     size_t n_gone = 0;
-    bool refused = false; /* message n_gone was refused once */
+    bool refused = false; /* true if message n_gone was refused once */
 
     while (n_gone < n) {
         int n_sent = sendmmsg(sink->fd, messages + n_gone, (unsigned)(n - n_gone), MSG_DONTWAIT);
@@ -334,7 +335,7 @@ static int check_routes(const struct send_sink_config *config, const struct inte
         const struct endpoint *to = &config->destinations->items[i];
         const struct sockaddr_in address = {
             .sin_family = AF_INET, .sin_port = htons(to->port), .sin_addr = to->address};
-        connect(fd, &nowhere, sizeof(nowhere)); /* clears the source address of the previous connection */
+        connect(fd, &nowhere, sizeof(nowhere)); /* removes the source address that the previous connection set */
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
             continue;
         const char *cure = "";

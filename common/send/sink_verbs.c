@@ -33,7 +33,7 @@
 
 #define N_SLOTS_MAX   1024
 #define N_PARTS       2
-#define N_COMPLETIONS 16 /* number of completions per poll */
+#define N_COMPLETIONS 16 /* largest number of completions that one poll returns */
 #define IP_UDP_BYTES  (FRAME_HEADER_BYTES - 14)
 /* Layout of a slot.  The frame header ends at the boundary of a cache line, where the SPEAD header begins. */
 #define SLOT_FRAME  (64 - FRAME_HEADER_BYTES)
@@ -42,23 +42,25 @@
 
 #define STALL_NS NS_PER_S
 /* RATE_MARGIN: ratio of the NIC's rate limit to the sender's rate, above 1 so that the sender's pace decides.
- * RATE_MIN_BYTES_S: smallest rate to limit.  At lower rates a paced batch could take longer than STALL_NS. */
+ * RATE_MIN_BYTES_S: smallest rate that the NIC is asked to limit.  At lower rates a paced batch could take longer
+ * than STALL_NS. */
 #define RATE_MARGIN      1.05
 #define RATE_MIN_BYTES_S 10e6
-#define WIRE_BYTES       (FRAME_HEADER_BYTES + 24) /* wire overhead: headers, preamble, check sequence, gap */
+/* overhead of a packet on the wire: headers, preamble, check sequence, gap */
+#define WIRE_BYTES (FRAME_HEADER_BYTES + 24)
 
 struct verbs_sink {
     struct send_sink base;
     struct verbs_port port;
     struct ibv_cq *cq;
     struct ibv_qp *qp;
-    bool is_ready;           /* false: the queue is lost, and nothing is in flight */
+    bool is_ready;           /* false if the queue is lost, and nothing is in flight */
     double rate_bytes_per_s; /* rate limit of the NIC; 0: no limit */
     double wire_per_byte;    /* bytes on the wire for each byte of the caller's packets */
     size_t packet_bytes;     /* largest packet */
     void (*on_lost)(void *arg);
     void *on_lost_arg;
-    int port_fd; /* a socket that reserves the source port, and is never read */
+    int port_fd; /* socket that reserves the source port, and is never read */
     char first_destination[32];
 
     size_t n_destinations;
@@ -69,19 +71,20 @@ struct verbs_sink {
 
     size_t n_slots;    /* largest number of packets in flight; a power of two */
     uint8_t *slots;    /* [n_slots][SLOT_BYTES], then [PACKET_SINK_BATCH_MAX][packet_bytes] for copies */
-    uint8_t *copies;   /* second part of 'slots' */
-    uint64_t n_copied; /* the packets with copied payloads have lower numbers than this */
+    uint8_t *copies;   /* the part of 'slots' for copies */
+    uint64_t n_copied; /* packet number above those of all packets with copied payloads */
     struct verbs_memory slot_memory;
 
     struct verbs_memory *memories; /* [n_memories] added memories */
     size_t n_memories, last_memory;
 
-    uint64_t n_posted, n_gone; /* number of packets handed to the NIC, and of packets that left or failed */
-    int64_t moved_ns;          /* time of the last progress, or of the first packet in flight */
+    /* number of packets handed to the NIC; number of these packets that have left or failed */
+    uint64_t n_posted, n_gone;
+    int64_t moved_ns; /* time of the last progress, or of the first packet in flight */
     struct pending {
         uint64_t packet; /* packet number of the buffer's last packet */
         struct buffer_ref *ref;
-    } * pending; /* [n_slots] ring of buffers in flight */
+    } * pending; /* [n_slots] ring of the buffers that have packets in flight */
     uint64_t n_pending, n_put;
 
     struct ibv_send_wr requests[PACKET_SINK_BATCH_MAX]; /* each request is linked to the next */
@@ -159,9 +162,9 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
     struct ibv_wc ignored[N_COMPLETIONS];
     uint64_t n_lost = sink->n_posted - sink->n_gone;
 
-    int err_again = modify(sink, IBV_QPS_RESET); /* ends the NIC's reads of the packets */
+    int err_again = modify(sink, IBV_QPS_RESET); /* after the reset the NIC no longer reads the packets */
     if (err_again) {
-        ibv_destroy_qp(sink->qp); /* ends the NIC's reads if the reset has failed */
+        ibv_destroy_qp(sink->qp); /* if the reset failed, this call ends the NIC's reads */
         sink->qp = NULL;
     }
     while (ibv_poll_cq(sink->cq, N_COMPLETIONS, ignored) > 0)
@@ -188,7 +191,7 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
 static void take_completion(struct verbs_sink *sink, const struct ibv_wc *completion)
 {
     assert(completion->wr_id < sink->n_posted);
-    if (completion->wr_id < sink->n_gone) /* a completion from before a reset */
+    if (completion->wr_id < sink->n_gone) /* a completion from before a reset is ignored */
         return;
     if (completion->status == IBV_WC_SUCCESS) {
         release_completed(sink, completion->wr_id + 1);
@@ -218,7 +221,7 @@ static size_t verbs_reap(struct send_sink *base)
         if (sink->n_gone > n_gone)
             sink->moved_ns = now_ns;
         else if (now_ns - sink->moved_ns > STALL_NS)
-            fail_queue(sink, ETIMEDOUT, "it has sent nothing for a second");
+            fail_queue(sink, ETIMEDOUT, "the NIC has sent nothing for a second");
     }
     return sink->n_posted - sink->n_gone;
 }
@@ -266,7 +269,8 @@ static void verbs_place_headers(struct send_sink *base, size_t n)
 static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
 {
     for (size_t i = 0; i < sink->n_memories; i++) {
-        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually contains the payload */
+        /* this memory usually contains the payload */
+        const struct verbs_memory *memory = &sink->memories[sink->last_memory];
         if (packet->payload >= memory->base &&
             packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)
             return memory;
@@ -354,7 +358,7 @@ static size_t verbs_send(struct send_sink *base, struct packet_out *packets, siz
     struct verbs_sink *sink = sink_of(base);
 
     if (sink->is_ready)
-        make_requests(sink, packets, n); /* may wait, and find that the queue is lost */
+        make_requests(sink, packets, n); /* this call may wait, and find that the queue is lost */
     if (!sink->is_ready)
         return refuse(sink, packets, n);
     if (sink->n_gone == sink->n_posted)
@@ -366,7 +370,7 @@ static size_t verbs_send(struct send_sink *base, struct packet_out *packets, siz
     sink->n_posted += n;
     if (!err)
         return n;
-    fail_queue(sink, err, "ibv_post_send"); /* some packets may be in the queue, but will get no completion */
+    fail_queue(sink, err, "ibv_post_send"); /* some packets may be in the queue already, but will get no completion */
     return 0;
 }
 
@@ -508,7 +512,7 @@ static int make_ring(struct verbs_sink *sink, char *why, size_t why_bytes)
     while (sink->n_slots > limit)
         sink->n_slots /= 2;
     if (sink->n_slots < PACKET_SINK_BATCH_MAX || sink->port.max_parts < N_PARTS)
-        return verbs_fail(&sink->port, ENOTSUP, "its queues are too short", why, why_bytes);
+        return verbs_fail(&sink->port, ENOTSUP, "the queues of its NIC are too short", why, why_bytes);
     size_t n_bytes = sink->n_slots * SLOT_BYTES + PACKET_SINK_BATCH_MAX * sink->packet_bytes;
     n_bytes = (n_bytes + page - 1) / page * page;
     sink->pending = calloc(sink->n_slots, sizeof(*sink->pending));

@@ -93,7 +93,8 @@ void send_stream_bound_drain(struct send_stream *stream)
     pace_limit_backlog(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_finish_within(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         send_sink_disable_pacing(stream->sink);
-        stream->pace.clear_ns = stream->apart_ns = now_ns; /* both times were computed for the lower rate */
+        /* both times were computed for the lower rate, so they are replaced */
+        stream->pace.clear_ns = stream->apart_ns = now_ns;
     }
 }
 
@@ -116,7 +117,7 @@ void send_stream_give_up(struct send_stream *stream)
 {
     if (!send_stream_has_job(stream))
         return;
-    send_sink_flush(stream->sink); /* a NIC may still read the payloads of packets in flight */
+    send_sink_flush(stream->sink); /* waits, because a NIC may still read the payloads of packets in flight */
     send_stream_note_failures(stream);
     stream->n_given_up += heaps_left(stream);
     send_stream_drop_jobs(stream);
@@ -165,7 +166,7 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     if (config->n_descriptors == 0)
         return 0;
     memcpy(descriptors + config->crc, config->descriptors, config->n_descriptors * sizeof(descriptors[0]));
-    for (size_t i = 0; i < heap.n_items; i++) /* 1024: header, shape, format and dtype are short */
+    for (size_t i = 0; i < heap.n_items; i++) /* 1024 bytes suffice for the header, shape, format and dtype */
         room_bytes += strlen(descriptors[i].name) + strlen(descriptors[i].description) + 1024;
     heap.payload = stream->descriptor_payload = malloc(room_bytes);
     stream->descriptors.heaps = calloc(stream->n_destinations, sizeof(heap));
@@ -249,7 +250,8 @@ static int open_sink(struct send_stream *stream, const struct send_stream_config
     }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
     int err = send_sink_open(&sink, &stream->sink, why, why_bytes);
-    if (!err && stream->descriptors.n_heaps > 0) /* otherwise batches would wait for copies of the descriptors */
+    /* without added memory, batches would wait for copies of the descriptors */
+    if (!err && stream->descriptors.n_heaps > 0)
         err = send_sink_add_memory(stream->sink, stream->descriptor_payload, stream->descriptors.heaps[0].payload_bytes,
                                    why, why_bytes);
     return err;

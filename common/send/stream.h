@@ -24,16 +24,16 @@ struct send_stream {
     struct send_sink *sink;
     size_t n_destinations;
     size_t packet_payload_bytes;
-    bool crc;           /* packets have a CRC item */
+    bool crc;           /* true if packets have a CRC item */
     size_t run_packets; /* largest number of one heap's packets in a row */
     struct send_stream_stats *stats;
     const struct device *device; /* device with the payloads; NULL: host memory */
     struct log_limit failed_limit;
 
     struct pace pace;
-    int64_t served_ns; /* time of the last piece, which orders unpaced streams */
-    int64_t apart_ns;  /* earliest time of a next piece at least as large as the last piece */
-    int64_t full_ns;   /* time to ask the sink for room again */
+    int64_t served_ns; /* monotonic time of the last piece; unpaced streams are served in the order of these times */
+    int64_t apart_ns;  /* earliest time of the next piece, if it is at least as large as the last piece */
+    int64_t full_ns;   /* time at which the sink is asked for room again */
     uint64_t heap_cnt; /* heap count of the next heap */
     uint64_t heap_cnt_step;
 
@@ -51,14 +51,14 @@ struct send_stream {
     uint64_t n_given_up; /* number of heaps not sent, or sent only in part, before the deadline */
     uint64_t n_ending;   /* number of heaps whose last packet is in the current piece */
 
-    /* The position in the oldest job, or in the descriptors. */
+    /* These members are the position in the oldest job, or in the descriptors. */
     size_t group;                     /* index of the group in progress, or of the first group not yet examined */
     const struct send_group *current; /* group in progress, or else the last group */
-    size_t run_bytes;                 /* payload bytes of a run */
+    size_t run_bytes;                 /* number of payload bytes in a run */
     size_t round_offset;              /* offset at which this round's runs begin in each heap */
     size_t heap;
     size_t offset;            /* offset in the heap */
-    size_t n_packets_left;    /* remaining packets of the group in progress; 0: between groups */
+    size_t n_packets_left;    /* number of packets that remain of the group in progress; 0: between groups */
     size_t n_stopped;         /* number of destinations whose stop heap was sent */
     uint64_t group_heap_cnt;  /* heap count of the group's first heap */
     int64_t started_ready_ns; /* ready_ns of the last group that began in this batch, or 0 */
@@ -81,7 +81,8 @@ bool send_stream_has_work(const struct send_stream *stream);
 /* Returns the time when the next packet is due; NEVER_NS if neither jobs nor descriptors remain. */
 int64_t send_stream_due_ns(const struct send_stream *stream);
 
-/* Returns the time to serve the stream.  Returns 'now_ns' or earlier if the sender must not sleep first. */
+/* Returns the time at which the stream must be served.  The time is 'now_ns' or earlier if the sender must not sleep
+ * first. */
 int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns);
 
 /* Sends a piece: packets that are due within SENDER_QUANTUM_NS.  Waits until the gap after the last piece is long

@@ -42,7 +42,7 @@ size_t send_stream_reap(struct send_stream *stream)
 static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
 {
     uint64_t first = stream->heap_cnt;
-    stream->heap_cnt = first + n * stream->heap_cnt_step; /* packets contain the low 48 bits */
+    stream->heap_cnt = first + n * stream->heap_cnt_step; /* packets contain the low 48 bits of heap counts */
     return first;
 }
 
@@ -120,7 +120,7 @@ void send_stream_begin_group(struct send_stream *stream, int64_t now_ns)
         stream->n_packets_left += n_packets;
         n_packets_max = n_packets > n_packets_max ? n_packets : n_packets_max;
     }
-    /* Uses as few runs as possible, all of about the same length. */
+    /* Uses as few runs as possible, and makes all runs about equally long. */
     size_t n_runs = send_stream_is_descriptors(stream) ? 1 : (n_packets_max - 1) / stream->run_packets + 1;
     stream->run_bytes = ((n_packets_max - 1) / n_runs + 1) * stream->packet_payload_bytes;
     if (group->ready_ns)
@@ -153,7 +153,8 @@ static void end_group(struct send_stream *stream, struct packet_out *last_packet
     }
 }
 
-/* Advances to the next run: that of the next heap in this round, or else the first run of the next round. */
+/* Advances to the next run, which is the run of the next heap in this round, or else the first run of the next
+ * round. */
 static void next_run(struct send_stream *stream, const struct send_group *group)
 {
     do {

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #define PERIOD_NS     (30 * NS_PER_S)
-#define DRIFT_DIVISOR 4096 /* assumes that the clock rates of sender and host differ by less than 1/4096 = 244 ppm */
+#define DRIFT_DIVISOR 4096 /* assumption: the clock rates of sender and host differ by less than 1/4096 = 244 ppm */
 #define WIRE_PERIOD   (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 /* Without this margin, a stream whose time is wrong by about half a period would jump back and forth between two
  * periods. */

@@ -26,7 +26,7 @@ enum sensor_type {
     SENSOR_FLOAT,
     SENSOR_BOOLEAN,
     SENSOR_TIMESTAMP, /* UNIX seconds */
-    SENSOR_DISCRETE,  /* an index into 'words' */
+    SENSOR_DISCRETE,  /* the value is an index into 'words' */
     SENSOR_STRING
 };
 
@@ -43,7 +43,7 @@ enum sensor_status {
 #define SENSOR_N_NUMBERS 7 /* largest number of numbers in a text that the data path sets */
 
 union sensor_value {
-    int64_t integer; /* SENSOR_INTEGER, _BOOLEAN, _DISCRETE */
+    int64_t integer; /* for SENSOR_INTEGER, SENSOR_BOOLEAN and SENSOR_DISCRETE */
     double real;     /* SENSOR_FLOAT, _TIMESTAMP */
     double numbers[SENSOR_N_NUMBERS];
 };
@@ -60,19 +60,20 @@ struct sensor_desc {
     const char *description;
     const char *units; /* "": no units */
     enum sensor_type type;
-    const char *const *words; /* SENSOR_DISCRETE: names of the values, ending with NULL; static */
-    /* SENSOR_STRING: writes the text of a value's numbers into 'text'.  NULL: the main thread sets the text. */
+    const char *const *words; /* for SENSOR_DISCRETE: names of the values, ending with NULL; static */
+    /* For SENSOR_STRING: writes the text of a value's numbers into 'text'.  NULL: the main thread sets the text. */
     void (*format)(const union sensor_value *value, char *text, size_t text_bytes);
-    /* Shortest interval between two reports of the strategy 'auto', which then reports only changes.  0: 'auto' reports
-     * every reading.  A value above 0 is for readings that change with each chunk. */
+    /* Shortest interval, in seconds, between two reports of the strategy 'auto'.  With an interval, 'auto' reports
+     * only changes.  0: 'auto' reports every reading.  A value above 0 is for readings that change with each
+     * chunk. */
     double auto_shortest_s;
     /* Returns whether an aggregate includes the sensor 'name'; NULL: the sensor is not an aggregate.  An aggregate is a
      * SENSOR_DISCRETE with sensor_aggregate_words whose value is computed from other sensors.  An aggregate never
      * includes another aggregate.  The value is degraded (status warn) while the status of an included sensor is warn,
      * error, failure or unreachable. */
     bool (*includes)(const char *name);
-    /* Age at which the status of a reading becomes SENSOR_ERROR, if no new reading has been set; 0: never.  If
-     * 'recovers' is true, a status of warn, error or failure becomes SENSOR_NOMINAL instead. */
+    /* Age, in nanoseconds, at which the status of a reading becomes SENSOR_ERROR, if no new reading has been set; 0:
+     * never.  If 'recovers' is true, a status of warn, error or failure becomes SENSOR_NOMINAL instead. */
     int64_t timeout_ns;
     bool recovers;
 };
@@ -85,7 +86,7 @@ extern const char *const sensor_aggregate_words[];
 struct sensor {
     _Atomic uint32_t sequence;              /* odd during a write */
     _Atomic uint64_t atoms[SENSOR_N_ATOMS]; /* UNIX time of the reading, monotonic time of the write, status, value */
-    struct sensor_entry *entry;             /* [main] NULL: not added */
+    struct sensor_entry *entry;             /* [main] entry of the sensor in the set; NULL: not added to a set */
 };
 
 /* The set's record of a sensor. */

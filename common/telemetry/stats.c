@@ -22,7 +22,7 @@ struct sample {
     char *labels; /* NULL: none */
     const struct counter *counter;
     const struct gauge *gauge;
-    /* function that returns the value of a gauge; NULL: 'counter' or 'gauge' has the value */
+    /* function that returns the value of a gauge; if NULL, 'counter' or 'gauge' has the value */
     int64_t (*read)(const void *arg);
     const void *read_arg;
     uint64_t factor; /* factor by which the counter's value is multiplied */

@@ -39,7 +39,7 @@ char *stats_label(char *labels, size_t labels_bytes, const char *name, const cha
  * counters is followed by a family with the times at which these counters began to count. */
 void stats_write(FILE *out);
 
-/* Shortest and longest time between two calls of stats_make_rates() for which rates are computed. */
+/* Rates are computed if the time between two calls of stats_make_rates() lies within these limits. */
 #define STATS_RATES_MIN_NS (900 * NS_PER_MS)
 #define STATS_RATES_MAX_NS (60 * NS_PER_S)
 
@@ -47,7 +47,7 @@ void stats_write(FILE *out);
  * monotonic time. */
 void stats_make_rates(int64_t now_ns);
 
-/* One counter or gauge, as stats_each() passes it. */
+/* A counter or gauge that stats_each() passes to 'visit'. */
 struct stats_value {
     const char *name;   /* name of the metric, with _total if it is a counter */
     const char *labels; /* labels as Prometheus text without braces; "": no labels */

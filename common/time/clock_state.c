@@ -1,5 +1,5 @@
-/* clock_state.c - see clock_state.h.  The file has one line: the UNIX time in seconds, the state, and the estimated and
- * maximum error in microseconds. */
+/* clock_state.c - see clock_state.h.  The file of the clock's state has one line: the UNIX time in seconds, the
+ * state, and the estimated and maximum error in microseconds. */
 #include "common/time/clock_state.h"
 
 #include "common/base/clock.h"

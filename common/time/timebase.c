@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DECIMALS_MAX      18 /* so that 10^18 fits into 64 bits */
+#define DECIMALS_MAX      18 /* 18 decimals, so that 10^18 fits into 64 bits */
 #define SYNC_DECIMALS_MAX 9  /* whole nanoseconds */
-#define RATE_DECIMALS_MAX 9  /* so that 10^9 * 10^9 fits into 64 bits */
+#define RATE_DECIMALS_MAX 9  /* 9 decimals, so that 10^9 * 10^9 fits into 64 bits */
 #define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 #define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
 
@@ -136,7 +136,8 @@ static int64_t divide_down(__int128 value, int64_t divisor)
     return (int64_t)(value % divisor < 0 ? quotient - 1 : quotient);
 }
 
-/* Divides and rounds to the nearest integer.  A tie is rounded up, also for a negative value. */
+/* Divides and rounds to the nearest integer.  A value halfway between two integers is rounded up, even if it is
+ * negative. */
 static int64_t divide_nearest(__int128 value, int64_t divisor)
 {
     __int128 doubled = 2 * value + divisor;
@@ -153,7 +154,7 @@ static int64_t divide_nearest_even(__int128 value, int64_t divisor)
     return down + (doubled_rest > divisor || (doubled_rest == divisor && down % 2 != 0));
 }
 
-/* Returns the numerator of the rate in samples = nanoseconds * numerator / denominator. */
+/* Returns the numerator in the formula samples = nanoseconds * numerator / denominator. */
 static int64_t rate_numerator(const struct timebase *timebase)
 {
     assert(timebase->adc_sample_rate_hz.mantissa > 0);

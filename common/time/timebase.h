@@ -21,13 +21,13 @@ struct decimal {
  * Returns 0, -EINVAL if the text is not a decimal number, or -ERANGE if it has too many digits. */
 int timebase_parse_decimal(const char *text, int max_decimals, struct decimal *decimal);
 
-/* Returns the double nearest to the decimal, as Python's float() does for the same text. */
+/* Returns the double nearest to the decimal number, as Python's float() does for the same text. */
 double timebase_decimal_to_double(struct decimal decimal);
 
 struct timebase {
     struct decimal sync_time_s;        /* UNIX time of sample 0; at most 9 decimals */
     struct decimal adc_sample_rate_hz; /* > 0; at most 9 decimals */
-    /* for recordings: the first timestamp is between 0 and 2^48 - 1, whatever the host's clock says */
+    /* true for recordings: the first timestamp is then between 0 and 2^48 - 1, whatever the host's clock says */
     bool from_packets;
 };
 

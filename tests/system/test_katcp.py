@@ -315,8 +315,8 @@ def test_strangers(served, first):
     ({"listen": "127.0.0.1:7147", "read_only_listen": "127.0.0.1:7147"}, "katcp.listen and katcp.read_only_listen both have port 7147"),
     ({"listen": "127.0.0.1:7147, 127.0.0.2:7147"}, "listen"),
     ({"max_clients": 0}, "max_clients"),
-    ({"listen": "0.0.0.0:7147"}, "other hosts can connect to listen, so allow must name the networks"),
-    ({"listen": "192.0.2.1:7147", "allow": " ,"}, "other hosts can connect to listen, so allow must name"),
+    ({"listen": "0.0.0.0:7147"}, "listen accepts other hosts, so allow must name the networks"),
+    ({"listen": "192.0.2.1:7147", "allow": " ,"}, "listen accepts other hosts, so allow must name"),
     ({"allow": "anyone"}, 'allow: "anyone" is neither a network'),
 ])
 def test_bad_configuration(work, katcp, sentence):

@@ -2,9 +2,10 @@
 /* A plot of curves over one axis of frequencies, on a canvas; all plots of a page show the same pointer position. */
 
 const plots = [];
-let pointed = null; // fraction of the axis at the pointer, on all plots
-let drag = null;    // fraction of the axis at which a drag to zoom began
-let active = null;  // plot with the pointer: {plot, y: position on its canvas, channel: chosen by keys, else null}
+let pointed = null; // position of the pointer along the axis of all plots, from 0 to 1
+let drag = null;    // position on the axis, from 0 to 1, at which a drag to zoom began
+// the plot under the pointer: {plot, y: position on its canvas, channel: channel chosen with the keys, else null}
+let active = null;
 
 function colour(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
@@ -19,10 +20,10 @@ function element(tag, { dataset = {}, attributes = {}, ...properties } = {}, ...
   return made;
 }
 
-/* Returns a number with a few digits, a true minus sign and its unit. */
+/* Returns a number as text: 'digits' decimals, a minus sign instead of a hyphen, and the unit. */
 const short = (value, digits, unit = "") => value.toFixed(digits).replace("-", "−") + (unit && unit !== "°" ? " " : "") + unit;
 
-/* Returns about 'about' round numbers between low and high. */
+/* Returns the round numbers between 'low' and 'high' at which an axis has marks, about 'about' of them, and their step. */
 function ticks(low, high, about) {
   const raw = (high - low) / Math.max(1, about), power = 10 ** Math.floor(Math.log10(raw));
   const step = power * ([1, 2, 2.5, 5, 10].find(f => f * power >= raw) || 10), list = [];
@@ -31,16 +32,17 @@ function ticks(low, high, about) {
 }
 
 class Plot {
-  /* options: title; label and unit of the values; height; range ([low, high]; none: fits the data); dots; digits; cyclic
-   (values are degrees); zoom(first, last channel), zoom(null) for the whole band; n_asked(): number of requested channels, whose
-   data may not have come yet; 0: the whole band */
+  /* Members of 'options': title. label and unit of the values. height in pixels. range: [low, high] of the values; without it the
+   range fits the data. digits: number of decimals. dots: if true, the plot has dots instead of a line. cyclic: the values are
+   degrees. zoom(first, last) shows these channels, and zoom(null) shows the whole band. n_asked() returns the number of requested
+   channels, or 0 for the whole band.  The data of these channels may not have come yet. */
   constructor(parent, options) {
     Object.assign(this, { dots: false, digits: 1, height: 220, unit: "", caption: "" }, options);
     this.hidden = new Set(options.hidden || []);
     this.curves = [];
     this.legend = element("div", { className: "legend" });
     this.canvas = element("canvas", { tabIndex: 0, attributes: {
-      role: "application", // the plot gets the arrow keys, not the screen reader
+      role: "application", // the arrow keys go to the plot, not to the screen reader
       "aria-roledescription": "plot", "aria-describedby": "plot-keys", "aria-label": this.title } });
     this.canvas.style.height = this.height + "px";
     this.box = element("div", { className: "plot" }, this.legend, this.canvas);
@@ -59,8 +61,8 @@ class Plot {
     plots.push(this);
   }
 
-  /* axis: as in status.json, plus the name and scale of its unit, and the whole band, {first, count} in channels; curves: [{name,
-   colour, mean, most}]; subject: text with the antennas */
+  /* axis: the axis in status.json, with the name and scale of its unit and the whole band {first, count} in channels. curves:
+   [{name, colour, mean, most}]. subject: text that names the antennas. */
   set(axis, curves, subject) {
     this.axis = axis;
     this.curves = curves;
@@ -74,7 +76,7 @@ class Plot {
     else this.show_tip();
   }
 
-  /* Returns the plot's text alternative. */
+  /* Returns a description of the plot in words, for screen readers. */
   describe() {
     return `${this.title}, ${this.subject}, ${this.band_text()}. ` + this.shown().map(c => `${c.name}: ${this.sum_up(c)}`).join("; ");
   }
@@ -119,7 +121,8 @@ class Plot {
     }));
   }
 
-  /* Sets the range of values: the given range, or the data's.  Keeps a range that still fits, so that the plot does not jitter. */
+  /* Sets the range of the value axis to the given range, or to the range of the data.  Keeps a range that still fits, so that the
+     plot does not jitter. */
   fit() {
     if (this.range) { [this.low, this.high] = this.range; return; }
     let low = Infinity, high = -Infinity;
@@ -234,7 +237,7 @@ class Plot {
     g.setLineDash([]);
   }
 
-  /* Zooms to the stretch that the mouse was dragged over, unless the stretch is tiny. */
+  /* Zooms to the channels over which the mouse was dragged, unless these are very few. */
   end_drag() {
     const from = drag;
     drag = null;
@@ -282,7 +285,7 @@ class Plot {
 
   key_upright() { return false; }
 
-  /* Zooms to a band that is 'times' times narrower, with the channel in its middle. */
+  /* Zooms to a band that is 'times' times narrower than now and has 'channel' in its middle. */
   zoom_around(channel, times) {
     const { first, count } = this.axis.band, asked = this.n_asked() || count, n = Math.max(8, Math.round(asked / times));
     this.point_at_channel(channel);

@@ -1,7 +1,7 @@
 "use strict";
 /* Navigation satellites of an F-engine: the streams of each antenna, and the state of each stream's satellites. */
 
-const CN0_LOW = 20, CN0_HIGH = 55; // dB-Hz: the ends of a bar
+const CN0_LOW = 20, CN0_HIGH = 55; // values at the two ends of a bar, in dB-Hz
 
 const is_gnss = (s, t) => (s.gnss || []).some(g => g.antenna === t.antenna && g.name === t.stream);
 const is_followed = sat => sat.stage !== "search";
@@ -12,7 +12,7 @@ function cn0_cell(sat, pol, old) {
   return { text: `${v.toFixed(1)} dB-Hz`, level: old ? "idle" : "", bar: (v - CN0_LOW) / (CN0_HIGH - CN0_LOW), title };
 }
 
-/* The cell has a picture, and the same values as numbers. */
+/* Returns a cell with a picture of the correlation peak, and the same amplitudes as numbers. */
 function peak_cell(sat, old) {
   if (!sat.taps) return { text: "–", level: "idle" };
   const [early, , late] = sat.taps.map(v => v.toFixed(2)), chips = sat.tap_chips.toFixed(2);

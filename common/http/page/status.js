@@ -7,7 +7,7 @@ const $ = id => document.getElementById(id);
 
 let last = null;        // last answer
 let last_ms = 0;        // time of the last answer
-let asked_ms = 0;       // time of the first unanswered request; 0: all are answered
+let asked_ms = 0;       // time of the first request without an answer; 0: every request has its answer
 let chosen = read_hash();
 
 // ---- Numbers for people ---------------------------------------------------------------------------------------------
@@ -48,8 +48,9 @@ const db = v => known(v) ? minus(v.toFixed(1)) : "–";
 
 // ---- Tables ---------------------------------------------------------------------------------------------------------
 
-/* Fills a table.  Cells are created once and only their text changes, so that selected text stays selected.
- * columns: [label, key, row => {text, sub, level, power, fill, bar, peak, title}]; rows need a key. */
+/* Fills a table.  Cells are created once and only their text changes, so that selected text stays selected.  A column is [label,
+ * key, function of a row], and the function returns {text, sub, level, power, fill, bar, peak, title}.  Each row has a unique
+ * row_key. */
 function fill_table(table, columns, rows) {
   const shape = columns.map(c => c[0]).join("|") + "\n" + rows.map(r => r.row_key).join("\n");
   if (table.shape !== shape) {
@@ -86,7 +87,7 @@ function fill_cell(td, { text, sub = "", level = "", power = null, fill = null, 
 }
 
 const rate_cell = (c, unit, scale = 1) => ({ text: known(per_s(c)) ? si(scale * per_s(c), unit) : "–", sub: c ? `${count(total(c))} in all` : "" });
-/* Returns the cell of a counter that should stand still. */
+/* Returns the cell of a counter that does not increase as long as all is well. */
 function still_cell(c) {
   const moves = per_s(c) > 0;
   return { text: moves ? si(per_s(c), "/s") : count(total(c)), sub: moves ? `${count(total(c))} in all` : "", level: moves ? "warn" : total(c) ? "" : "idle" };
@@ -98,7 +99,7 @@ function newest_cell(row, s) {
   return { text: behind < 100 ? `${Math.max(0, behind).toFixed(2)} s` : duration(behind), sub: `${utc(time)} UTC`, level: behind > 5 ? "warn" : "" };
 }
 
-/* Returns the history's name of an input, or of the antennas of a receive thread. */
+/* Returns the name under which the history lists an input, or the antennas of a receive thread. */
 function input_name(s, i) {
   if (i.fengs === undefined) return `${i.antenna} pol ${i.pol}`;
   const names = antennas_of(s, i), [first, last = first] = String(i.fengs).split("-").map(Number);
@@ -146,7 +147,7 @@ function show_streams(s) {
     const level = (t, pol) => s.levels.find(l => l.antenna === t.antenna && l.stream === t.stream && l.pol === pol) || {};
     for (const pol of [0, 1]) columns.push([`Level pol ${pol}`, `level${pol}`, t => {
       const { dbfs, time } = level(t, pol), age = how_old(s, time);
-      return { text: known(dbfs) ? `${db(dbfs)} dBFS` : "–", sub: age, level: age ? "idle" : "", title: "mean power of the voltages sent; 0 is a tone of full amplitude" };
+      return { text: known(dbfs) ? `${db(dbfs)} dBFS` : "–", sub: age, level: age ? "idle" : "", title: "mean power of the sent voltages; 0 dBFS is a tone of full amplitude" };
     }]);
     for (const pol of [0, 1]) columns.push([`Clipped pol ${pol}`, `clipped${pol}`, t => {
       const c = (t.clipped_samples || {})[pol], output = s.outputs.find(o => o.name === t.stream) || {};
@@ -179,7 +180,7 @@ function beam_rows(s) {
 
 /* Returns the rms of the real and imaginary parts: measured, or computed from a power; "" if both are unknown. */
 function rms_cell(b) {
-  const title = "of the real and imaginary parts, of at most 127", one = b.power && [b.power.power_0, b.power.power_1].find(known);
+  const title = "rms of the real and imaginary parts, whose largest value is 127", one = b.power && [b.power.power_0, b.power.power_1].find(known);
   if (known(b.rms)) return { text: total(b.measured_samples) ? b.rms.toFixed(2) : "–", title };
   if (!b.power) return { text: "" };
   const of_I = name => b.power.I > 0 ? `${name} ${minus((100 * b.power[name] / b.power.I).toFixed(1))} %` : "";
@@ -197,7 +198,7 @@ function clipped_cell(b) {
   return { text: percent(f), sub: b.clipped_samples ? `${count(total(b.clipped_samples))} samples` : "", level: f > 0.01 ? "warn" : "" };
 }
 
-/* Returns the antennas of a voltage beam, or the share of present data of detected beams. */
+/* Returns the number of antennas in a voltage beam, or the fraction of present data in detected beams. */
 function came_cell(s, b) {
   if (known(b.present_ratio)) return { text: percent(b.present_ratio), sub: "of the data", level: total(b.heaps) && b.present_ratio < 1 ? "warn" : "" };
   if (!known(b.antennas)) return { text: "" };
@@ -264,7 +265,7 @@ function show_delays(s) {
   const none = d => d.start_timestamp < 0;
   $("delays-card").hidden = !all.length;
   $("delays").hidden = !rows.length;
-  $("delays-note").textContent = rows.length === all.length ? "" : rows.length ? "The others have none." : "No model has been set: no input is delayed.";
+  $("delays-note").textContent = rows.length === all.length ? "" : rows.length ? "The other inputs have no delay model." : "No model has been set: no input is delayed.";
   fill_table($("delays"), [
     ["Input of stream", "name", d => ({ text: d.row_key })],
     ["Delay now", "now_delay_s", d => none(d) ? { text: "none", level: "idle" } : { text: minus(`${(1e9 * d.now_delay_s).toFixed(3)} ns`), sub: minus(`${(d.now_delay_s * s.adc_sample_rate).toFixed(3)} samples`) }],
@@ -390,7 +391,7 @@ const zoom = (first, last) => choose({ channels: first === null ? undefined : `$
 
 let plot_set = null;
 
-/* Creates the plots: power plots, or the special plots of a baseline. */
+/* Creates the plots of powers or, for a baseline, of amplitude and phase. */
 function make_plots(unit, baseline) {
   const box = $("plots"), kind = `${unit} ${baseline !== undefined}`;
   if (plot_set && plot_set.kind === kind) return;
@@ -420,12 +421,13 @@ function show_spectrum(s) {
   if (!s.outputs) return;
   offer_choices(s);
   if (!spectrum) {
-    $("spectrum-note").textContent = plot_set ? "Waiting for the next data of what was chosen." : "No data have come yet.";
+    $("spectrum-note").textContent = plot_set ? "Waiting for the next data of this choice." : "No data have come yet.";
     card.classList.add("old");
     return;
   }
   make_plots(spectrum.unit, spectrum.baseline);
-  const axis = axis_of(s, spectrum), power = spectrum.curves.filter(c => c.kind === "power"), order = [0, 3, 1, 2]; // colours: parallel hands first
+  // parallel hands get the first colours
+  const axis = axis_of(s, spectrum), power = spectrum.curves.filter(c => c.kind === "power"), order = [0, 3, 1, 2];
   const of = c => order.indexOf(c.pols[0] + 2 * c.pols[1]), cross = spectrum.curves.filter(c => c.kind === "cross").sort((a, b) => of(a) - of(b));
   const hand = c => `pol ${c.pols[0]} × ${c.pols[1]}`, subject = spectrum.baseline ? spectrum.baseline.map(a => antenna_name(s, a)).join(" – ") : spectrum.beam ? `beam ${spectrum.stream}` : `antenna ${spectrum.antenna}`;
   plot_set.power.set(axis, power.map((c, i) => ({ name: (c.antennas ? `${antenna_name(s, c.antennas[0])} ` : "") + `pol ${c.pols ? c.pols[0] : c.pol}`, colour: COLOURS[i], mean: c.mean, most: c.most })), subject);
@@ -478,7 +480,7 @@ function show_sensors(s) {
 
 // ---- Troubles -------------------------------------------------------------------------------------------------------
 
-/* Returns all counters that should stand still, as [where, what, counter]. */
+/* Returns the counters that do not increase as long as all is well, if they are above 0, each as [where, what, counter]. */
 function troubles_of(s) {
   const found = [];
   const look = (where, name, value) => {
@@ -503,7 +505,7 @@ function troubles_of(s) {
 const WORDS = {
   rejected_packets: "packets refused", malformed_packets: "packets malformed", too_old_heaps: "heaps too old", bad_timestamp_heaps: "heaps with a wrong timestamp",
   bad_feng_id_heaps: "heaps with a wrong antenna number", incomplete_heaps: "heaps incomplete", contested_heaps: "heaps contested by two senders", missing_heaps: "heaps missing",
-  late_heaps: "heaps late", refused_heaps: "heaps refused", jumps: "jumps of the data's time", failed_packets: "packets not sent", unmatched_chunks: "chunks without the other polarisation",
+  late_heaps: "heaps late", refused_heaps: "heaps refused", jumps: "jumps of the timestamps", failed_packets: "packets not sent", unmatched_chunks: "chunks without the other polarisation",
   late_chunks: "chunks late", skipped_heaps: "heaps not sent (input missing)", dropped_heaps: "heaps dropped (no free buffer)", incomplete_accs: "dumps incomplete", absent_accs: "dumps absent",
   skipped_accs: "dumps skipped", dropped_accs: "dumps dropped (no free buffer)", audit_failures: "audits failed", wrong_accs: "dumps wrong",
 };
@@ -542,7 +544,7 @@ function show_troubles(s) {
 const RANK = { bad: 0, warn: 1, wait: 2, idle: 2, ok: 3 };
 const WRONG_DELAY = ["silent after a wrong delay", "delay above 0.1 s"];
 
-/* Returns [state, headline, why] of the worst current or recent trouble; the first of equals. */
+/* Returns [state, headline, why] of the worst current or recent trouble.  Among equally bad troubles it is the first. */
 function judge(s) {
   if (!s.healthy && s.program !== "visrec") return ["bad", "Failed", "results are wrong; see the log"];
   if (s.device && !s.device.ok) return ["bad", "Failed", "the device does not work any more; see the log"];
@@ -553,18 +555,19 @@ function judge(s) {
   return [worst.level, worst.headline, worst.why + (n ? `; and ${plural(n, "more trouble")} below` : "")];
 }
 
-/* States are {level, headline, why, places, covers}: 'covers' returns true for rows of the hour's troubles that report the same trouble. */
+/* A state is {level, headline, why, places, covers}. covers(row) returns true if this row of the last hour's troubles reports the
+   same trouble. */
 const current_troubles = s => (s.troubles || []).filter(t => t.ongoing || t.n_minute > 0);
 const rows_of = (places, ...words) => t => places.includes(t.where) && words.some(w => t.what.includes(w));
 
-/* Returns the number of troubles beside a state: rows, and states without rows. */
+/* Returns the number of troubles besides the state 'worst': rows, and states that have no row. */
 function n_more(s, found, worst) {
   const rows = current_troubles(s), others = found.filter(f => f !== worst && RANK[f.level] <= RANK.warn);
   const untold = others.filter(f => !rows.some(f.covers) && !f.places.every(p => worst.places.includes(p)));
   return rows.filter(t => !worst.covers(t)).length + untold.length;
 }
 
-/* Returns the states of trouble in this second. */
+/* Returns the states of the troubles that exist now. */
 function states_now(s) {
   if (s.program === "visrec") return states_of_recorder(s);
   const heaps = s.inputs.map(i => per_s(i.heaps)), found = [];
@@ -609,7 +612,7 @@ function never_sent(s, t) {
   return known(output.sending_from) && newest - output.sending_from >= wait_s * s.adc_sample_rate && Math.max(...(s.fengs || s.inputs).map(flowed_s)) >= wait_s;
 }
 
-/* Returns the places of the rows about an input, or about the antennas of a receive thread. */
+/* Returns the places that troubles of an input, or of the antennas of a receive thread, are listed under. */
 function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
@@ -645,7 +648,7 @@ function states_lately(s) {
   return [{ level: t.level, headline: capital(t.what), why, places, covers: u => same.includes(u) || (WRONG_DELAY.includes(t.what) && rows_of(places, "no output", "skipped", ...WRONG_DELAY)(u)) }];
 }
 
-/* Returns the state without any trouble: from the sensors, then from the last hour. */
+/* Returns the state if there is no current trouble: the sensors decide it, then the troubles of the last hour. */
 function state_of_sensors(s) {
   const troubles = s.troubles || [], wrong = Object.entries(s.sensors || {}).filter(([, sensor]) => ["warn", "error", "failure"].includes(sensor.status));
   const state = (level, headline, why) => ({ level, headline, why, places: [], covers: () => false }), t = troubles[0];
@@ -696,7 +699,7 @@ function show_tiles(s) {
     ["age", "Newest data", age === Infinity ? "never" : age < 100 ? `${Math.max(0, age).toFixed(2)} s` : duration(age), "behind the clock", age > 5 ? "warn" : ""],
   ];
   if (s.program === "visrec") tiles.splice(0, tiles.length, ...recorder_tiles(s));
-  const synchronised = (s.other || {}).clock_synchronised;  // absent with timebase packets
+  const synchronised = (s.other || {}).clock_synchronised;  // absent if the timebase is 'packets'
   if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
   if (box.children.length !== tiles.length)
@@ -737,7 +740,7 @@ function show(s) {
   document.body.dataset.shown = String(1 + Number(document.body.dataset.shown || 0));
 }
 
-/* Greys old figures, and shows their age in the banner. */
+/* Shows figures that are too old in grey, and their age in the banner. */
 function show_age() {
   const age_ms = Date.now() - last_ms, stale = last_ms > 0 && asked_ms > 0 && Date.now() - asked_ms > STALE_MS;
   document.body.classList.toggle("stale", stale);

@@ -1,6 +1,6 @@
 "use strict";
-/* The last ten minutes of spectra that this page has received: frequency from left to right, time from the newest row down.  A
- * row has two seconds.  The row is grey if one of them has no data. */
+/* The last ten minutes of spectra that this page has received: frequency from left to right, time from the newest row down.  A row
+ * stands for two seconds, and is grey if one of these seconds has no data. */
 
 const WATERFALL_S = 600, ROW_S = 2;
 /* Colours of matplotlib's viridis, and of its twilight with the light end at phase 0.  Both ends of twilight are equal. */
@@ -28,7 +28,7 @@ class Waterfall extends Plot {
   }
 
   clear() {
-    this.rows = new Map(); // by second: {name of a curve: values}
+    this.rows = new Map(); // for each second: {name of a curve: values}
     this.newest = null;    // newest second
     this.time = null;      // time of the last spectrum
   }
@@ -49,8 +49,8 @@ class Waterfall extends Plot {
     this.note.textContent = `Rows since ${utc(first)} UTC, kept by this page while it is open. Another antenna, baseline, stream or zoom begins an empty waterfall.`;
   }
 
-  /* Stores a spectrum.  Seconds between two successive spectra get the second one, because this page asks slightly less often than
-   once a second. */
+  /* Stores a spectrum.  The seconds between two successive spectra get the later spectrum, because this page asks slightly less
+   often than once a second. */
   fill(curves, time, span_s) {
     if (time < this.time) this.clear();
     const row = Object.fromEntries(curves.map(c => [c.name, Float32Array.from(c.values, v => v === null ? NaN : v)]));
@@ -80,7 +80,7 @@ class Waterfall extends Plot {
     this.legend.replaceChildren(element("b", {}, this.title), this.caption, element("label", {}, "of", this.select), this.scale);
   }
 
-  /* Returns the range of values of the colours: degrees, or whole decibels without the extreme hundredths. */
+  /* Returns the range of values for the colours: degrees, or whole decibels from the 1st to the 99th percentile. */
   limits(choice) {
     if (choice.cyclic) return [-180, 180];
     const some = [];
@@ -91,7 +91,8 @@ class Waterfall extends Plot {
     return [low, Math.max(low + 3, Math.ceil(some[Math.floor(0.99 * some.length)]))];
   }
 
-  /* Returns the values of the seconds in a row of the picture; row 0 is the newest.  Returns null if a second has none. */
+  /* Returns the values of the newest second in a row of the picture; row 0 is the newest row.  Returns null if any second of the
+     row has no values. */
   row_at(index) {
     const last = (Math.floor(this.newest / ROW_S) - index) * ROW_S + ROW_S - 1;
     let found = null;
@@ -123,7 +124,8 @@ class Waterfall extends Plot {
   }
 
   draw_values(g) {
-    const f = this.frame, shown = this.axis.channels / this.axis.channels_per_point; // the last point may be narrower
+    // the last point may stand for fewer channels
+    const f = this.frame, shown = this.axis.channels / this.axis.channels_per_point;
     g.imageSmoothingEnabled = false;
     g.drawImage(this.picture, f.left, f.top, (f.right - f.left) * this.picture.width / shown, f.bottom - f.top);
   }
