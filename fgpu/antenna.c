@@ -27,10 +27,10 @@ struct fgpu_antenna {
     const struct fgpu_layout *layout;
     const char *name; /* name in the configuration */
     struct fgpu_device_input inputs[LANE_N_INPUTS];
-    struct fgpu_device_input *previous; /* device input processed last; its end becomes the next input's history */
+    struct fgpu_device_input *previous; /* device input that was processed last; its end becomes the next history */
     struct fgpu_device_input *current;  /* device input that the outputs read */
     int64_t newest_samples;             /* timestamp of the newest pair */
-    bool restarts;                      /* true if a stream began with a chunk after the newest pair */
+    bool restarts;                      /* true if a chunk after the newest pair began a new stream */
     bool went_back;                     /* true if time went back and command_steady() has not been called since */
     struct fgpu_output **outputs;       /* [n_outputs] */
     struct fgpu_gnss *gnss;             /* [const] shared by all antennas */
@@ -249,7 +249,7 @@ void fgpu_antenna_log(const struct lane *lane)
              antenna->name, (unsigned long long)n_unmatched, plural(n_unmatched),
              (unsigned long long)counter_get(&antenna->lane.late_chunks));
     if (antenna->level.n_closed)
-        log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,
+        log_info("%s: input power %.6f and %.6f dBFS in the last measured second of %lld%s", antenna->name,
                  antenna->level.dbfs[0], antenna->level.dbfs[1], (long long)antenna->level.n_closed,
                  antenna->level.valid ? "" : " (samples are missing)");
 }

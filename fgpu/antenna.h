@@ -1,5 +1,5 @@
-/* antenna.h - one antenna, a lane of fgpu's engine: the antenna matches the chunks of its two polarisations and uploads
- * each pair.  Every output reads these pairs.
+/* antenna.h - one antenna, which is a lane of fgpu's engine.  The antenna matches the chunks of its two polarisations
+ * and uploads each pair.  Every output reads these pairs.
  *
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
  *            each output reads the device input (output.h)
@@ -32,7 +32,7 @@ struct fgpu_gnss;
 int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                          struct fgpu_send *send, struct fgpu_gnss *gnss, const struct fgpu_choice *choices);
 
-/* Implement the engine's operations (common/engine/engine.h).  The command is a struct fgpu_command. */
+/* The engine's operations on an antenna (common/engine/engine.h).  The command is a struct fgpu_command. */
 void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chunk);
 bool fgpu_antenna_begin(struct lane *lane, bool ended);
 bool fgpu_antenna_process(struct lane *lane, bool may_wait);
@@ -47,7 +47,7 @@ struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output);
  * measures the inputs. */
 void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer);
 
-/* Logs the number of chunks that could not be used, and the inputs' power. */
+/* Logs the number of chunks that were discarded, and the input power of both polarisations. */
 void fgpu_antenna_log(const struct lane *lane);
 
 /* Destroys all antennas.  All streams of the device must be idle.  A zero-initialised engine is accepted. */

@@ -3,8 +3,8 @@
  *
  * Flow:      device input [history | chunk] --ddc--> [history | chunk] of complex samples --channelise_append--> ...
  * Grid:      timestamps of samples are multiples of the subsampling A, whatever the start time of the process.  A
- *            sample's timestamp is the timestamp of the first input sample under the filter.  So windows begin on
- *            this grid (delay.h).
+ *            sample's timestamp is the timestamp of the first input sample under the filter.  The outputs' windows
+ *            therefore begin on this grid (delay.h).
  * History:   the last samples of the previous device input move to the front, and only new samples are computed.  The
  *            samples cover the device input's own history, too.  So these samples contain each window that lies in the
  *            device input.
@@ -20,11 +20,11 @@
 struct fgpu_baseband;
 struct fgpu_device_input;
 
-/* Returns the bytes of device memory of one baseband.  'compiles' is device_compiles(). */
+/* Returns the bytes of device memory of one baseband.  'compiles' is the result of device_compiles(). */
 uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config,
                              const struct fgpu_config_band *band, bool compiles);
 
-/* Returns the ddc's parameters for a band: n_taps, subsampling and sample_bits. */
+/* Returns the parameters of the down-converter (ddc) for a band: n_taps, subsampling and sample_bits. */
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band);
 
 /* Designs the filter of a band: fgpu_band_taps() values in '*filter', which the caller frees.  Returns 0, -ENOMEM, or
@@ -38,13 +38,13 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
                          const struct fgpu_config_band *band, const float *filter, const struct ddc_shape *shape,
                          int64_t measured_spacing_samples, struct fgpu_baseband **baseband);
 
-/* Queues the computations for 'in'.  A further call with the same input queues nothing. */
+/* Queues the computation of the samples of device input 'in'.  A further call with the same input queues nothing. */
 void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,
                            const struct fgpu_device_input *in);
 
 /* Adds squares of samples of the device input to power[pol] (device memory).  Each of the 'n' spectra contributes
  * the samples from its own start to the next spectrum's start.  spectra[pol][i].offset counts from the start of the
- * device input.  Called only for the output that measures. */
+ * device input.  Called only for the output that measures the input power. */
 void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_stream *stream,
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power);

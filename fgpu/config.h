@@ -50,9 +50,9 @@ struct fgpu_config_antenna {
 struct fgpu_config_band {
     struct decimal centre_hz; /* centre frequency, counted from the lower end of the digitiser's band */
     int64_t decimation;
-    int64_t n_ddc_taps; /* 0: see fgpu_band_taps() */
+    int64_t n_ddc_taps; /* 0: fgpu_band_taps() computes the number */
     double weight_pass;
-    double pass_bandwidth_hz; /* 0: the outer half of the computed band is discarded */
+    double pass_bandwidth_hz; /* width of the flat middle part; 0: the whole narrow band is flat */
 };
 
 struct fgpu_config_output {
@@ -61,7 +61,7 @@ struct fgpu_config_output {
     int64_t n_chan;
     int64_t spectra_per_heap;
     int64_t n_batches; /* number of batches in an output buffer */
-    int64_t n_buffers; /* number of output buffers per antenna; 0: see fgpu_output_buffers() */
+    int64_t n_buffers; /* number of output buffers per antenna; 0: fgpu_output_buffers() computes it */
     int64_t n_taps;
     double w_cutoff;
     int window; /* enum pfb_window */

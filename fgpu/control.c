@@ -29,7 +29,7 @@ struct waiting {
     size_t output;
     size_t first, end; /* range [first, end) of the inputs whose gains the request sets */
     size_t eq;         /* first input whose eq sensor has not been set; equals 'end' if all are set */
-    float *gains;      /* complex [n_gains], the same for each of these inputs; NULL: gains of the configuration */
+    float *gains;      /* complex [n_gains], the same for each input of the range; NULL: gains of the configuration */
     size_t n_gains;
     size_t n_out;     /* number of posted commands that the worker has not answered */
     size_t ant;       /* first antenna whose change has not been posted */
@@ -490,8 +490,8 @@ static void request_resume(struct katcp_call *call, void *arg)
     reply_when_applied(c, waiting);
 }
 
-/* Posts a request about a satellite as an order for the worker.  The order takes effect with the next chunk, and the
- * reply does not wait for that chunk. */
+/* Sends the worker an order to add, drop or steer a satellite.  The order takes effect with the next chunk, and the
+ * reply to the request does not wait for that chunk. */
 static void request_gnss(struct katcp_call *call, struct fgpu_control *c, enum fgpu_gnss_action action)
 {
     struct fgpu_gnss_order order;
