@@ -82,7 +82,7 @@ static void tone(const struct fsim_config_signal *signal, size_t input, uint32_t
                  double value[2])
 {
     static const int cosine[TURN] = {1, 0, -1, 0};
-    /* The sum may wrap modulo 2^64, because 2^64 is a multiple of a turn. */
+    /* The sum may wrap modulo 2^64, because 2^64 quarter turns are a whole number of turns. */
     uint64_t quarters = (uint64_t)fsim_config_item(&signal->delays, input) * chan +
                         (uint64_t)fsim_config_item(&signal->rates, input) * spectrum;
 

@@ -103,8 +103,8 @@ void sim_senders_build_descriptors(struct sim_senders *senders,
 void sim_senders_add(struct sim_senders *senders, struct sim_sender *sender);
 
 /* Sets the origin.  The earliest due time is 'lead_ns' from now.  A configured first timestamp is due at this time.
- * Otherwise the first timestamp is the next multiple of 'align_samples' after this time.  It is due 'after_samples'
- * samples after the time of its own sample. */
+ * Otherwise the first timestamp is the next multiple of 'align_samples' after this time.  The heaps of the first
+ * timestamp are due 'after_samples' samples after the time of this timestamp. */
 void sim_senders_set_origin(struct sim_senders *senders, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
 
 /* Starts the threads.  Returns 0 or negative errno. */
