@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
-#define FULL_SCALE       (BEAMFORM_LIMIT * BEAMFORM_LIMIT) /* power of 0 dB: a tone of full amplitude */
+#define FULL_SCALE       (BEAMFORM_LIMIT * BEAMFORM_LIMIT) /* power at 0 dB: the power of a tone of full amplitude */
 
 struct figures {
     struct counter measured_samples, zero_samples;

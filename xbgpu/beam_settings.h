@@ -49,7 +49,7 @@ struct xbgpu_beam_settings {
     char *name;
     const char *stream; /* stream whose capture setting is saved with this beam, by name; NULL: none */
     size_t n_ants;
-    size_t n; /* number of values: n_ants, or inputs [ant][pol] of a detected beam */
+    size_t n; /* number of values: n_ants; for a detected beam, the number of inputs [ant][pol] */
     struct sensors *sensors;
     double *weights; /* [n] */
     struct xbgpu_beam_starts starts;

@@ -30,7 +30,7 @@ enum {
     ITEM_FRACTIONS,
     ITEM_OFFSETS,
     ITEM_SCALES
-}; /* the item of the powers follows the last of these items */
+}; /* the powers are always the last item of a heap */
 
 /* An output buffer: one heap of powers. */
 struct powers {

@@ -270,8 +270,8 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
         move = (uint64_t)step_samples;
     } else {
         uint64_t phase = (uint64_t)(phase_at(gate, dt) >> 64);
-        turns edge =
-            ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins; /* rounded down by less than 1 unit */
+        /* end of the stretch of bins, rounded down by less than 2^-64 of a turn */
+        turns edge = ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins;
         turns distance = edge - phase;
         left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* a single bin spans a whole turn */
         move = largest_move(gate, dt, step_samples, n_max);
