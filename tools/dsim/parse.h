@@ -79,7 +79,7 @@ struct dsim_node {
     size_t offset;                 /* offset of the expression's first character in the text */
     const struct dsim_node *left;  /* argument of DELAY, TRACK and NODITHER; left operand of an operator */
     const struct dsim_node *right; /* right operand of an operator */
-    double amplitude;              /* CONSTANT: value; TONES, COMB: amplitude; WGN, PULSAR, GNSS: standard deviation */
+    double amplitude;              /* TONES, COMB; CONSTANT: its value; WGN, PULSAR, GNSS: standard deviation */
     double amplitude_step;         /* TONES */
     double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency at 0 Hz; GNSS: carrier */
     double frequency_step_hz;      /* TONES */
