@@ -31,10 +31,10 @@ struct xbgpu_audit_sample {
     size_t ant1, ant2; /* ant1 <= ant2 */
     size_t chan;
     union {
-        int64_t integer[N_POL_PRODUCTS][2]; /* product index is p1 + 2 * p2, with polarisations p1 and p2; [re, im] */
-        double real[N_POL_PRODUCTS][2];     /* sums for half floats */
+        int64_t integer[N_POL_PRODUCTS][2]; /* [p1 + 2 * p2][re, im] for polarisations p1 and p2 */
+        double real[N_POL_PRODUCTS][2];     /* sums of products, if the voltages are half floats */
     } sums;
-    double magnitudes[N_POL_PRODUCTS][2]; /* for half floats: sums of the terms' magnitudes */
+    double magnitudes[N_POL_PRODUCTS][2]; /* sums of the terms' magnitudes, if the voltages are half floats */
 };
 
 struct xbgpu_audit {

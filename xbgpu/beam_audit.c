@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 8 /* spectra per step; divides spectra_per_heap, and is a multiple of the 4 spectra of a dither draw */
+/* spectra per step; divides spectra_per_heap, and is a multiple of the 4 spectra that share a dither draw */
+#define STEP 8
 
 int xbgpu_beam_audit_init(struct xbgpu_beam_audit *audit, const struct xbgpu_config *config,
                           const struct xbgpu_layout *layout, struct device *device, const struct beam *beams)

@@ -30,7 +30,7 @@ struct xbgpu_beam_audit {
     bool drawn; /* true if the fields below are valid */
     size_t beam, batch, chan, first, n;
     uint8_t *voltages;     /* [ant][spectrum][pol] */
-    int16_t *coefficients; /* pinned: [ant][re, im] */
+    int16_t *coefficients; /* pinned, downloaded: [ant][re, im] */
     int32_t *exponent;     /* pinned */
 };
 
@@ -45,14 +45,14 @@ void xbgpu_beam_audit_fini(struct xbgpu_beam_audit *audit, struct device *device
 void xbgpu_beam_audit_draw(struct xbgpu_beam_audit *audit, const struct xbgpu_output_input *input, size_t begin,
                            size_t end);
 
-/* Queues the download of the drawn coefficients, if the drawn batch is in [begin, end).  'compute' forms these batches
- * with 'coefficients' [chan][beam][ant][re, im] and 'exponents' [chan][beam]. */
+/* Queues the download of the drawn coefficients, if the drawn batch is in [begin, end).  The device stream 'compute'
+ * forms the beams of these batches, with 'coefficients' [chan][beam][ant][re, im] and 'exponents' [chan][beam]. */
 void xbgpu_beam_audit_fetch(struct xbgpu_beam_audit *audit, struct device_stream *compute, size_t begin, size_t end,
                             const int16_t *coefficients, const int32_t *exponents);
 
-/* Compares the drawn spectra with the downloaded heaps.  'heaps' is [batch][beam], each of 'pitch' bytes, beginning
- * with [chan][spectrum][re, im].  Batch 0 has the number 'first_batch'.  'renormalise' is the array of factors that the
- * kernel beamform used; NULL means a factor of 1.  Returns whether the spectra and the heaps agree. */
+/* Compares the drawn spectra with the downloaded heaps.  'heaps' is [batch][beam].  Each heap has 'pitch' bytes and
+ * begins with [chan][spectrum][re, im].  Batch 0 has the number 'first_batch'.  'renormalise' is the array of factors
+ * that the kernel beamform used; NULL means a factor of 1.  Returns whether the spectra and the heaps agree. */
 bool xbgpu_beam_audit_agrees(const struct xbgpu_beam_audit *audit, const uint8_t *heaps, size_t pitch,
                              const float *renormalise, int64_t first_batch);
 

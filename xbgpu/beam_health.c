@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
-#define FULL_SCALE       (BEAMFORM_LIMIT * BEAMFORM_LIMIT) /* power of 0 dB: a tone of full amplitude */
+#define FULL_SCALE       (BEAMFORM_LIMIT * BEAMFORM_LIMIT) /* power at 0 dB: the power of a tone of full amplitude */
 
 struct figures {
     struct counter measured_samples, zero_samples;
@@ -33,7 +33,7 @@ struct look {
     float *power; /* [n_chan] */
     /* HTTP owns these fields: */
     int64_t wanted_ns;
-    size_t found_beam; /* beam of the last sample; n if there was no sample */
+    size_t found_beam; /* index of the last sample's beam; number of beams if there was no sample */
     int64_t found_batch;
     float *found_power;
 };
@@ -42,7 +42,7 @@ struct xbgpu_beam_health {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct timebase timebase;
-    size_t n;         /* [const] beams */
+    size_t n;         /* [const] number of beams */
     int64_t n_turns;  /* [const] number of batches in a second */
     size_t chan_step; /* [const] distance between measured channels, in channels */
     struct figures *figures;

@@ -143,7 +143,7 @@ static bool read_model(struct katcp_call *call, int i, bool is_timed, double *nu
     return true;
 }
 
-/* Adds a model whose numbers are all zero.  Returns the array of the model's numbers, [n]. */
+/* Adds a model whose numbers are all zero.  Returns the model's numbers, an array [n]. */
 static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))[XBGPU_BEAM_NUMBERS]
 {
     size_t bytes = s->n * sizeof(*s->models);
@@ -231,7 +231,7 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_
     return NULL;
 }
 
-/* Returns true if a beam has one value for each input, false if it has one for each antenna. */
+/* Returns true if a beam has one value for each input.  Returns false if a beam has one value for each antenna. */
 static bool has_inputs(const struct xbgpu_beam_settings *s)
 {
     return s->n > s->n_ants;
@@ -308,7 +308,8 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
 
     if (a < 0 || has_inputs(s) != (strcmp(row->fields[0], "input") == 0) || !read_numbers(row, 3, limits, 3, numbers))
         return false;
-    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* set for a coherent beam */
+    /* the row was saved for a coherent beam */
+    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0))
         return false;
     s->weights[a] = numbers[0];
     s->models[a][DELAY_S] = numbers[1];
@@ -317,7 +318,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
     return true;
 }
 
-/* Reads a row of the model that is the newest so far, or of a later model. */
+/* Reads a row of a delay model.  Refuses a model that is older than the newest model so far. */
 static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                             const struct table_row *row)
 {

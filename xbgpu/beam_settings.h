@@ -35,7 +35,7 @@
 
 #include <stdio.h>
 
-#define XBGPU_BEAM_MAX 1e6 /* largest magnitude of a weight and of a gain; their product is at most 2^40 */
+#define XBGPU_BEAM_MAX 1e6 /* largest magnitude of a weight, and of a gain; a weight times a gain is at most 2^40 */
 
 struct katcp_call;
 struct labels;
@@ -47,9 +47,9 @@ struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
     struct timebase timebase;
     char *name;
-    const char *stream; /* name of the stream whose capture is saved with this beam; NULL: none */
+    const char *stream; /* stream whose capture setting is saved with this beam, by name; NULL: none */
     size_t n_ants;
-    size_t n; /* number of values: n_ants, or inputs [ant][pol] of a detected beam */
+    size_t n; /* number of values: n_ants; for a detected beam, the number of inputs [ant][pol] */
     struct sensors *sensors;
     double *weights; /* [n] */
     struct xbgpu_beam_starts starts;
@@ -85,8 +85,8 @@ bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct 
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
                                struct beam_steering *steering);
 
-/* Sets the sensors.  The settings are in effect from timestamp 'samples' on, which corresponds to the time 'unix_ns'.
- * If the newest model has a later load time, they are in effect from the load time on. */
+/* Sets the sensors.  The settings are in effect from timestamp 'samples' on, which is the time 'unix_ns'.  If the
+ * newest model has a later load time, the settings are in effect from the load time on. */
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
 
 /* Settings of all beams of an engine. */
@@ -96,8 +96,8 @@ struct xbgpu_beams_settings {
     const struct labels *labels;
 };
 
-/* The first function returns the beam with this name.  The second function returns the beam with which the capture of
- * the stream with this name is saved.  Both return NULL if there is no such beam. */
+/* The first function returns the beam with this name.  The second function returns the beam whose saved settings
+ * include the capture setting of the stream with this name.  Both return NULL if there is no such beam. */
 struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name);
 struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_beams_settings *all, const char *name);
 

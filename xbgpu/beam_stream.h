@@ -12,7 +12,7 @@
 
 struct xbgpu_beam_stream {
     const char *name;                     /* [const] */
-    bool capture;                         /* true if heaps are sent; they are sent from 'from_samples' on */
+    bool capture;                         /* true if heaps that begin at 'from_samples' or later are sent */
     int64_t from_samples;                 /* earliest timestamp of a heap that is sent */
     uint64_t n_clipped;                   /* number of clipped samples in all heaps, sent or not */
     struct counter heaps, bytes, samples; /* sent */

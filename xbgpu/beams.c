@@ -34,11 +34,11 @@ struct beam_buffer {
     float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
     float *renormalise;         /* [const] pinned source of device_renormalise */
     int64_t first_batch;        /* number of batch 0 */
-    size_t begin, end;          /* range of batches that were made */
+    size_t begin, end;          /* range of the batches whose heaps are in the buffer */
     int64_t last_arrival_ns;
     struct xbgpu_beam_audit audit;
     struct send_heap *heaps;   /* [const] [batch][beam] heaps of all beams */
-    struct send_heap *sent;    /* [batch][beam] heaps to send; in each batch's row they come first */
+    struct send_heap *sent;    /* [batch][beam] heaps to send, at the beginning of each batch's row */
     struct send_group *groups; /* [const] [batch] */
     struct send_job job;
 };
@@ -152,8 +152,8 @@ static uint32_t count_present(const struct xbgpu_beams *b, const struct xbgpu_ou
     return n;
 }
 
-/* If heaps contain the bitmap of antennas, writes it after the voltages of each heap of a batch.  Antenna a is bit a %
- * 8 of byte a / 8. */
+/* If heaps contain the bitmap of antennas, writes the bitmap after the voltages of each heap of a batch.  Antenna a
+ * is bit a % 8 of byte a / 8. */
 static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_input *input, struct beam_buffer *buffer,
                        size_t batch)
 {

@@ -64,7 +64,7 @@ bool xbgpu_calibration_take(struct xbgpu_calibration *c, size_t input, struct ka
 
 struct reader {
     struct xbgpu_calibration *c;
-    struct xbgpu_calibration_ant *ant; /* antenna of a saved file; NULL: configured file for all antennas */
+    struct xbgpu_calibration_ant *ant; /* antenna whose saved file is read; NULL: the configured file is read */
 };
 
 static int read_row(const struct table_row *row, void *context)

@@ -4,9 +4,9 @@
  *
  *     INPUT CHANNELS REAL IMAGINARY      INPUT is a label or a number; CHANNELS is *, 17 or 300-310
  *
- * Saved:     inputs that were set, in a file for each antenna, calibration@ANTENNA.  Saved gains override the gains in
- *            the file that steering.calibration names.  A saved file that does not fit is ignored with one sentence in
- *            the log.
+ * Saved:     the gains that requests have set, in one file for each antenna, calibration@ANTENNA.  Saved gains
+ *            override the gains in the file that steering.calibration names.  A saved file that does not fit is
+ *            ignored with one sentence in the log.
  * Threads:   main.   Blocking: only at the start, while files are read. */
 #ifndef XBGPU_CALIBRATION_H
 #define XBGPU_CALIBRATION_H
@@ -29,8 +29,8 @@ struct xbgpu_calibration {
     struct xbgpu_calibration_ant *ants;
 };
 
-/* Sets gains of 1, then the gains of the files.  Returns 0, or negative errno with one sentence in 'why'; fini follows
- * in either case. */
+/* Sets all gains to 1, then sets the gains that the files contain.  Returns 0, or negative errno with one sentence in
+ * 'why'; fini follows in either case. */
 int xbgpu_calibration_init(struct xbgpu_calibration *calibration, const struct xbgpu_config *config,
                            const struct xbgpu_layout *layout, const struct labels *labels, struct state_files *files,
                            char *why, size_t why_bytes);

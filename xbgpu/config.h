@@ -76,7 +76,8 @@ struct xbgpu_config_beam {
     bool renormalise; /* true if the beam is scaled up to compensate for missing antennas */
 };
 
-/* A stream of detected beams of both polarisations, which share heaps, or of one incoherent beam. */
+/* A stream of detected beams, or of one incoherent beam.  Each beam has both polarisations.  All beams share
+ * heaps. */
 struct xbgpu_config_detected {
     char *name;
     int kind; /* enum xbgpu_beam_kind */

@@ -59,7 +59,7 @@ static void show_steady(void *arg)
     katcp_sensors_steady_state(c->engine->c.katcp_sensors, command_steady_samples(c->engine->channel));
 }
 
-/* Answers a request whose command has been applied. */
+/* Answers a request whose command the worker has applied. */
 static void on_answer(void *arg, struct command *base)
 {
     struct xbgpu_control *c = arg;
@@ -105,8 +105,8 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     state_file_changed(c->file);
 }
 
-/* Posts a command that changes gate 'g'.  'made' is this gate, computed for the worker.  The command takes ownership of
- * 'made'. */
+/* Posts a command that changes gate 'g'.  'made' is the changed gate, ready for the worker.  The command takes
+ * ownership of 'made'. */
 static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
     struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_GATE, call);
@@ -121,7 +121,7 @@ static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made,
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* On an error, these functions fail the call and return false. */
+/* Each of these functions reads an argument.  On an error, it fails the call and returns false. */
 
 static bool arg_output(const struct xbgpu_control *c, struct katcp_call *call, size_t *output)
 {

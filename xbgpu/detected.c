@@ -30,7 +30,7 @@ enum {
     ITEM_FRACTIONS,
     ITEM_OFFSETS,
     ITEM_SCALES
-}; /* the powers are the last item */
+}; /* the powers are always the last item of a heap */
 
 /* An output buffer: one heap of powers. */
 struct powers {
@@ -54,9 +54,9 @@ struct detected_stream {
     struct xbgpu_detected *detected;
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
-    struct xbgpu_steering steering;             /* used for coherent beams only; each row is a [beam][pol] */
+    struct xbgpu_steering steering;             /* only for coherent beams; a row is a pair [beam][pol] */
     struct xbgpu_incoherent incoherent;         /* incoherent beam only */
-    int64_t next;                               /* next spectrum of the current input */
+    int64_t next;                               /* number of the next spectrum to process */
     struct powers *open;                        /* the open heap; NULL: none */
     struct powers *buffers;                     /* [n_buffers] */
     struct outbuf_pool pool;
@@ -150,7 +150,8 @@ static bool open_heap(struct detected_stream *s, struct device_stream *compute, 
     return true;
 }
 
-/* Adds the spectra present in [begin, end), over all antennas, to the counts of the open heap. */
+/* Counts the spectra in [begin, end) that are present, summed over all antennas.  Adds the numbers to 'n_present' of
+ * the open heap. */
 static void count_present(struct detected_stream *s, const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
     const struct xbgpu_layout *l = s->detected->layout;
@@ -169,7 +170,8 @@ static void count_present(struct detected_stream *s, const struct xbgpu_output_i
     }
 }
 
-/* Queues the kernel for batches [begin, end) of the input.  The kernel ignores spectra outside the open heap. */
+/* Queues the kernel beam_detect for batches [begin, end) of the input.  The kernel ignores spectra outside the open
+ * heap. */
 static void add_batches(struct detected_stream *s, struct device_stream *compute,
                         const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 8 /* number of spectra; pieces are padded to a multiple of STEP */
+#define STEP 8 /* pieces are padded to a multiple of this number of spectra */
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -117,7 +117,7 @@ void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *h
     a->n_pieces = a->n_padded = 0;
 }
 
-/* Copies the voltages of all antennas of a piece, and pads them with zeros. */
+/* Copies the voltages of all antennas to a piece, and pads the voltages with zeros. */
 static void copy_voltages(const struct xbgpu_detected_audit *a, const struct xbgpu_audit_piece *piece,
                           const struct xbgpu_output_input *input, size_t first)
 {
@@ -261,7 +261,7 @@ static void add_incoherent(const struct xbgpu_detected_audit *a, size_t piece, i
     beam_incoherent_kernel.cpu(&args, 1);
 }
 
-/* Returns whether the host's sums equal the device's. */
+/* Returns whether the host's sums equal the device's sums. */
 static bool powers_agree(const struct xbgpu_detected_audit *a)
 {
     int64_t powers[BEAM_MAX_PRODUCTS] = {0};

@@ -64,7 +64,7 @@ int xbgpu_detected_audit_init(struct xbgpu_detected_audit *audit, const struct x
                               const struct xbgpu_layout *layout, size_t i, struct device *device);
 void xbgpu_detected_audit_fini(struct xbgpu_detected_audit *audit, struct device *device);
 
-/* Adds the memory of the audit of stream 'i'. */
+/* Adds to 'layout' the memory that the audit of stream 'i' needs. */
 void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
                                      size_t i);
 

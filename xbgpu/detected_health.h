@@ -5,8 +5,8 @@
  *            second, beam b is measured in each heap whose number has the same remainder modulo n as b.  Evenly spaced
  *            windows and groups of channels of such a heap are measured, at most DETECTED_HEALTH_POWERS powers.
  *            Windows without any data are not measured.
- * Series:    a gauge for each product of a beam, and two more for each beam: at most 6 for each of XBGPU_BEAMS_MAX
- *            beams.
+ * Series:    each beam has a gauge for each product and two more gauges, so it has at most 6 gauges.  There are at
+ *            most XBGPU_BEAMS_MAX beams.
  * Threads:   take: the worker; the rest: main.   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_DETECTED_HEALTH_H
 #define XBGPU_DETECTED_HEALTH_H

@@ -53,7 +53,7 @@ static void large_double(struct large *a, unsigned bit)
     }
 }
 
-/* Subtracts 'b' from 'a', unless the result would be negative.  Returns whether it subtracted. */
+/* Subtracts 'b' from 'a' if the result is not negative.  Returns false if the result would be negative. */
 static bool large_take(struct large *a, const struct large *b)
 {
     struct large out;
@@ -93,7 +93,7 @@ static uint64_t power_of_ten(int n)
     return value;
 }
 
-/* Returns value / (divisor rate^power) in turns. */
+/* Returns value / (divisor * rate^power) in turns. */
 static turns divide_by_rate(struct decimal value, struct decimal rate, int power, uint64_t divisor)
 {
     bool negative = value.mantissa < 0;
@@ -270,8 +270,8 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
         move = (uint64_t)step_samples;
     } else {
         uint64_t phase = (uint64_t)(phase_at(gate, dt) >> 64);
-        turns edge =
-            ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins; /* rounded down: up to 1 unit early */
+        /* end of the stretch of bins, rounded down by less than 2^-64 of a turn */
+        turns edge = ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins;
         turns distance = edge - phase;
         left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* a single bin spans a whole turn */
         move = largest_move(gate, dt, step_samples, n_max);
@@ -300,8 +300,7 @@ static size_t list_spectra(const struct xbgpu_gate *gate, size_t row, int64_t ti
     return n;
 }
 
-/* Returns the number of those spectra in a batch that are before 'from_samples'.  The batch begins at
- * 'timestamp_samples'. */
+/* Returns how many spectra of a batch are before 'from_samples'.  The batch begins at 'timestamp_samples'. */
 static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra)
 {
     if (from_samples <= timestamp_samples)

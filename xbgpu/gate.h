@@ -80,11 +80,11 @@ bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timesta
 size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                       size_t n_max);
 
-/* Lists the spectra that 'n_changes' (>= 1) gates, in order of time, take from 'n_batches' batches of 'n_spectra'
- * spectra.  The first batch begins at 'timestamp_samples'.  The first gate also decides for all spectra before its
- * 'from_samples'.  Writes spectra[row][row_pitch]: numbers of the taken spectra, counted from the first spectrum.
- * Writes ends[row][n_batches + 1], the number of listed spectra before each batch.  Returns the length of the longest
- * row. */
+/* Lists the spectra that successive gates take from 'n_batches' batches of 'n_spectra' spectra.  'changes' has these
+ * gates in order of time, at least one.  The first batch begins at 'timestamp_samples'.  The first gate also decides
+ * for all spectra before its 'from_samples'.  Writes spectra[row][row_pitch]: numbers of the taken spectra, counted
+ * from the first spectrum.  Writes ends[row][n_batches + 1], the number of listed spectra before each batch.  Returns
+ * the length of the longest row. */
 size_t xbgpu_gate_list(const struct xbgpu_gate_change *changes, size_t n_changes, int64_t timestamp_samples,
                        int64_t step_samples, size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra,
                        uint32_t *ends);

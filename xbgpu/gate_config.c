@@ -13,7 +13,7 @@
 
 #define PHASE  (1u << XBGPU_GATE_PHASE)
 #define SWITCH (1u << XBGPU_GATE_SWITCH)
-#define FAR    4611686018427387904.0 /* 2^62 samples: the difference of two such times fits in 64 bits */
+#define FAR    4611686018427387904.0 /* limit of times, 2^62 samples; the difference of two times fits in 64 bits */
 
 static const char *const kind_choices[] = {"phase", "switch", NULL};
 

@@ -24,7 +24,8 @@ struct xbgpu_gate_schedule {
     const struct xbgpu_layout *layout; /* [const] */
     struct device *device;             /* [const] */
     struct xbgpu_gate_schedule_entry {
-        size_t n;                                             /* number of changes, which are in order of time; >= 1 */
+        /* number of changes, at least 1; the changes are in order of time */
+        size_t n;
         struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* entries from index n on have spare gates or NULL */
     } * gates;                                                /* [n_gates] */
 };

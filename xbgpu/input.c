@@ -44,15 +44,15 @@ struct xbgpu_inputs {
     size_t row_bytes; /* [const] bytes of a batch with the heaps of all antennas */
     struct input inputs[LANE_N_INPUTS];
     struct input *current;
-    struct xbgpu_output_input *shown; /* [set of shifts] the current input for the outputs with this set */
+    struct xbgpu_output_input *shown; /* [set of shifts] current input as the outputs with this set see it */
     struct xbgpu_outputs outputs;
     struct xbgpu_beams *beams;       /* NULL: none */
     struct xbgpu_detected *detected; /* NULL: none */
-    struct device_kernel *select;    /* NULL if inputs are not shifted; so are 'shifted' and 'delays' */
+    struct device_kernel *select;    /* NULL, like 'shifted' and 'delays', if inputs are not shifted */
     uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol] current input, shifted by set 0 */
     uint32_t *delays;                /* [set][ant][pol] delays in spectra, for inputs made from now on */
     struct xbgpu_gate_schedule gating;
-    int64_t next_samples; /* end of the newest input; 0 after time has gone back */
+    int64_t next_samples; /* timestamp of the end of the newest input; 0 after time has gone back */
     struct timebase timebase;
     bool readable; /* [const] true if the host can read chunks */
     bool began;    /* true if a set has been processed */
@@ -61,12 +61,12 @@ struct xbgpu_inputs {
     struct input *last; /* device input that has not been returned; NULL without history */
     int64_t next_batch; /* number of the batch after the last input */
     size_t n_last_batches;
-    struct chunk **held; /* [n_history][n_members] sets before the current one, the newest first */
+    struct chunk **held; /* [n_history][n_members] sets of chunks before the current set, the newest first */
     /* The set that the matcher returned last. */
     struct chunk **set; /* [n_members] */
     bool set_waits;     /* true if the set has not become an input yet */
     int64_t set_samples;
-    bool flushing;         /* true if the current input has no set, only batches that the last input left */
+    bool flushing;         /* true if the current input has no new chunks, only batches left from the last input */
     uint8_t *came;         /* [n_history + n_batches][ant] 1 if the antenna's heap arrived */
     const uint8_t **heaps; /* [n_history + n_batches][ant] addresses of the heaps; NULL: absent */
     size_t n_batches;      /* number of batches in the current input */
@@ -340,7 +340,8 @@ static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
         command_steady(channel, first_samples);
 }
 
-/* Makes the next batches the current input.  Returns false if there are none, or if no device input is free. */
+/* Makes the next batches the current input.  Returns false if there are no more batches, or if no device input is
+ * free. */
 static bool begin_input(struct xbgpu_inputs *x, bool ended)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -404,12 +405,12 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     return xbgpu_detected_process(x->detected, x->lane.compute, x->shown, may_wait) && done;
 }
 
-/* Applies a setting from the first timestamp on that is in no input yet. */
+/* Applies a setting.  The setting is in effect from the first timestamp on that is in no input yet. */
 void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
     struct xbgpu_command *command = (struct xbgpu_command *)base;
-    bool is_voltages = command->index < x->config->beams.n;                  /* for commands about beams */
+    bool is_voltages = command->index < x->config->beams.n;                  /* true for a voltage beam */
     size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* detected beam's index */
     int64_t samples, steady_samples = command_steady_samples(engine->channel);
 
@@ -423,7 +424,7 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
     case XBGPU_COMMAND_BEAM_CAPTURE:
         samples = is_voltages ? xbgpu_beams_set_capture(x->beams, command->index, command->on, command->from_samples)
                               : xbgpu_detected_set_capture(x->detected, detected, command->on, command->from_samples);
-        if (samples < x->next_samples) /* batches that have not been pushed yet */
+        if (samples < x->next_samples) /* some batches have not been pushed yet */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM:

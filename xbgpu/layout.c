@@ -38,7 +38,8 @@
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
 #define BUFFERS_MAX 64
-#define MAX_SAMPLES 0x1p46 /* maximum length of a window or dump: keeps 48-bit timestamps unambiguous */
+/* greatest length of a window or dump, in samples: a quarter of the range of 48-bit timestamps */
+#define MAX_SAMPLES 0x1p46
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -706,9 +707,10 @@ static void check_incoherent(const struct xbgpu_config *config, const struct xbg
     if (d->n_beams != 1)
         config_error(errors, &d->n_beams, "%s is incoherent, so it has one beam, not %" PRId64, d->name, d->n_beams);
     if (xbgpu_incoherent_max(config, d) < 1)
-        config_error(errors, &d->window_spectra,
-                     "powers of %s do not fit 64 bits: recv.antennas times spectra times channels must be at most 2^29",
-                     d->name);
+        config_error(
+            errors, &d->window_spectra,
+            "powers of %s do not fit in 64 bits: recv.antennas times spectra times channels must be at most 2^29",
+            d->name);
 }
 
 static void check_sizes(const struct xbgpu_config *config, struct config *errors)

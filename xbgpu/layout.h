@@ -36,13 +36,13 @@ struct xbgpu_layout {
     size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
     size_t n_history; /* number of batches before a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
-    size_t n_selected_spectra; /* spectra in a batch of selected spectra */
-    size_t n_selected_batches; /* such batches per chunk, if an output has a gate or its own shifts; else 0 */
+    size_t n_selected_spectra; /* number of spectra in a batch of selected spectra */
+    size_t n_selected_batches; /* batches of selected spectra per chunk; 0: no output has a gate or its own shifts */
     size_t vis_bytes;          /* bytes of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;       /* bytes of an output's 64-bit sums, if the output has them */
     size_t rows_bytes;         /* bytes of the rows of checksums (checksum.h), if the output has checksums */
     size_t checks_bytes;       /* bytes of the checks of a dump: verdict and words (checksum_dump.h) */
-    struct memory_use memory;  /* UINT64_MAX if a sum exceeds 64 bits */
+    struct memory_use memory;  /* bytes of memory; UINT64_MAX: more than 64 bits can count */
     size_t frames_per_heap;    /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
@@ -78,13 +78,12 @@ bool xbgpu_can_read(const struct xbgpu_config *config);
 /* Returns recv's shift of input 'i' (2 * ant + pol). */
 int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
-/* Returns the first antenna of member 'm'.  The member's last antenna is the one before the first antenna of member m +
- * 1. */
+/* Returns the first antenna of member 'm'.  The member's last antenna precedes the first antenna of member m + 1. */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 
-/* The first function returns the first member of receive thread 't'.  The thread's last member is the one before the
- * first member of thread t + 1.  The second function returns the largest number of NIC frames that the thread's chunks
- * may occupy at once. */
+/* The first function returns the first member of receive thread 't'.  The thread's last member precedes the first
+ * member of thread t + 1.  The second function returns the largest number of NIC frames that the thread's chunks may
+ * occupy at once. */
 size_t xbgpu_thread_first(const struct xbgpu_layout *layout, size_t t);
 size_t xbgpu_thread_frames(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t t);
 
@@ -144,8 +143,8 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* as configured, or enough for 50 ms and for the heaps of two chunks plus an open heap */
-    double rate;      /* bytes per second, headers included; 0: unpaced */
+    size_t n_buffers; /* as configured, or enough for 50 ms, for the heaps of two chunks and for an open heap */
+    double rate;      /* pace in bytes per second, headers included; 0: unpaced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                                                  size_t i);

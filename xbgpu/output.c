@@ -18,7 +18,7 @@
 
 static void clear_sums(struct xbgpu_output *c)
 {
-    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* same size as a dump */
+    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* the sums are as large as a dump */
     if (c->totals)
         device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
     xbgpu_checksums_clear(&c->checksums, c->compute);

@@ -33,9 +33,9 @@ struct xbgpu_output_sums {
 struct xbgpu_output_input {
     int64_t first_batch;           /* number of batch 0, which is its timestamp / samples per batch */
     size_t begin;                  /* first batch to correlate: 0 or 1 */
-    size_t n_batches;              /* end of the batches to correlate; smaller at the end of a stream */
-    const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted, zeros if absent; with
-                                    * device_delays [n_history + batch]..., as received */
+    size_t n_batches;              /* index after the last batch to correlate; smaller at the end of a stream */
+    const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted; 0 if absent.  With
+                                    * device_delays: [n_history + batch][ant]..., not shifted */
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
     const uint8_t *const *heaps;   /* host: [n_history + batch][ant] received heaps; NULL: absent, or in GPU memory */
     size_t n_history;              /* number of batches before batch 0 */
@@ -58,11 +58,11 @@ struct xbgpu_output {
     struct correlate_kernels correlate;
     struct device_kernel *reduce;
     void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
-    void *totals;                 /* device: the same shape, as in reduce.h; NULL: 32-bit sums suffice */
+    void *totals;                 /* device: 64-bit sums in the same shape (reduce.h); NULL: 32-bit sums suffice */
     uint32_t n_held;              /* number of spectra in 'sums', or an upper bound if there is a gate */
-    int64_t next_window;          /* number of the window after the last ended window with a heap */
+    int64_t next_window;          /* number of the window after the last ended window that had a heap */
     int64_t end;                  /* number of the batch after the last correlated batch */
-    size_t next;                  /* next batch to correlate of the current input */
+    size_t next;                  /* next batch of the current input to correlate */
     int gate;                     /* number of the gate; -1: all spectra are taken */
     size_t shift_set;             /* set of shifts with which the output correlates its input */
     struct device_kernel *select; /* NULL if the output has no gate and no own shifts */

@@ -128,7 +128,7 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, size_t 
     };
 }
 
-/* Creates thread 't', with members [t * n_members / n_threads, ...). */
+/* Creates receive thread 't' and its members. */
 static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t why_bytes)
 {
     const struct xbgpu_config_recv *config = &recv->config->recv;
@@ -141,7 +141,8 @@ static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t wh
         assemblers[m - first] = member_assembler(recv, m);
     recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
                                                     &recv->first_ant[first]};
-    bool last = end == recv->layout->n_members; /* also receives F-engines outside the array */
+    /* the last thread also receives packets of F-engines outside the array */
+    bool last = end == recv->layout->n_members;
     recv->contexts[t].share =
         (struct packet_fanout){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
     struct receiver_config receiver = {

@@ -34,7 +34,7 @@ struct xbgpu_recv_context {
     uint64_t n_ants;
     uint64_t chan_offset;
     size_t n_members;           /* members of this thread */
-    const size_t *first_ant;    /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
+    const size_t *first_ant;    /* [n_members + 1] member i has antennas first_ant[i] to first_ant[i + 1] - 1 */
     struct packet_fanout share; /* share of the packets that the Linux kernel delivers to this thread */
 };
 #define XBGPU_RECV_N_WANTED 3

@@ -31,7 +31,7 @@ struct xbgpu_dump {
     uint32_t *device_weights;         /* [const] [baseline] */
     uint64_t *device_n_saturated;     /* [const] [1] */
     void *visibilities;               /* [const] pinned */
-    uint32_t *weights;                /* [const] pinned [baseline]; the host computes them; they determine the flags */
+    uint32_t *weights;                /* [const] pinned [baseline], from the host; small weights cause flags */
     uint32_t *gate_weights;           /* [const] pinned [row][baseline] number of taken spectra; NULL: not sent */
     size_t gate_weights_bytes;        /* [const] */
     uint32_t *gate_spectra;           /* [const] pinned [chan] number of spectra that the gate took; NULL: no gate */
@@ -65,9 +65,10 @@ struct xbgpu_stream {
     struct counter clipped_visibilities; /* number of sent visibilities with a clipped real or imaginary part */
     struct counter skipped_accs;         /* number of accumulations not sent because no baseline was complete */
     struct counter incomplete_accs;      /* number of accumulations with an incomplete baseline */
-    struct counter absent_accs;          /* accumulations without any heap, between accumulations with heaps */
-    struct counter dropped_accs;         /* number of accumulations not sent because no output buffer was free */
-    struct counter wrong_accs;           /* number of accumulations flagged because the audit or a checksum disagreed */
+    /* number of accumulations without any heap, between accumulations with heaps */
+    struct counter absent_accs;
+    struct counter dropped_accs; /* number of accumulations not sent because no output buffer was free */
+    struct counter wrong_accs;   /* number of accumulations flagged because the audit or a checksum disagreed */
     struct counter audits, audit_failures;
     struct sensor synchronised;   /* true if the last accumulation had the data of all F-engines */
     struct sensor clip_cnt;       /* value of clipped_visibilities, with the time of the last dump's end */
@@ -85,8 +86,9 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-/* Decides about dumps that have not been pushed yet.  If 'on' is true, those that begin at 'from_samples' or later are
- * sent.  If 'on' is false, none is sent.  Returns the earliest timestamp of a dump that has not been pushed yet. */
+/* Decides which of the dumps that have not been pushed yet are sent.  If 'on' is true, dumps that begin at
+ * 'from_samples' or later are sent.  If 'on' is false, no dump is sent.  Returns the earliest timestamp of a dump
+ * that has not been pushed yet. */
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */
@@ -104,7 +106,7 @@ void xbgpu_stream_flag(struct xbgpu_dump *dump);
  * select another device or reset the same device. */
 void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump);
 
-/* Does the same as xbgpu_send_flag() for a beam's buffer, in which nothing can be flagged. */
+/* Counts a wrong buffer of beams as a wrong dump, and marks the process unhealthy.  Heaps of beams have no flags. */
 void xbgpu_send_fail(struct xbgpu_send *send);
 
 /* Hands a downloaded dump to its sender.  The capture decides whether the dump is sent. */

@@ -202,7 +202,8 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Moves those gates to the settings that were read without an error and fit the configuration. */
+/* Moves gates from 'found' to the settings.  Leaves out a gate that had an error in a row, or does not fit the
+ * configuration. */
 static int take_gates(struct reading *r)
 {
     struct xbgpu_settings *s = r->settings;

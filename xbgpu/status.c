@@ -35,8 +35,8 @@ struct view {
     int64_t asked_ns;          /* 0: never */
     bool known;                /* true if the fields below are valid */
     struct pair found_pair;    /* pair to which 'values' belong */
-    int64_t timestamp_samples; /* timestamp of the dump from which 'values' are */
-    float *values;             /* layout: as 'values' in struct look */
+    int64_t timestamp_samples; /* timestamp of the dump that contained 'values' */
+    float *values;             /* same layout as 'values' in struct look */
 };
 
 /* A sample of one output, exchanged between the worker and HTTP. */

@@ -1,6 +1,6 @@
 /* status.h - xbgpu's part of /status.json: its outputs, the level of each antenna, and spectra of chosen baselines.
  *
- * Flow:      HTTP --request of baselines (snapshot.h)--> worker: takes a sample of the output's next downloaded dump
+ * Flow:      HTTP --request for baselines (snapshot.h)--> worker: takes a sample of the output's next downloaded dump
  *            --sample--> HTTP
  * Samples: at most one sample per second and output, and none without a request.  A sample copies the autocorrelations
  *            and the product of up to XBGPU_N_VIEWS pairs of antennas.  A sample also averages all antennas'

@@ -61,11 +61,11 @@ struct xbgpu_steering {
     uint32_t n_slots;                           /* [const] */
     int64_t grid_batches;                       /* [const] */
     size_t n_inputs;                            /* [const] */
-    struct xbgpu_beam_starts *wanted_starts;    /* [n] the fields 'wanted...' are for the next input */
+    struct xbgpu_beam_starts *wanted_starts;    /* [n] all fields 'wanted...' are for the next input */
     struct beam_steering *wanted;               /* [n][XBGPU_BEAM_MODELS][ant] */
     float *wanted_calibration;                  /* complex [input][chan] */
-    uint8_t *is_steered;                        /* [n] the beam was steered after the current input had begun */
-    uint8_t *is_calibrated;                     /* [input] the input was calibrated after the current input had begun */
+    uint8_t *is_steered;                        /* [n] 1 if the beam was steered after the current input had begun */
+    uint8_t *is_calibrated;                     /* [input] 1 if calibrated after the current input had begun */
     bool is_changed;                            /* true if is_steered or is_calibrated has a 1 */
     struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current input */
     float *amplitudes;                          /* [n][ant] amplitudes of the current input, the same in all models */
@@ -83,7 +83,7 @@ struct xbgpu_steering {
     int8_t *fragments;                          /* device: laid out as in beam_fragments.h; NULL on a cpu device */
     int32_t *exponents;                         /* device */
     int64_t made_from, made_until;              /* range of batches in which the coefficients' models are in effect */
-    bool moves;                                 /* true if at least one of these models has rates */
+    bool moves;                                 /* true if at least one model of the coefficients has rates */
     int64_t made_interval;                      /* grid interval for which the coefficients were computed */
     struct device_kernel *kernel;
 };

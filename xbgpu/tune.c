@@ -1,4 +1,4 @@
-/* tune.c - derives the kernel sizes that the tuner measures from the outputs. */
+/* tune.c - derives the sizes of the kernel correlate from the outputs, for the tuner. */
 #include "xbgpu/tune.h"
 
 #include "kernels/correlate/correlate_tuner.h"

@@ -21,12 +21,12 @@ struct xbgpu_window {
     uint64_t n_heaps;       /* number of heaps of the window that arrived */
     int64_t n_full;         /* number of batches in which every antenna was present */
     int64_t *n_ant_batches; /* [n_ants] number of batches in which the antenna was present */
-    uint32_t *n_extra;      /* [n_baselines] number of batches with both, but not all, antennas present */
+    uint32_t *n_extra;      /* [n_baselines] number of batches with both antennas of a baseline, but not with all */
     /* Spectra that a gate took.  These counts do not affect flags. */
     size_t n_rows;           /* [const] 0: no gate; 1: same spectra in all channels; else number of channels */
     uint32_t *n_taken;       /* [n_rows] number of spectra in batches with at least one antenna present */
     uint32_t *n_full_taken;  /* [n_rows] number of spectra in batches with all antennas present */
-    uint32_t *n_extra_taken; /* [n_rows][n_baselines] number of spectra in other batches with both antennas present */
+    uint32_t *n_extra_taken; /* [n_rows][n_baselines] number of spectra in the batches that 'n_extra' counts */
 };
 
 /* Initialises the window.  Returns 0 or -ENOMEM. */
@@ -50,7 +50,7 @@ void xbgpu_window_open(struct xbgpu_window *window, int64_t batch);
 /* Adds a batch to the open window: present[ant] is 0 or 1. */
 void xbgpu_window_add(struct xbgpu_window *window, const uint8_t *present);
 
-/* Adds, for the same batch, the number of spectra that the gate took from the channels of 'row'. */
+/* For the batch of xbgpu_window_add(), adds the number of spectra that the gate took from the channels of 'row'. */
 void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present, size_t row, uint32_t n_taken);
 
 /* Writes the weight of each baseline, in spectra.  A batch has 'n_spectra' spectra.  If 'count_baselines' is false, the

@@ -195,7 +195,7 @@ def test_loss_changes_only_its_windows(daemon, work, rng):
     ({"kind": "incoherent", "beams": 2}, {}, "powers0 is incoherent, so it has one beam, not 2"),
     ({"kind": "incoherent", "spectra": 4096, "channels": 256},
      {"antennas": 513, "channels": 256, "channels_per_substream": 256, "channel_offset": 0},
-     "powers of powers0 do not fit 64 bits: recv.antennas times spectra times channels must be at most 2^29"),
+     "powers of powers0 do not fit in 64 bits: recv.antennas times spectra times channels must be at most 2^29"),
     ({"name": "beam"}, {}, "the name of beam beam0 begins with the name of detected beams beam"),
 ])
 def test_refused(stream, recv, sentence, work):

@@ -1,7 +1,7 @@
 /* parse.h - the signal language of the digitiser simulator: text -> expressions.
  *
  *   program    = statement { statement }
- *   statement  = [ variable "=" ] expression ";"         an expression without a variable is one output, in order
+ *   statement  = [ variable "=" ] expression ";"         an expression without a variable is the next output
  *   expression = term { ( "+" | "-" ) term }             left to right
  *   term       = atom { "*" atom }
  *   atom       = number | variable | "(" expression ")" | function
@@ -14,17 +14,17 @@
  *              | "gnss(" signal "," PRN "," C/N0 "," standard deviation of the noise "," carrier frequency ","
  *                delay "," Doppler "," Doppler rate [ "," seed ] ")"
  *                                                      a navigation satellite (dsim/gnss.h), in dB-Hz, Hz, samples
- *                                                      and Hz/s; the seed is for its data
- *              | "delay(" expression "," samples ")"     later by this number of samples, wrapping around
+ *                                                      and Hz/s; the seed determines its data bits
+ *              | "delay(" expression "," samples ")"     later by this number of samples, modulo the period
  *              | "track(" expression "," samples "," rate ")"
  *                                                        later by samples + rate t at timestamp t: a drifting delay
  *              | "repeat(" expression ")"                repeats the first period of a gnss(), from timestamp 0
- *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
+ *              | "nodither(" expression ")"              only around the whole expression of a statement
  *   signal     = "L1CA" | "L5I" | "L5Q" | "E1B" | "E1C"
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
  *
- * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use.
- * Each use is the same signal, noise included.  Expressions are a graph: all uses of a variable share its node.
+ * Arguments of functions are numbers, except where the grammar says 'expression'.  A variable is defined once, before
+ * its first use.  All uses of a variable share one node, so they give the same signal, noise included.
  *
  * All signals except track() and gnss() repeat after a period.  An expression with track() or gnss() is live
  * (dsim/live.h), except in repeat().  delay(), track() and repeat() accept no expression with a track() in it. */
@@ -41,10 +41,11 @@
 #define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 
-/* samples; limit of delay() for signals that do not repeat.  The sum of DSIM_MAX_COST such delays fits in 63 bits. */
+/* greatest delay() of a signal that does not repeat, in samples.  The sum of DSIM_MAX_COST delays of this size fits
+ * in 63 bits. */
 #define DSIM_MAX_DELAY 1e14
 
-#define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; the delays of astronomical sources drift by about 1e-9 */
+#define DSIM_MAX_TRACK_RATE 1e-3 /* drift of a track(), in samples per sample; astronomical sources have about 1e-9 */
 
 enum dsim_op {
     DSIM_CONSTANT,
@@ -78,11 +79,11 @@ struct dsim_gnss;
 struct dsim_node {
     enum dsim_op op;
     size_t offset;                 /* offset of the expression's first character in the text */
-    const struct dsim_node *left;  /* DELAY, TRACK, REPEAT, NODITHER and the operators */
-    const struct dsim_node *right; /* the operators */
-    double amplitude;              /* CONSTANT: value; TONES, COMB; WGN, PULSAR, GNSS: standard deviation */
+    const struct dsim_node *left;  /* argument of DELAY, TRACK, REPEAT and NODITHER; left operand of an operator */
+    const struct dsim_node *right; /* right operand of an operator */
+    double amplitude;              /* TONES, COMB; CONSTANT: its value; WGN, PULSAR, GNSS: standard deviation */
     double amplitude_step;         /* TONES */
-    double frequency_hz;           /* TONES, COMB; PULSAR: radio frequency of 0 Hz; GNSS: carrier */
+    double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency at 0 Hz; GNSS: carrier */
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
     int64_t delay_samples;         /* DELAY */
@@ -91,12 +92,12 @@ struct dsim_node {
     double pulse_period_s;         /* PULSAR */
     double pulse_width_s;          /* PULSAR */
     double dispersion_measure;     /* PULSAR: pc/cm^3 */
-    double *samples;               /* PULSAR: [period_samples] set by dsim_pulsar_compute() */
+    double *samples;               /* PULSAR: [period_samples] one period, from dsim_pulsar_compute() */
     struct dsim_satellite satellite;
     struct dsim_gnss *gnss; /* GNSS: set by dsim_gnss_compute() */
     uint64_t seed;          /* WGN, PULSAR, GNSS */
-    bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: has data */
-    bool is_live;           /* the expression is or contains a TRACK or GNSS, outside a REPEAT */
+    bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: a seed was given */
+    bool is_live;           /* the expression is or contains a TRACK or GNSS outside a REPEAT */
     bool has_track;         /* the expression is or contains a TRACK */
     double cost;            /* number of terms that are evaluated for one sample, including the terms of operands */
     size_t n_scratch;       /* number of buffers that the evaluation needs in addition to the result */
@@ -121,7 +122,7 @@ struct dsim_program {
 /* Parses 'text'.  Returns 0, -EINVAL with one sentence in 'why' that starts with "line L, column C: ", or -ENOMEM. */
 int dsim_parse(const char *text, struct dsim_program **program, char *why, size_t why_bytes);
 
-/* Computes line and column (both from 1) of the character of 'text' at 'offset'. */
+/* Computes the line and the column of the character at 'offset' in 'text'.  Both are counted from 1. */
 void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsigned *column);
 
 void dsim_program_free(struct dsim_program *program);

@@ -21,10 +21,10 @@
 
 #define AHEAD_NS     (NS_PER_S / 2)
 #define N_BLOCKS_MIN 4
-/* largest block: samples of an input, at least one heap; as doubles they fit in the cache */
+/* greatest number of samples of an input in a block, unless one heap has more.  As doubles, they fit in the cache. */
 #define BLOCK_SAMPLES_MAX 262144
-#define BLOCK_BYTES_MAX   33554432.0  /* largest block: bytes of all inputs, at least one heap of each input */
-#define BYTES_MAX         268435456.0 /* bytes of all blocks, at least N_BLOCKS_MIN blocks */
+#define BLOCK_BYTES_MAX   33554432.0  /* limit of the bytes in a block, unless one heap of each input has more */
+#define BYTES_MAX         268435456.0 /* limit of the bytes in all blocks, unless N_BLOCKS_MIN blocks have more */
 
 struct dsim_play {
     const struct dsim_config *config; /* [const] */
@@ -32,19 +32,20 @@ struct dsim_play {
     size_t packet_samples;            /* [const] */
     size_t heap_bytes;                /* [const] */
     int sample_bits;                  /* [const] */
-    int64_t n_heaps_wanted;           /* [const] heaps of each input */
+    int64_t n_heaps_wanted;           /* [const] number of heaps to make for each input */
     int64_t n_heaps;                  /* [const] number of heaps of each recording; INT64_MAX: live signals */
-    uint64_t n_unplayed_samples;      /* [const] number of samples after the last heap, of all recordings together */
+    uint64_t n_unplayed_samples;      /* [const] number of samples after the last heap, summed over all recordings */
 
     struct dsim_live *live;             /* [reader] live signals; NULL: recordings are played */
     int64_t first_timestamp;            /* [reader] timestamp of the first heap of 'live' */
     struct dsim_recording **recordings; /* [config->recordings.n] [reader] */
     double *values;                     /* [block_heaps * packet_samples] [reader] */
     int32_t *quantised;                 /* [packet_samples] [reader] */
-    bool has_failed; /* [reader] true: an error has ended the reader; read after 'full' has stopped */
+    /* [reader] true: an error has ended the reader; other threads may read this after 'full' has stopped */
+    bool has_failed;
     struct dsim_recording_counters counters;
 
-    size_t block_heaps;        /* [const] heaps of each input in a block */
+    size_t block_heaps;        /* [const] number of heaps of each input in a block */
     size_t n_blocks;           /* [const] */
     struct dsim_block *blocks; /* [n_blocks] */
     struct inbox *free;        /* free blocks, from the sender to the reader */
@@ -82,8 +83,8 @@ static void pack_heaps(struct dsim_play *play, const double *values, double scal
     }
 }
 
-/* Fills an input's heaps of a block, from heap 'heap' of the input's recording on.  After the last heap, continues with
- * the first heap. */
+/* Fills one input's heaps in a block, beginning with heap number 'heap' of the input's recording.  The recording's
+ * last heap is followed by its first heap. */
 static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct dsim_heaps *heaps, char *why,
                       size_t why_bytes)
 {
@@ -184,7 +185,7 @@ bool dsim_play_failed(const struct dsim_play *play)
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* Chooses the number of blocks and of heaps in a block; see 'Ahead' in the header. */
+/* Chooses the number of blocks, and the number of heaps in a block.  See 'Ahead' in dsim/play.h. */
 static void set_sizes(struct dsim_play *play)
 {
     struct timebase timebase = {.adc_sample_rate_hz = play->config->time.adc_sample_rate_hz};
@@ -233,7 +234,7 @@ static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
         int64_t n_heaps = n_samples / (int64_t)play->packet_samples;
         if (n_heaps == 0)
             return why_fail(-EINVAL, why, why_bytes,
-                            "recordings[%zu]: %s has %lld samples to play, which do not fill a heap of %zu", i,
+                            "recordings[%zu]: %s has %lld samples to play, which do not fill a heap of %zu samples", i,
                             dsim_config_recording(play->config, i)->path, (long long)n_samples, play->packet_samples);
         if (n_heaps < play->n_heaps)
             play->n_heaps = n_heaps;

@@ -2,8 +2,8 @@
  *
  * Flow:      recordings or dsim_live --reader thread: read, scale, quantise, pack--> full blocks --take--> dsim_send
  *            --buffer_ref_put--> free blocks --> reader thread
- * Ahead:     the blocks contain half a second of all inputs, or less if that needs too much memory.  A longer stall of
- *            the disk makes heaps late.
+ * Ahead:     the blocks contain half a second of all inputs, or less if half a second needs too much memory.  If the
+ *            disk stalls for longer, heaps are late.
  * Time:      for live signals, the timestamp determines the samples.  The first sample of every recording belongs to
  *            the first heap.  All recordings end with the last whole heap of the shortest recording.  With 'loop', the
  *            recordings then repeat from their first heap.

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define DISPERSION_S_MHZ2 (1 / 2.41e-4) /* s MHz^2 per pc/cm^3 */
+#define DISPERSION_S_MHZ2 (1 / 2.41e-4) /* dispersion constant, in s MHz^2 per pc/cm^3 */
 #define HZ_PER_MHZ        1e6
 #define BYTES_PER_SAMPLE  (sizeof(double) + sizeof(double complex))
 #define BLOCK_SAMPLES     4096
@@ -36,8 +36,8 @@ static void reverse_bits(double complex *values, size_t n)
     }
 }
 
-/* Computes values[k] = sum over i of values[i] exp(sign 2 pi i k / n); n is a power of two (Cooley and Tukey, radix
- * 2). */
+/* Computes a Fourier transform in place: values[k] = sum over m of values[m] exp(sign 2 pi i m k / n).  The number of
+ * values, n, is a power of two.  The algorithm is the radix-2 algorithm of Cooley and Tukey. */
 static void transform(double complex *values, size_t n, double sign)
 {
     reverse_bits(values, n);
@@ -88,8 +88,8 @@ static void fill_pulses(const struct dsim_node *node, const struct dsim_axis *ax
     }
 }
 
-/* Computes a period.  The spectrum above half the sample rate is the conjugate of the spectrum below.  The spectrum at
- * 0 Hz and at half the sample rate is real. */
+/* Computes a period of real samples.  Its spectrum above half the sample rate is therefore the mirrored conjugate of
+ * the lower half.  At 0 Hz and at half the sample rate, the spectrum is real. */
 static void compute(struct dsim_node *node, const struct dsim_axis *axis, double complex *values)
 {
     size_t n = (size_t)axis->period_samples;

@@ -1,9 +1,10 @@
 /* pulsar.h - pulsar(): periodic, dispersed pulses of noise.
  *
  * Flow:       dsim_parse -> dsim_signal_choose_seeds -> dsim_pulsar_compute -> dsim_heaps_create or dsim_live_create
- * Pulses:     sample i is wgn(standard deviation, seed) if i w mod period < width / pulsar's period * period, else
- *             0.  A period has w pulses, where w is a whole number, like the number of cycles of a tone.  Without
- *             dispersion, the first pulse starts at the beginning of the period.
+ * Pulses:     a period has w pulses, where w is a whole number, like the number of cycles of a tone.  Sample i is in
+ *             a pulse if i w mod period < width / pulsar's period * period.  Samples in a pulse are wgn(standard
+ *             deviation, seed), and all other samples are 0.  Without dispersion, the first pulse starts at the
+ *             beginning of the period.
  * Dispersion: one filter over the whole period, exp(2 pi i D (f - f_top)^2 / (f_top^2 f)) at the radio frequency f.
  *             D is DM / 2.41e-4 MHz^2 s, and f_top is the top of the band.  The filter delays f by D (1 / f^2 - 1 /
  *             f_top^2).  The dispersion is therefore exact and coherent (T. H. Hankins and B. J. Rickett, "Pulsar

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The values have the order of the choices of the key 'kind'. */
+/* The kinds of recordings, in the order of the choices of the key 'kind'. */
 enum dsim_recording_kind {
     DSIM_RECORDING_INT8,
     DSIM_RECORDING_INT16,
@@ -29,7 +29,7 @@ enum dsim_recording_kind {
     DSIM_RECORDING_CI16,
 };
 
-/* An item of dsim's 'recordings'. */
+/* An item of the list 'recordings' in dsim's configuration. */
 struct dsim_recording_config {
     int kind; /* enum dsim_recording_kind */
     char *path;
@@ -49,7 +49,7 @@ struct dsim_recording_counters {
     struct counter n_missing_samples; /* samples whose frame is not in the file */
     struct counter n_invalid_samples; /* samples that are NaN or whose frame is marked invalid */
     struct counter n_bad_frames;      /* frames whose header contradicts the rest of the file */
-    struct counter n_late_frames;     /* frames that are too late, because they are too far out of order */
+    struct counter n_late_frames;     /* frames that are too far out of order to be played */
     struct counter n_double_frames;   /* frames with the same time as an earlier frame */
     struct log_limit limit;
 };
@@ -57,14 +57,14 @@ struct dsim_recording_counters {
 struct dsim_recording;
 
 /* Opens a recording.  A read may request at most 'max_samples'.  config's path and 'counters' must outlive the
- * recording.  Returns 0, or negative errno with one sentence in 'why' that names the file, and the byte if there is
- * one. */
+ * recording.  Returns 0, or negative errno with one sentence in 'why' that names the file.  If the error is at a byte
+ * of the file, the sentence also names this byte. */
 int dsim_recording_open(const struct dsim_recording_config *config, size_t max_samples,
                         struct dsim_recording_counters *counters, struct dsim_recording **recording, char *why,
                         size_t why_bytes);
 
-/* Return the number of samples after the start, > 0, and the number of bytes at the end of the file that are not a
- * whole sample or frame. */
+/* Return the number of samples from 'start_samples' on, which is at least 1, and the number of bytes at the end of
+ * the file that do not fill a sample or frame. */
 int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
 int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
 

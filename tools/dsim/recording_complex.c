@@ -2,8 +2,8 @@
  *
  * The recording x is interpolated between its samples and mixed: y[n] = Re(x(n / 2) i^n).  So y[2 m] = (-1)^m Re x[m],
  *     y[2 m + 1] = -(-1)^m Im x(m + 1/2).  The real parts need no interpolation.  The imaginary parts are interpolated
- *     halfway between two samples (dsim/sinc.h).  A tone keeps its amplitude.  Before the start and after the end x is
- *     0.  Both parts are columns of a raw file. */
+ *     halfway between two samples (dsim/sinc.h).  A tone keeps its amplitude.  Before the start and after the end, x
+ *     is 0.  The real and the imaginary parts are columns of a raw file. */
 #include "common/base/units.h"
 #include "common/base/why.h"
 #include "kernels/util/clones.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define BLOCK_ROWS 4096
-/* number of rows that the filter covers before the row that precedes the midpoint */
+/* The filter computes a value halfway between two rows.  It also reads this number of rows before these two rows. */
 #define N_BEFORE (DSIM_SINC_TAPS / 2 - 1)
 
 struct complex_recording {
@@ -48,7 +48,8 @@ static int read_rows(struct dsim_recording *part, int64_t first, size_t n, doubl
     return part->ops->read(part, begin, (size_t)(end - begin), values + (begin - first), why, why_bytes);
 }
 
-/* Reads the real samples from 'first' on, which lie in at most BLOCK_ROWS rows.  Sample 'first' is in row first / 2. */
+/* Computes the real samples from number 'first' on, which must come from at most BLOCK_ROWS rows.  Sample 'first'
+ * comes from row first / 2. */
 static int read_block(struct complex_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
                       size_t why_bytes)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* bytes of one read; at least one row, because a row has at most 65536 columns of 4 bytes */
+/* bytes of one read.  The buffer has room for a row, because a row has at most 65536 columns of 4 bytes. */
 #define BUFFER_BYTES 262144
 
 struct raw {
@@ -76,7 +76,7 @@ static void zero_nans(struct raw *raw, size_t n_samples, double *values)
         return;
     counter_add(&raw->base.counters->n_invalid_samples, n_nans);
     log_limited(&raw->base.counters->limit, LOG_LEVEL_WARNING,
-                "%s: samples that are no numbers (NaN) are played as zeros.", raw->base.path);
+                "%s: samples that are not numbers (NaN) are played as zeros.", raw->base.path);
 }
 
 static int raw_read(struct dsim_recording *base, int64_t first, size_t n_samples, double *values, char *why,
@@ -120,7 +120,7 @@ int dsim_recording_raw_open(const struct dsim_recording_config *config, const st
     assert(config->column >= 0 && config->column < config->n_columns && row_bytes <= BUFFER_BYTES);
     if (n_rows <= config->start_samples)
         return why_fail(-EINVAL, why, why_bytes,
-                        "%s has %lld bytes, which hold %lld samples of each column behind the header of %lld bytes; "
+                        "%s has %lld bytes, which hold %lld samples of each column after the header of %lld bytes; "
                         "start must be less than that, not %lld",
                         base->path, (long long)base->file_bytes, (long long)n_rows, (long long)config->header_bytes,
                         (long long)config->start_samples);

@@ -16,7 +16,7 @@
 #define SEARCH_MAX 65536 /* number of frames at the beginning of the file that are searched for the thread */
 /* number of the thread's frames at the end of the file that determine the recording's length */
 #define N_LAST      (2 * DISORDER)
-#define MAX_SLACK_S 1         /* seconds; greatest difference between the beginnings of two threads */
+#define MAX_SLACK_S 1         /* greatest time between the first frames of two threads, in seconds */
 #define MAX_FRAMES  (1 << 24) /* greatest number of frames in a second: a frame's number has 24 bits */
 
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */
@@ -79,7 +79,8 @@ int dsim_recording_vdif_indices(const struct dsim_recording_vdif *vdif, int64_t 
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the header of the file's first frame.  It sets the length of all frames and the origin of the time axis. */
+/* Reads the header of the file's first frame.  This header sets the length of all frames and the origin of the time
+ * axis. */
 static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     struct vdif_header header;
@@ -183,10 +184,11 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     if (err)
         return err;
     if (vdif->first.frame >= vdif->frames_per_second || vdif->origin_frame >= vdif->frames_per_second)
-        return why_fail(-EINVAL, why, why_bytes,
-                        "%s: %s is number %u of its second, but by sample_rate a second has %lld; sample_rate must be "
-                        "the rate of the recording",
-                        vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
+        return why_fail(
+            -EINVAL, why, why_bytes,
+            "%s: %s is number %u of its second, but by sample_rate a second has %lld frames; sample_rate must "
+            "be the rate of the recording",
+            vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
     int64_t slack = dsim_recording_vdif_index(vdif, &vdif->first);
     if (slack > MAX_SLACK_S * vdif->frames_per_second || slack < -MAX_SLACK_S * vdif->frames_per_second)
         return why_fail(
@@ -208,17 +210,16 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
 
     if (err)
         return err;
-    assert(n > 0); /* the first frame belongs to the thread */
+    assert(n > 0); /* at least the thread's first frame */
     int64_t last = indices[n / 2];
     for (size_t i = n / 2; i < n; i++)
         if (indices[i] - indices[n / 2] <= N_LAST + DISORDER)
             last = indices[i];
     vdif->n_frames = last + 1;
     if (vdif->n_frames > 2 * vdif->n_file_frames + vdif->frames_per_second)
-        return why_fail(
-            -EINVAL, why, why_bytes,
-            "%s ends %.3f s after it begins, by the header of its last frame of thread %u, but is not half as long",
-            vdif->base.path, (double)vdif->n_frames / (double)vdif->frames_per_second, vdif->first.thread);
+        return why_fail(-EINVAL, why, why_bytes,
+                        "%s should last %.3f s, by the header of its last frame of thread %u, but is not half as long",
+                        vdif->base.path, (double)vdif->n_frames / (double)vdif->frames_per_second, vdif->first.thread);
     vdif->base.n_samples = vdif->n_frames * vdif->frame_samples - vdif->start_samples;
     if (last >= 0 && vdif->base.n_samples > 0)
         return 0;

@@ -2,9 +2,9 @@
  *
  * Flow:      dsim/recording_vdif.c opens the file and finds the axis; dsim/recording_vdif_read.c reads the samples
  * Frames:    all frames of a file have the same length, so file frame k is at byte k * frame_bytes.  A frame's header
- *            has the frame's time: seconds, and number in the second.  A frame's index is its time relative to the
- *            file's first frame, so all threads have the same axis.  A frame may be out of order by up to DISORDER
- *            frames of its thread.  Frames may be missing.
+ *            contains the frame's time: its second, and its number in this second.  A frame's index is its time
+ *            relative to the file's first frame, so all threads have the same axis.  A frame may be out of order by
+ *            up to DISORDER frames of its thread.  Frames may be missing.
  * Threads:   as in dsim/recording.h. */
 #ifndef TOOLS_DSIM_RECORDING_VDIF_H
 #define TOOLS_DSIM_RECORDING_VDIF_H
@@ -25,7 +25,7 @@ struct dsim_recording_vdif {
     /* Set at opening; [const] afterwards. */
     struct vdif_header first; /* header of the thread's first frame; all frames of the thread must match it */
     size_t frame_bytes;
-    int64_t n_file_frames; /* frames of all threads */
+    int64_t n_file_frames; /* number of frames in the file, of all threads */
     uint32_t frame_samples;
     uint32_t channel;
     int64_t frames_per_second;
@@ -34,11 +34,11 @@ struct dsim_recording_vdif {
     int64_t start_samples;
 
     /* State of reading; opening allocates the buffers. */
-    int64_t next_sample;      /* sample after the last read; a read of another sample seeks first */
+    int64_t next_sample;      /* sample after the last read; a read that begins elsewhere seeks first */
     int64_t seek_frame;       /* index of the first wanted frame after the last seek */
-    int64_t next_file_frame;  /* file frame at which the next read begins */
-    int64_t n_seen;           /* file frames before this one have been checked and counted */
-    int64_t ring[N_LOOKBACK]; /* file frames of the thread that were read last */
+    int64_t next_file_frame;  /* number in the file of the frame at which the next read begins */
+    int64_t n_seen;           /* frames before this number in the file are not counted again */
+    int64_t ring[N_LOOKBACK]; /* numbers in the file of the thread's frames that were read last */
     size_t n_ring;
     uint8_t *is_present; /* [frames of one read] true: the frame has been read */
     uint8_t *payload;
@@ -48,11 +48,11 @@ struct dsim_recording_vdif {
 int dsim_recording_vdif_header(const struct dsim_recording_vdif *vdif, int64_t k, struct vdif_header *header, char *why,
                                size_t why_bytes);
 
-/* Returns the frame's index on the time axis, which may be negative. */
+/* Returns the frame's index on the time axis.  The index may be negative. */
 int64_t dsim_recording_vdif_index(const struct dsim_recording_vdif *vdif, const struct vdif_header *header);
 
-/* Returns a text about how the header contradicts the header of the thread's first frame.  Returns NULL if the headers
- * agree. */
+/* Returns a text that says how the header contradicts the header of the thread's first frame.  Returns NULL if the
+ * headers agree. */
 const char *dsim_recording_vdif_contradiction(const struct dsim_recording_vdif *vdif, const struct vdif_header *header);
 
 /* Writes the indices of up to 'n_max' frames of the recording's thread, smallest first.  With step 1, these are the
@@ -61,7 +61,7 @@ const char *dsim_recording_vdif_contradiction(const struct dsim_recording_vdif *
 int dsim_recording_vdif_indices(const struct dsim_recording_vdif *vdif, int64_t k, int step, size_t n_max,
                                 int64_t *indices, size_t *n, char *why, size_t why_bytes);
 
-/* The 'read' of the recording's operations. */
+/* Implements 'read' of struct dsim_recording_ops. */
 int dsim_recording_vdif_read(struct dsim_recording *base, int64_t first, size_t n_samples, double *values, char *why,
                              size_t why_bytes);
 

@@ -1,22 +1,22 @@
 /* recording_vdif_read.c - samples of a VDIF recording, from frames that may be out of order, missing or wrong.
  *
  * No frame is kept for a later read.  A read checks the headers of frames until no wanted frame can follow, that is,
- * until it has seen N_AHEAD later frames.  The next read therefore begins at an earlier frame, from the ring.  Earlier
- * reads have checked the file frames before 'n_seen'. */
+ * until it has seen N_AHEAD later frames.  The next read therefore begins at an earlier frame, which 'ring'
+ * remembers.  Earlier reads have counted the wrong frames before 'n_seen'. */
 #include "tools/dsim/recording_vdif.h"
 
 #include "common/base/units.h"
 
 #include <string.h>
 
-#define N_AHEAD  (2 * DISORDER) /* consecutive later frames after which no earlier frame can follow */
+#define N_AHEAD  (2 * DISORDER) /* number of consecutive later frames after which no wanted frame can follow */
 #define N_PROBES 3
 
 /* ---- One read ---------------------------------------------------------------------------------------------------- */
 
 /* The samples of one read, and the frames [first_frame, end_frame) with these samples. */
 struct want {
-    int64_t first, end; /* sample numbers on the file's axis */
+    int64_t first, end; /* sample numbers on the file's time axis */
     int64_t first_frame, end_frame;
     double *values; /* [end - first] */
 };
@@ -79,7 +79,7 @@ static int take_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct 
 }
 
 /* Handles a valid frame that is not later than the wanted frames.  Reads the frame if it is wanted.  Counts the frame
- * if it is too late, or if its time has already occurred. */
+ * if it is too late, or if an earlier frame has the same time. */
 static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif_header *header, int64_t index,
                        const struct want *want, char *why, size_t why_bytes)
 {

@@ -1,5 +1,5 @@
-/* send.c - the last step of dsim: sends each heap as one packet, in real time.  The heaps are those of a period, or
- * those of dsim_play.
+/* send.c - the last step of dsim: sends each heap as one packet, in real time.  The heaps come from a computed period
+ * (dsim/signal.h) or from dsim_play.
  *
  * Each sender has its own sink and sends some of the inputs.  Senders do not communicate. */
 #include "tools/dsim/send.h"
@@ -32,7 +32,7 @@
 
 /* A polarisation of an antenna, and its range in the sender's list of destinations. */
 struct input {
-    size_t index; /* index in the heaps */
+    size_t index; /* index of the input in struct dsim_heaps */
     uint64_t digitiser_id;
     unsigned first_destination;
     unsigned n_destinations;
@@ -69,7 +69,7 @@ struct change {
 struct dsim_send {
     struct sim_senders senders;
     struct dsim_play *play;     /* [const] NULL: heaps of a period */
-    int64_t align_samples;      /* [const] if the clock determines the first timestamp, it is a multiple of this */
+    int64_t align_samples;      /* [const] a first timestamp that the clock determines is a multiple of this number */
     int64_t packet_samples;     /* [const] */
     bool paced;                 /* [const] */
     bool starts_when_read;      /* [const] recordings: the origin is set when the first heaps have been read */
@@ -79,7 +79,7 @@ struct dsim_send {
     /* The published change stays unmodified until all senders have taken the next change. */
     struct change changes[2];
     struct change *_Atomic change; /* NULL: none yet */
-    atomic_size_t n_changed;       /* senders that have taken 'change' */
+    atomic_size_t n_changed;       /* number of senders that have taken 'change' */
 
     _Atomic uint64_t *losses; /* [n_inputs] number of dropped heaps per 2^32 heaps */
 
@@ -178,7 +178,7 @@ static bool have_heaps(struct dsim_sender *sender)
     if (err == -ETIMEDOUT && send->paced && sender->n_heaps > 0) {
         counter_add(&send->n_waits, 1);
         log_limited(&send->waits_limit, LOG_LEVEL_WARNING,
-                    "Heaps are due but not read or computed yet: disk or processor is too slow.");
+                    "Heaps are due but not read or computed yet: the disk or processor is too slow.");
     }
     while (err == -ETIMEDOUT && !sim_senders_must_stop(&send->senders)) {
         int64_t now_ns = clock_monotonic_ns();
@@ -376,7 +376,7 @@ static void build_descriptors(struct dsim_send *send, const struct dsim_config_d
     sim_senders_build_descriptors(&send->senders, descriptors);
 }
 
-/* Creates the inputs of sender 'l': every n_senders-th input. */
+/* Creates the inputs of sender 'l': every n_senders-th input, beginning with input 'l'. */
 static int deal_inputs(struct dsim_sender *sender, const struct dsim_config *config, size_t l, size_t n_senders,
                        char *why, size_t why_bytes)
 {

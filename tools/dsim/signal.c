@@ -87,8 +87,8 @@ static void evaluate_tones(const struct dsim_node *node, const struct dsim_axis 
                  node->frequency_hz + (double)tone * node->frequency_step_hz, first, n_samples, values);
 }
 
-/* Returns the sample of impulse k, round(k * period / cycles), half to even.  k >= 0, and k, period and cycles are at
- * most 2^31. */
+/* Returns the index of the sample at impulse k: k * period / cycles, rounded half to even.  k >= 0, and k, period and
+ * cycles are at most 2^31. */
 static int64_t impulse_position(int64_t k, int64_t period, int64_t cycles)
 {
     int64_t position = k * period / cycles;
@@ -126,8 +126,8 @@ static void philox_words(uint64_t seed, int64_t index, uint32_t input, uint32_t 
     philox4x32(counter, key, words);
 }
 
-/* Computes four normal numbers of variance 1, for samples 4 index to 4 index + 3 (G. E. P. Box and M. E. Muller, "A
- * note on the generation of random normal deviates", 1958).  Adding a half to the random word keeps the logarithm
+/* Computes four normal numbers of variance 1, for samples 4 * index to 4 * index + 3 (G. E. P. Box and M. E. Muller,
+ * "A note on the generation of random normal deviates", 1958).  Adding a half to the random word keeps the logarithm
  * finite. */
 static void normal_group(uint64_t seed, int64_t index, double normals[PHILOX_WORDS])
 {
@@ -155,8 +155,8 @@ static void evaluate_wgn(const struct dsim_node *node, int64_t first, size_t n_s
     }
 }
 
-/* Computes a delayed signal.  Its samples are consecutive samples of the period.  If they cross the end of the period,
- * they continue at its beginning. */
+/* Computes a delayed signal: consecutive samples of a repeating signal.  After the end of the period, the samples
+ * continue at its beginning. */
 static void evaluate_delay(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                            double *values, double *scratch)
 {

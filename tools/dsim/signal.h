@@ -71,7 +71,7 @@ struct dsim_format {
 /* Buffers for the samples of one heap: values, dither and quantised samples.  Only one thread uses a workspace. */
 struct dsim_workspace {
     double *values;  /* [packet_samples] */
-    double *scratch; /* [packet_samples], for each scratch buffer that the program's outputs need */
+    double *scratch; /* [scratch buffer][packet_samples], as many buffers as the program's outputs need */
     float *dither;   /* [packet_samples] */
     int32_t *quantised;
 };
@@ -90,15 +90,16 @@ uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_for
 /* All heaps of a period. */
 struct dsim_heaps {
     size_t n_inputs;
-    /* number of heaps of an input until they repeat: heaps in the fewest periods that have a whole number of heaps */
+    /* number of heaps after which the heaps of an input repeat; the smallest number that fills whole periods */
     size_t n_heaps;
     size_t heap_bytes;
     uint8_t *payloads;     /* [input][heap][heap_bytes] */
     uint32_t *n_saturated; /* [input][heap] */
 };
 
-/* Computes the heaps of whole periods.  Input i has the program's output i, or the only output if there is one.
- * Returns 0, or -ENOMEM with one sentence in 'why' if the heaps do not fit in the available memory. */
+/* Computes the heaps of whole periods.  Input i gets output i of the program.  If the program has only one output,
+ * all inputs get this output.  Returns 0, or -ENOMEM with one sentence in 'why' if the heaps do not fit in the
+ * available memory. */
 int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
                       char *why, size_t why_bytes);
 

@@ -1,6 +1,6 @@
 /* sinc.h - dsim's interpolation filter: a sinc with a Kaiser window (beta 10).
  *
- * The error is less than -90 dB of the signal at any position, up to 0.45 of the sample rate. */
+ * For frequencies up to 0.45 of the sample rate, the error is at least 90 dB below the signal at any position. */
 #ifndef TOOLS_DSIM_SINC_H
 #define TOOLS_DSIM_SINC_H
 

@@ -24,7 +24,8 @@ static void build_descriptors(struct fsim_wire *wire)
          .dtype = stream->sample_bits == 8    ? "|i1"
                   : stream->sample_bits == 16 ? "<f2"
                                               : NULL,
-         .format_type = stream->sample_encoding == FSIM_OFFSET ? 'u' : 'i', /* 'u' for offset binary: the value + 8 */
+         /* 'u' (unsigned) for offset binary, which sends the value + 8 */
+         .format_type = stream->sample_encoding == FSIM_OFFSET ? 'u' : 'i',
          .format_bits = (int)stream->sample_bits,
          .n_dims = 4,
          .shape = {stream->n_chan_substream, stream->spectra_per_heap, N_POLS, 2}},

@@ -1,11 +1,13 @@
 /* antenna.h - builds and sends the packets of one simulated F-engine, in the format of fgpu.
  *
  * Flow:      fsim_heaps --add_run--> packets --flush--> the antenna's send_sink
- * Counts:    the heap counts of an antenna are feng_id + n * antennas.  Descriptors, data heaps and stop heaps have
- *            consecutive counts in the order in which they are sent.  A heap that is not sent uses no count.
+ * Counts:    the heap counts of an antenna are feng_id + n * number of antennas, for n = 0, 1, 2 and so on.
+ *            Descriptors, data heaps and stop heaps have consecutive counts in the order in which they are sent.  A
+ *            heap that is not sent uses no count.
  * Sockets:   each antenna has its own socket.  Its packets are therefore a separate network flow, and packets of two
  *            antennas are never joined.
- * Threads:   an antenna belongs to the thread that sends its packets.  The wire is [const], except its counters. */
+ * Threads:   an antenna belongs to the thread that sends its packets.  Struct fsim_wire is [const], except its
+ *            counters. */
 #ifndef TOOLS_FSIM_ANTENNA_H
 #define TOOLS_FSIM_ANTENNA_H
 
@@ -24,9 +26,10 @@ struct fsim_wire {
     const struct fsim_heaps *heaps;
     int64_t batch_samples;
     size_t payload_bytes; /* payload of a packet */
-    /* payload bytes of a run: consecutive packets of a heap that the kernel can join; one packet in a capture */
+    /* payload bytes of a run.  A run is a series of packets of a heap that the kernel can join.  In a capture, a run
+     * is one packet. */
     size_t run_bytes;
-    size_t batch_packets;   /* greatest number of packets in one call of a sink: a run for each substream */
+    size_t batch_packets;   /* greatest number of packets in a call of a sink, which sends a run per substream */
     struct counter n_heaps; /* data heaps sent */
 };
 

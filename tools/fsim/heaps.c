@@ -17,14 +17,14 @@
 
 /* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the recorded spectrum that becomes spectrum 's' of batch 'b'. */
+/* Returns the index of the recorded spectrum that becomes spectrum 's' of batch 'b'. */
 static int64_t recorded_spectrum(const struct fsim_config *config, const struct fsim_recording *recording, size_t b,
                                  int64_t s)
 {
     return ((int64_t)b * config->stream.spectra_per_heap + s) % fsim_recording_n_spectra(recording);
 }
 
-/* Writes heap 'h' of the array 'payloads' [batch][ant][substream]. */
+/* Writes the payload of heap 'h', which is an index in the array 'payloads' [batch][ant][substream]. */
 static void fill_heap(const struct fsim_config *config, const struct fsim_recording *recording,
                       struct fsim_heaps *heaps, size_t h)
 {

@@ -17,8 +17,8 @@ struct fsim_heaps {
     size_t n_ants;
     size_t n_substreams;
     size_t heap_bytes;
-    /* true: the first batch that is sent is batch 0; false: it is the batch of the first timestamp, modulo the
-     * period */
+    /* true: sending begins with batch 0. false: sending begins with the batch of the first timestamp, modulo the
+     * period. */
     bool from_start;
     uint8_t *payloads; /* [batch][ant][substream][heap_bytes]; a heap is [chan][spectrum][pol] in the stream's format */
     bool *is_absent;   /* [batch][ant]; NULL: no heap is absent */

@@ -12,7 +12,7 @@
 #define SUM_OF_BYTES    8
 #define SUM_MEAN        1020 /* mean of the sum of 8 random bytes, 8 * 255 / 2 */
 #define SUM_VARIANCE    43690.0
-#define COMMON_INPUT    (UINT32_MAX - 1) /* last argument of g() for the common noise of polarisation 0 */
+#define COMMON_INPUT    (UINT32_MAX - 1) /* last argument of g() (signal.h) for the common noise of polarisation 0 */
 #define MIN_HALF_EXP    (-14) /* exponent of the smallest normal half float; smaller numbers have the same step */
 #define HALF_FRACTION   10
 #define UNIFORM_BITS(b) ((b) == 16 ? 12 : (int)(b))
@@ -82,7 +82,7 @@ static void tone(const struct fsim_config_signal *signal, size_t input, uint32_t
                  double value[2])
 {
     static const int cosine[TURN] = {1, 0, -1, 0};
-    /* The sum may wrap modulo 2^64, because 2^64 is a multiple of a turn. */
+    /* The sum may wrap modulo 2^64, because 2^64 quarter turns are a whole number of turns. */
     uint64_t quarters = (uint64_t)fsim_config_item(&signal->delays, input) * chan +
                         (uint64_t)fsim_config_item(&signal->rates, input) * spectrum;
 

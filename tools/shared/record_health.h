@@ -1,4 +1,4 @@
-/* record_health.h - finds whether a recorder loses data, from a poll of its counters once a second.
+/* record_health.h - decides whether a recorder loses data, from a poll of its counters once a second.
  *
  * A recorder is unhealthy in two cases.  First: during the last 'limit' polls a dump was lost, because the disk was
  * full.  Second: during the last 'limit' polls no dump was completed, but visibilities arrived and were refused.  A

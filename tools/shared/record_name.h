@@ -10,8 +10,8 @@
  * recorder that was killed can start again, because its new file has another name than the old file. */
 int record_name_stem(const char *config_key, const char *format, char stem[PATH_MAX], char *why, size_t why_bytes);
 
-/* Refuses a file that is not regular, because a recording without data is removed and /dev/null must not be removed.
- * (Opening a directory fails later.) */
+/* Refuses a file that is neither regular nor a directory.  Otherwise a recorder without data could remove /dev/null
+ * at the end.  A directory cannot be opened later. */
 int record_name_check(const char *config_key, const char *path, char *why, size_t why_bytes);
 
 /* Writes 'stem' to 'path', with '-number' before the extension of the file's name, or at its end if there is no

@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* items of a heap: timestamp, id of the source, another immediate value, samples */
+/* number of items in a heap: timestamp, id of the source, another immediate value, samples */
 #define SIM_SENDER_N_ITEMS               4
 #define SIM_SENDER_DESCRIPTORS_MAX_BYTES 2048
 #define SIM_SENDER_STOP_POLL_NS          (100 * NS_PER_MS) /* longest sleep of a thread, so that it notices a stop */
@@ -40,7 +40,7 @@ struct sim_sender {
     int64_t latest_ns;           /* greatest lateness so far */
     int cpu;                     /* [const] CPU of the thread; < 0: not pinned */
     struct thread thread;
-    bool is_running; /* [caller of start and stop] */
+    bool is_running; /* only for the thread that calls start and stop */
 };
 
 /* Data that all senders share. */
@@ -65,7 +65,7 @@ struct sim_senders {
     struct log_limit late_limit;
 
     atomic_bool stop;
-    atomic_size_t n_left;     /* senders that have not ended */
+    atomic_size_t n_left;     /* number of senders that have not ended */
     struct sim_sender *first; /* [const] */
     size_t n;                 /* [const] */
 };
@@ -103,8 +103,8 @@ void sim_senders_build_descriptors(struct sim_senders *senders,
 void sim_senders_add(struct sim_senders *senders, struct sim_sender *sender);
 
 /* Sets the origin.  The earliest due time is 'lead_ns' from now.  A configured first timestamp is due at this time.
- * Otherwise the first timestamp is the next multiple of 'align_samples' after this time.  It is due 'after_samples'
- * samples after the time of its own sample. */
+ * Otherwise the first timestamp is the next multiple of 'align_samples' after this time.  The heaps of the first
+ * timestamp are due 'after_samples' samples after the time of this timestamp. */
 void sim_senders_set_origin(struct sim_senders *senders, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
 
 /* Starts the threads.  Returns 0 or negative errno. */

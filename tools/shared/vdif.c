@@ -5,7 +5,7 @@
 
 #define WORD_BITS         32
 #define EDV_MARK5B        0xAB /* EDV of a Mark 5B frame in VDIF, whose samples are coded as sign and magnitude */
-#define MAX_LOG2_CHANNELS 24   /* the longest frame cannot contain more channels */
+#define MAX_LOG2_CHANNELS 24   /* log2 of the channels that the longest frame can contain */
 
 static uint32_t load_word(const uint8_t *bytes)
 {
@@ -61,7 +61,7 @@ const char *vdif_unplayable(const struct vdif_header *header)
     if (header->frame_bytes <= VDIF_HEADER_BYTES)
         return "is not longer than its header, so this is no VDIF frame";
     if (header->is_complex)
-        return "holds complex samples, but a digitiser's are real";
+        return "holds complex samples, but a digitiser's samples are real";
     if (header->edv == EDV_MARK5B)
         return "holds samples in the code of Mark 5B (EDV 0xAB), which is not supported";
     if (header->n_channels > 1 && !is_power_of_two)
@@ -94,7 +94,7 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
     uint64_t place = (uint64_t)first * header->n_channels + channel;
 
     assert(channel < header->n_channels && first + (uint64_t)n_samples <= vdif_n_samples(header));
-    /* The loop steps the pair (word, slot in the word), because this needs no division per sample. */
+    /* The loop counts words and slots in the word separately, so no sample needs a division. */
     uint64_t word = place / per_word;
     uint32_t slot = (uint32_t)(place % per_word);
     uint32_t word_step = header->n_channels / per_word, slot_step = header->n_channels % per_word;

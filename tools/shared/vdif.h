@@ -20,7 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* bytes that are read of each header, even of a legacy header of 16 bytes; no frame is shorter */
+/* bytes that are read from each frame as its header, even if it has a legacy header of 16 bytes; no frame is
+ * shorter */
 #define VDIF_HEADER_BYTES 32
 #define VDIF_N_THREADS    1024
 
@@ -31,7 +32,7 @@
 
 struct vdif_header {
     bool is_invalid, is_legacy, is_complex;
-    uint32_t seconds; /* since the reference epoch */
+    uint32_t seconds; /* seconds since the reference epoch */
     unsigned epoch;
     uint32_t frame; /* number of the frame in the second, from 0 */
     uint32_t n_channels;

@@ -105,8 +105,8 @@ static const struct nutation_term {
     {1, 0, 2, 0, 1, -5.1613},     {-2, 0, 2, 0, 1, 4.5893},     {0, 0, 0, 2, 0, 6.3384},    {0, 0, 2, 2, 2, -3.8571},
 };
 
-/* Returns the equation of the equinoxes, 'centuries' Julian centuries after J2000.  The terms of the node in addition
- * to the nutation are from IERS Conventions 2010, table 5.2e. */
+/* Returns the equation of the equinoxes, 'centuries' Julian centuries after J2000.  In addition to the nutation,
+ * there are two terms in the longitude of the Moon's node (IERS Conventions 2010, table 5.2e). */
 static double equinox_arcsec(double centuries)
 {
     double moon_rad = (134.96340251 + 477198.8675605 * centuries) * RAD_PER_DEG;

@@ -12,8 +12,8 @@
 /* Shortest dump.  The file's Julian dates are doubles, which resolve 40 us, so shorter dumps could have equal dates. */
 #define INTEGRATION_MIN_S 1e-4
 
-/* Sizes in the file, in bytes: a visibility with its flag and its nsamples value; a row of the header's arrays; an
- * upper bound for the header and HDF5's tables. */
+/* Sizes in the file, in bytes.  VALUE_BYTES: a visibility with its flag and its nsamples value.  ROW_BYTES: a row of
+ * the header's arrays.  FILE_BYTES: an upper bound for the header and HDF5's tables. */
 #define VALUE_BYTES (8 + 1 + 4)
 #define ROW_BYTES   (12 * 8)
 #define FILE_BYTES  (8 << 20)

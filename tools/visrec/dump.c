@@ -16,7 +16,8 @@
  * for all baselines. */
 #define TILE_CHAN 32
 
-/* [pol of the file: xx, yy, xy, yx] X-engine's product p1 + 2 * p2.  The first letter is the polarisation of ant_1. */
+/* [pol of the file: xx, yy, xy, yx] index p1 + 2 * p2 of the X-engine's product.  The first letter is the
+ * polarisation of ant_1. */
 static const unsigned product_of_pol[N_POL_PRODUCTS] = {0, 3, 2, 1};
 
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape)

@@ -22,8 +22,8 @@
 
 struct visrec_dump_shape {
     size_t n_chan;           /* number of channels of the whole stream */
-    size_t n_chan_substream; /* channels of a substream; divides n_chan */
-    size_t n_baselines;      /* baselines, autocorrelations included */
+    size_t n_chan_substream; /* number of channels of a substream; divides n_chan */
+    size_t n_baselines;      /* number of baselines, autocorrelations included */
     bool weights;
     uint32_t full_weight; /* number of spectra in a complete accumulation */
     bool gate;
@@ -32,7 +32,7 @@ struct visrec_dump_shape {
 };
 
 struct visrec_vis {
-    int32_t r, i; /* int32, or the bits of a float32 */
+    int32_t r, i; /* real and imaginary part: int32, or the bits of a float32 */
 };
 
 struct visrec_dump {
@@ -50,13 +50,13 @@ static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *sh
     return shape->n_chan / shape->n_chan_substream;
 }
 
-/* Number of values in each of the arrays vis, flags and nsamples, and bytes of one value in all three arrays
- * together. */
+/* VISREC_DUMP_VALUE_BYTES is the size of one value in the arrays vis, flags and nsamples together.
+ * visrec_dump_n_values() returns the number of values in each array. */
 #define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
 
-/* Return three numbers of bytes of a heap: the offset of the weights, which is the size of the visibilities; the offset
- * of the gate's spectra; the size of the heap. */
+/* Return sizes in bytes.  The first function returns the offset of the weights in a heap, which is the size of the
+ * visibilities.  The second function returns the offset of the gate's spectra, and the third the size of the heap. */
 size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_gate_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);

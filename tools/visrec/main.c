@@ -110,7 +110,7 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = inbox_create(n_chunks, &v->free_chunks);
     if (!err)
-        err = inbox_create(n_chunks + 1, &v->inbox); /* + 1: the item for the end of a capture */
+        err = inbox_create(n_chunks + 1, &v->inbox); /* one more item, for the end of a capture */
     if (!err)
         err = chunk_pool_create(v->device, &chunks, 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool, why, why_bytes);
     if (err)
@@ -236,8 +236,8 @@ static void destroy(struct visrec *v)
 
 static double silence_s(const struct visrec *v)
 {
-    /* A dump is written only when it has left the window.  The time without dumps that is reported as silence must
-     * therefore be longer than the window. */
+    /* A dump is written only when it has left the window.  Silence, a time without dumps, must therefore be longer
+     * than the window. */
     return SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
 }
 
@@ -348,7 +348,7 @@ static int run(const void *values, const struct config *book, struct service *se
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
-        visrec_files_close(v->files, close_why, sizeof(close_why)); /* this call removes an empty file */
+        visrec_files_close(v->files, close_why, sizeof(close_why)); /* removes a file without dumps */
     } else {
         log_info("recording %zu antenna%s and %zu channel%s to %s", v->array.n_ants, plural(v->array.n_ants),
                  v->array.n_chan, plural(v->array.n_chan), visrec_files_first_path(v->files));

@@ -23,8 +23,8 @@
 /* Upper bound of HDF5's memory for its chunk caches and tables. */
 #define HDF5_BYTES (32 << 20)
 
-/* Upper bound of the bytes that a dump adds to the file besides its values and rows of columns: new chunks, HDF5's own
- * tables. */
+/* Upper bound of the bytes that a dump adds to the file in addition to its values: unfilled parts of new chunks, and
+ * HDF5's own tables. */
 #define RESERVE_BYTES (4 << 20)
 
 struct visrec_uvh5 {
@@ -32,7 +32,7 @@ struct visrec_uvh5 {
     char *path;     /* current path of the file */
     char *replaces; /* path of an older file that the first dump replaces; else NULL */
     hid_t file;
-    int fd;                /* descriptor of the same file, with which space is reserved */
+    int fd;                /* file descriptor of the same file, used to reserve space */
     hid_t n_times, n_blts; /* datasets of the counts in the header */
     struct visrec_uvh5_rows rows;
     hsize_t n_dumps;
@@ -131,8 +131,8 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 
 /* ---- The place of an older file ---------------------------------------------------------------------------------- */
 
-/* Chooses the path of the new file.  The path is PATH.new if an earlier recording exists, which stays until the first
- * dump replaces it. */
+/* Chooses the path of the new file.  If an earlier recording exists, the path is PATH.new.  The earlier recording
+ * stays until the first dump replaces it. */
 static int choose_paths(struct visrec_uvh5 *file, const char *path, bool overwrite)
 {
     struct stat old;

@@ -1,6 +1,7 @@
 /* uvh5_rows.c - growing datasets: a row for every (time, baseline) pair, time-major.
  *
- * Columns are the header's arrays with one entry per row.  Cubes are the data.  Both have no upper limit. */
+ * Columns are the header's arrays with one entry per row.  Cubes are the data.  Neither columns nor cubes have an
+ * upper limit of rows. */
 #include "tools/visrec/uvh5_internal.h"
 
 #include <stdlib.h>
@@ -42,7 +43,8 @@ static const struct visrec_uvh5_column column_kinds[VISREC_UVH5_N_COLUMNS] = {
 
 enum cube_index { VISDATA, FLAGS, NSAMPLES, N_CUBES };
 
-_Static_assert(N_COLUMNS == VISREC_UVH5_N_COLUMNS && N_CUBES == VISREC_UVH5_N_CUBES, "as many as struct rows has");
+_Static_assert(N_COLUMNS == VISREC_UVH5_N_COLUMNS && N_CUBES == VISREC_UVH5_N_CUBES,
+               "as many as struct visrec_uvh5_rows has");
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 

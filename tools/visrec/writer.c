@@ -18,7 +18,7 @@
 
 #define WHY_BYTES 512
 
-/* Dumps and time between lines of progress without a terminal.  The first limit that is reached counts. */
+/* Without a terminal, a line of progress follows after this number of dumps or this time, whichever comes first. */
 #define PROGRESS_DUMPS 10
 #define PROGRESS_NS    (5 * NS_PER_S)
 

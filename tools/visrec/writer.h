@@ -30,7 +30,7 @@ struct visrec_files;
 struct visrec_writer;
 
 struct visrec_writer_config {
-    struct inbox *inbox; /* items are enum visrec_item */
+    struct inbox *inbox; /* kinds of its items: enum visrec_item */
     const struct visrec_array *array;
     struct visrec_dump_shape shape;
     struct timebase timebase;

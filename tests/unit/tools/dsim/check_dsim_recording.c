@@ -714,7 +714,7 @@ TEST(vdif_refused)
     config.sample_rate_hz = (struct decimal){.mantissa = RATE_HZ, .n_decimals = 1};
     open_bad(config, -EINVAL, "2.500000 fill a second");
     config.sample_rate_hz = (struct decimal){.mantissa = FIRST_FRAME * FRAME_SAMPLES, .n_decimals = 0};
-    open_bad(config, -EINVAL, "number 7 of its second, but by sample_rate a second has 7");
+    open_bad(config, -EINVAL, "number 7 of its second, but by sample_rate a second has 7 frames");
     config.sample_rate_hz = (struct decimal){.mantissa = 10 * RATE_HZ, .n_decimals = 1};
     open_good(config);
     config.sample_rate_hz = (struct decimal){.mantissa = INT64_C(100000000008), .n_decimals = 0};
