@@ -84,7 +84,8 @@ static inline void beam_detect_add(enum beam_products products, const int32_t x[
 
 extern const struct kernel beam_detect_kernel;
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
+/* beam_detect_constants() writes the constants with which the CUDA variant is compiled.  beam_detect_grid() returns
+ * the grid of a launch. */
 #define BEAM_DETECT_N_CONSTANTS (BEAMFORM_N_CONSTANTS + 1)
 void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants);
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args);

@@ -82,7 +82,8 @@ static inline void beam_incoherent_products(enum beam_products products, const s
 
 extern const struct kernel beam_incoherent_kernel;
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
+/* beam_incoherent_constants() writes the constants with which the CUDA variant is compiled.  beam_incoherent_grid()
+ * returns the grid of a launch. */
 #define BEAM_INCOHERENT_N_CONSTANTS 4
 void beam_incoherent_constants(const struct beam_incoherent_args *args, struct kernel_constant *constants);
 struct kernel_grid beam_incoherent_grid(const struct beam_incoherent_args *args);

@@ -221,7 +221,7 @@ static void add_block(const struct correlate_args *a, size_t chan, const struct 
         }
 }
 
-/* Correlates all baselines of one channel between two blocks of antennas.  The two blocks may be the same one. */
+/* Correlates all baselines of one channel between two blocks of antennas.  The two blocks may be the same block. */
 static void correlate_blocks(const struct correlate_args *a, size_t chan, struct antenna_block *first,
                              struct antenna_block *second)
 {

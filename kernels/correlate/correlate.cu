@@ -51,7 +51,7 @@
 #define ZEROS         (OFFSET ? 0x88888888u : 0u)
 #define ROWS          (8 * ROW_EIGHTS) /* antennas of a tile */
 #define COLUMNS       (8 * COLUMN_EIGHTS)
-#define PARTS         2 /* products with plain and with turned columns */
+#define PARTS         2 /* products with plain columns, and products with turned columns */
 
 #if BITS == 16
 typedef float sum_type;

@@ -45,7 +45,8 @@ struct select_spectra_args {
 
 extern const struct kernel select_spectra_kernel;
 
-/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one output batch. */
+/* select_spectra_constants() writes the CUDA variant's constants for the sizes in 'args'.  select_spectra_grid()
+ * returns the grid of a launch of at least one output batch. */
 #define SELECT_SPECTRA_N_CONSTANTS 4
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants);
 struct kernel_grid select_spectra_grid(const struct select_spectra_args *args);
