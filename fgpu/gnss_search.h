@@ -34,7 +34,7 @@ enum fgpu_gnss_search_state {
 struct fgpu_gnss_search {
     atomic_bool is_away; /* true while the thread owns the search; otherwise the worker owns the search */
     enum fgpu_gnss_search_state state;
-    int8_t *samples;      /* [const] pinned: [pol][pitch_samples][re, im] */
+    int8_t *samples;      /* [const] in pinned memory: [pol][pitch_samples][re, im] */
     size_t pitch_samples; /* [const] */
     uint32_t n_wanted;
     int64_t block_sample; /* number of the block's first sample, chosen by fgpu_gnss_search_block() */

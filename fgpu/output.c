@@ -24,7 +24,7 @@ struct fgpu_output {
     struct fgpu_stream *stream;
     struct fgpu_baseband *baseband; /* baseband of a narrow band; NULL for a wide band */
     struct channelise *channelise;
-    float *gain;                                            /* device: complex [chan][pol] */
+    float *gain;                                            /* on the device: complex [chan][pol] */
     struct channelise_spectrum *spectra[N_POLS];            /* scratch memory for one append */
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
     int64_t subsampling, decimation;                        /* [const] */

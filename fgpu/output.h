@@ -41,8 +41,8 @@ struct fgpu_output;
  * (history). */
 struct fgpu_device_input {
     struct device_input base;      /* first */
-    uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
-    uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
+    uint8_t *samples[N_POLS];      /* [const] packed samples on the device: history, then chunk */
+    uint8_t *present[N_POLS];      /* [const] a flag for each heap: [history_heaps + heaps_per_chunk] */
     uint32_t *sums[N_POLS];        /* [const] prefix sums of 'present' */
     int64_t timestamp_samples;     /* timestamp of the history's first sample */
     int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
@@ -73,7 +73,7 @@ struct fgpu_delays {
 struct fgpu_gains {
     struct buffer_ref ref; /* when the last reference is released, the gains return to the output's free gains */
     size_t ant, output;    /* [const] */
-    float *values;         /* [const] pinned host: complex [chan][pol] */
+    float *values;         /* [const] in pinned host memory: complex [chan][pol] */
 };
 
 int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);

@@ -21,7 +21,7 @@ struct fgpu_send {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct engine *engine;
-    struct fgpu_stream *streams; /* [ant][output] */
+    struct fgpu_stream *streams; /* shape [ant][output] */
 };
 
 struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output)

@@ -32,7 +32,7 @@ struct fgpu_buffer {
     bool whole;                     /* true if no spectrum lacks input */
     bool sampled_for_status;        /* the status page has requested a sample of this buffer (status.h) */
     struct send_job job;            /* job with one group for each batch; group->send is true if the batch is valid */
-    struct send_job *shares;        /* [n_shares] the buffer's part for each share of the stream */
+    struct send_job *shares;        /* the buffer's part for each share of the stream: shape [n_shares] */
 };
 
 /* One output of one antenna.  If there are more send threads than streams, the sender sends an output as several

@@ -48,7 +48,7 @@ static inline uint32_t beam_n_products(enum beam_products products)
 
 struct beam_detect_args {
     struct beamform_args form;
-    int64_t *powers; /* [window][beam][product][group] */
+    int64_t *powers; /* shape [window][beam][product][group] */
     uint64_t first;  /* number of the first spectrum of window 0 */
     enum beam_products products;
     uint32_t n_windows;

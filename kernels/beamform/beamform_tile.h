@@ -70,9 +70,9 @@ struct slot {
 
 struct shared {
 #if WHOLE
-    uint8_t columns[2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* [pol][piece] of beamform_whole.h */
+    uint8_t columns[2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* indices [pol][piece]; see beamform_whole.h */
 #else
-    uint4 fragments[FRAGMENT_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
+    uint4 fragments[FRAGMENT_GROUPS][BLOCK_STEPS][2][32]; /* indices [group][step][high, low][lane] */
 #endif
     struct slot slots[BLOCK_SLOTS];
 };

@@ -98,7 +98,7 @@ static __device__ __forceinline__ void add_load(uint2 load, partial (&values)[N_
 
 /* Sums of an antenna over the spectra of a lane. */
 struct sums {
-    partial of[N_TERMS][2][N_PARTS]; /* [term][pol] */
+    partial of[N_TERMS][2][N_PARTS]; /* indices [term][pol] */
 };
 
 #if HALVES

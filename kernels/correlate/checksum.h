@@ -33,8 +33,8 @@ union checksum_rows {
 };
 
 struct checksum_args {
-    const void *voltages;     /* [batch][ant][chan][spectrum][pol][re, im] */
-    union checksum_rows rows; /* [chan][ant][pol][part] */
+    const void *voltages;     /* shape [batch][ant][chan][spectrum][pol][re, im] */
+    union checksum_rows rows; /* shape [chan][ant][pol][part] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;

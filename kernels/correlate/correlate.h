@@ -42,8 +42,8 @@ static inline uint32_t correlate_max_spectra(enum voltage_format format)
 }
 
 struct correlate_args {
-    const void *voltages;      /* [batch][ant][chan][spectrum][pol][re, im] */
-    union correlate_sums sums; /* [chan][baseline][product][re, im] */
+    const void *voltages;      /* shape [batch][ant][chan][spectrum][pol][re, im] */
+    union correlate_sums sums; /* shape [chan][baseline][product][re, im] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;

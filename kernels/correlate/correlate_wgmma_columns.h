@@ -80,9 +80,9 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
 /* A producer's outstanding loads of a stage, and the sums of im over the columns of the item that the producer has
  * stored so far. */
 struct columns {
-    uint4 loads[N_TILES][N_TASKS]; /* [group of 4 antennas][load] */
+    uint4 loads[N_TILES][N_TASKS]; /* indices [group of 4 antennas][load] */
     uint32_t n_groups;
-    int sums[N_TILES][2]; /* [group][pol] */
+    int sums[N_TILES][2]; /* indices [group][pol] */
 };
 
 static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)

@@ -71,10 +71,10 @@ static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
  * Eight lanes load 128 consecutive bytes of memory. */
 
 struct columns {
-    uint4 loads[N_TILES][N_TASKS]; /* [tile][load] */
+    uint4 loads[N_TILES][N_TASKS]; /* indices [tile][load] */
     uint32_t n_tiles;
-    bool there[N_TASKS];  /* [load] */
-    int sums[N_TILES][2]; /* [tile][pol]: sums of im over the stages of an item so far */
+    bool there[N_TASKS];  /* index [load] */
+    int sums[N_TILES][2]; /* indices [tile][pol]: sums of im over the stages of an item so far */
 };
 
 /* Returns a thread's antenna of a tile. */

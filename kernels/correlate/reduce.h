@@ -36,11 +36,11 @@ union reduce_out {
 };
 
 struct reduce_args {
-    union correlate_sums sums;  /* [chan][baseline][product][re, im] */
-    union reduce_totals totals; /* [chan][baseline][product][re, im], or NULL */
-    const uint32_t *weights;    /* [baseline] */
-    union reduce_out out;       /* [chan][baseline][product][re, im], or NULL */
-    uint64_t *n_saturated;      /* [1] */
+    union correlate_sums sums;  /* shape [chan][baseline][product][re, im] */
+    union reduce_totals totals; /* shape [chan][baseline][product][re, im]; may be NULL */
+    const uint32_t *weights;    /* shape [baseline] */
+    union reduce_out out;       /* shape [chan][baseline][product][re, im]; may be NULL */
+    uint64_t *n_saturated;      /* one number */
     enum voltage_format format; /* format of the summed voltages */
     uint32_t min_weight;
     uint32_t n_baselines;
