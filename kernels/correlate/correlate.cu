@@ -75,7 +75,7 @@ struct sums {
 
 struct tile {
     struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS]; /* indices [group of 8 rows][group of 8 columns] */
-    int32_t row_im[ROW_EIGHTS][2];               /* indices [group of 8 rows][pol]; the lane's part of the sums of im e2 */
+    int32_t row_im[ROW_EIGHTS][2];               /* indices [8 rows][pol]; the lane's part of the sums of im e2 */
 };
 
 /* Antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
