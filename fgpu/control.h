@@ -4,17 +4,18 @@
  *     ?gain-all STREAM VALUE...|default
  *     ?delays STREAM START MODEL...            MODEL: delay_text.h; START in UNIX seconds
  *
- * Inputs:    0 to 2n - 1 for n antennas: twice the antenna's index in the configuration, plus the polarisation.  A
- *            label also names an input: the antenna's name with v for polarisation 0 or h for polarisation 1.  ?delays
- *            takes a model for each input, or INPUT=MODEL for each input to change.
- * Flow:      request --checked whole--> settings --snapshots (settings.h)--> worker.  When the worker has applied
- *            the snapshots, steady-state-timestamp and eq are set and the reply is sent.  Replies leave in the order
- *            of their requests.
+ * Inputs:    n antennas have the inputs 0 to 2n - 1.  An input's number is twice the antenna's index in the
+ *            configuration, plus the polarisation.  A label also names an input: the antenna's name with v for
+ *            polarisation 0 or h for polarisation 1.  ?delays takes a model for each input, or INPUT=MODEL for each
+ *            input to change.
+ * Flow:      request --check--> settings --snapshots (settings.h)--> worker.  When the worker has applied the
+ *            snapshots, steady-state-timestamp and eq are set and the reply is sent.  Replies leave in the order of
+ *            their requests.
  * Turns:     a request's gains are set for a few antennas in each iteration of the main loop, in the order of the
- *            requests.  So the main thread can do other work in between.  ?gain without values replies with the gains
- *            set so far.
- * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the time of the first new data.  If
- *            the time of an eq sensor is later, it goes back to the same time.
+ *            requests.  So the main thread does other work between these iterations.  ?gain without values replies
+ *            with the gains set so far.
+ * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the time of the first new data.
+ *            If the time of an eq sensor is later, the sensor's time goes back to the same time.
  * Threads:   main.   Blocking: none. */
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H

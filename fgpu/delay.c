@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The sum of a delay and a time within this limit fits in 63 bits. */
+/* Limit of delays and times, in samples.  The sum of a delay and a time within this limit fits in 63 bits. */
 #define MAX_SAMPLES (INT64_C(1) << 61)
 
 double fgpu_delay_wrap(double angle_rad)
@@ -78,8 +78,8 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
     return &queue->models[find(queue, t_samples)];
 }
 
-/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, the fine delay
- * decides.  If the fine delay is 0, the start moves to the later multiple. */
+/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, a positive
+ * fine delay moves it to the earlier multiple.  Otherwise the start moves to the later multiple. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;
@@ -118,8 +118,8 @@ struct skip {
     int64_t align_samples;
 };
 
-/* Returns true if, at output time k * align_samples, the windows of all queues start at or after the first input
- * sample. */
+/* Returns true if the windows of all queues at output time k * align_samples start at or after the first samples of
+ * their inputs. */
 static bool all_there(const struct skip *s, int64_t k)
 {
     int64_t t = k * s->align_samples;
@@ -130,8 +130,8 @@ static bool all_there(const struct skip *s, int64_t k)
     return true;
 }
 
-/* Returns the first multiple after 'k' at which any queue changes to its next model; 'last' if there is none before
- * 'last'. */
+/* Returns the first k after 'k' at which a queue changes to its next model, where k counts multiples of
+ * align_samples.  Returns 'last' if no queue changes before 'last'. */
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -139,7 +139,7 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
         size_t next = find(queue, k * s->align_samples) + 1;
         if (next == queue->n)
             continue;
-        int64_t start = queue->models[next].start_samples; /* positive: this model starts after k * align_samples */
+        int64_t start = queue->models[next].start_samples; /* > 0, because this model starts after k * align_samples */
         int64_t change = start / s->align_samples + (start % s->align_samples > 0);
         if (change < last)
             last = change;
@@ -147,8 +147,7 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
     return last;
 }
 
-/* Returns the first multiple in (low, high] at which all windows start in the input.  At 'low' at least one window
- * starts before the input.  At 'high' all windows start in the input. */
+/* Returns the first k in (low, high] for which all_there() is true.  It is false for 'low', and true for 'high'. */
 static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 {
     while (high - low > 1) {
@@ -161,9 +160,9 @@ static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
     return high;
 }
 
-/* Searches in steps that double, and then by bisection.  This works between two changes of model, where windows at
- * later output times never start earlier.  A change of model may move windows either way, so the search begins again
- * after each change. */
+/* Searches with a step that doubles each time, and then by bisection.  Between two changes of a model, a window at a
+ * later output time never starts earlier in the input, so bisection is valid.  A change of a model may move windows
+ * to earlier or later samples, so the search begins again after each change. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples)
 {

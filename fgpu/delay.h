@@ -30,13 +30,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DELAY_MAX_MODELS 256 /* maximum number of models in a queue: a model every two minutes for a night */
+#define DELAY_MAX_MODELS 256 /* maximum number of models in a queue: one every two minutes of a night */
 
 struct fgpu_delay_model {
     int64_t start_samples; /* >= 0 */
     double delay_samples;  /* |delay| <= 2^53 */
-    double rate;           /* samples per sample; |rate| < 1 */
-    double acceleration;   /* samples per sample squared; the caller keeps it so small that the rate stays within +-1 */
+    double rate;           /* change of the delay, in samples per sample; |rate| < 1 */
+    double acceleration;   /* samples per sample squared; the caller chooses it so small that |rate| stays below 1 */
     double phase_rad;
     double phase_rate_rad;         /* rad per sample */
     double phase_acceleration_rad; /* rad per sample squared */
@@ -44,14 +44,14 @@ struct fgpu_delay_model {
 
 struct fgpu_delay_queue {
     size_t n; /* number of models; the first model is zero, starts at time -1, and is never removed */
-    struct fgpu_delay_model models[DELAY_MAX_MODELS]; /* in order of start */
+    struct fgpu_delay_model models[DELAY_MAX_MODELS]; /* models in order of start */
 };
 
 /* A delay model evaluated at one output time. */
 struct fgpu_delay_values {
-    int64_t coarse_samples; /* the window starts at t - coarse_samples of the input */
-    double fine_samples;    /* [-A/2, A/2] for a grid of A samples */
-    double phase_rad;       /* at the band's centre, [-pi, pi) */
+    int64_t coarse_samples; /* the window for output time t starts at input sample t - coarse_samples */
+    double fine_samples;    /* delay minus coarse delay, in [-A/2, A/2] for a grid of A samples */
+    double phase_rad;       /* phase correction at the band's centre, in [-pi, pi) */
 };
 
 /* Returns an angle wrapped to [-pi, pi). */

@@ -1,4 +1,5 @@
-/* delay_text.c - converts the seconds of requests and files to the samples of output.c, and back for sensors. */
+/* delay_text.c - converts delay models from seconds (requests, files) to samples (output.c), and back (sensors,
+ * files). */
 #include "common/config/table_file.h"
 #include "fgpu/delay_text.h"
 
@@ -90,8 +91,8 @@ const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, s
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* The start is an integer, in the bits of the first number.  The other numbers are in the order of enum
- * delay_number, computed with the reference's operations. */
+/* The first number of a reading holds the bits of the start, which is an integer.  The other numbers are in the order
+ * of enum delay_number.  They are computed with the same operations as in katgpucbf. */
 _Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a sensor reading must have room for a model");
 
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
@@ -128,7 +129,7 @@ void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t 
 
 /* ---- The file --------------------------------------------------------------------------------------------------- */
 
-#define N_FIELDS (2 + DELAY_N_NUMBERS) /* the last two are optional */
+#define N_FIELDS (2 + DELAY_N_NUMBERS) /* the last two fields are optional */
 
 struct reader {
     const struct timebase *timebase;
@@ -203,7 +204,7 @@ int fgpu_delay_text_read_file(const char *path, const struct timebase *timebase,
 {
     struct reader r = {timebase, timebase_decimal_to_double(timebase->adc_sample_rate_hz), max_delay_s, pols};
 
-    _Static_assert(DELAY_MAX_MODELS == 256, "read_row() refuses more than 255 models, beside the placeholder");
+    _Static_assert(DELAY_MAX_MODELS == 256, "read_row() refuses more than 255 models, the placeholder not counted");
     for (unsigned pol = 0; pol < N_POLS; pol++)
         fgpu_delay_queue_init(&pols[pol]);
     return table_file_read(path, read_row, &r, why, why_bytes);

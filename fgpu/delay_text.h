@@ -26,16 +26,17 @@ const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], doubl
 void fgpu_delay_to_seconds(const struct fgpu_delay_model *model, double adc_sample_rate_hz,
                            double numbers[DELAY_N_NUMBERS]);
 
-/* Reads the text of a model in a request.  The return value is that of fgpu_delay_from_seconds(). */
+/* Reads the text of a model in a request.  Returns the same as fgpu_delay_from_seconds(). */
 const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, struct fgpu_delay_model *model);
 
-/* The first function returns the sensor reading for 'model', which is in effect since 'since_samples'.  The second
- * function formats such a reading as text. */
+/* The first function returns the sensor reading for 'model', which has been in effect since 'since_samples'.  The
+ * second function formats such a reading as text. */
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
                                               int64_t since_samples);
 void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
 
-/* A file of an antenna's models: models known before the start, and models kept across restarts.
+/* The format of a file with an antenna's delay models.  Such a file has the models known before the start, or the
+ * models kept across restarts.
  *
  *     # start      pol  delay     rate     phase  phase rate  [acceleration [phase acceleration]]
  *     # UNIX s          s         s/s      rad    rad/s        s/s^2         rad/s^2

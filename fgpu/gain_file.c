@@ -1,5 +1,5 @@
-/* gain_file.c - reads the file once, before the start.  The gains reach the worker as commands, like all other
- * gains. */
+/* gain_file.c - reads a file of gains once, before the engine starts.  The gains reach the worker as commands, like
+ * all other gains. */
 #include "fgpu/gain_file.h"
 
 #include "common/base/units.h"

@@ -6,7 +6,8 @@
  *     wide      0    300-310   0     0
  *     wide      1    17        0.3   -0.2
  *
- * Later lines override earlier lines.  A channel that is in no line keeps the key `gain` of its output. */
+ * Later lines override earlier lines.  A channel that is in no line keeps its output's configured gain (key
+ * `gain`). */
 #ifndef FGPU_GAIN_FILE_H
 #define FGPU_GAIN_FILE_H
 

@@ -24,8 +24,8 @@ struct run {
 
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the runs of samples in [from, to) whose filters touch only packets that arrived on both polarisations.  A
- * missing packet ends a run.  Returns the number of runs. */
+/* Finds the runs of present samples in [from, to).  A sample is present if all packets under its filter have arrived
+ * on both polarisations.  Returns the number of runs. */
 static size_t find_runs(const struct gnss_stream *s, const struct fgpu_device_input *in, int64_t from, int64_t to,
                         struct run runs[MAX_RUNS])
 {
@@ -95,7 +95,7 @@ static bool wants_search(const struct gnss_followed *sat, int64_t sample)
            sample >= sat->retry_sample;
 }
 
-/* Begins the search for the next satellite that should be searched for (wants_search()). */
+/* Begins a search for the next satellite that needs one (wants_search()). */
 static void begin_search(struct gnss_stream *s, int64_t sample)
 {
     for (size_t i = 0; i < s->sizes.n_satellites && !s->is_searching; i++) {

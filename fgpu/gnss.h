@@ -37,7 +37,7 @@ enum fgpu_gnss_action { FGPU_GNSS_NO_ACTION, FGPU_GNSS_ADD, FGPU_GNSS_DROP, FGPU
 struct fgpu_gnss_order {
     enum fgpu_gnss_action action;
     size_t ant, stream, satellite; /* 'ant' may be FGPU_GNSS_ALL_ANTENNAS */
-    int64_t timestamp_samples;     /* STEER: ADC timestamp, modulo 2^48, of the code phase below */
+    int64_t timestamp_samples;     /* for STEER: ADC timestamp, modulo 2^48, of the code phase below */
     double code_chips, doppler_hz;
 };
 

@@ -24,7 +24,7 @@ struct fgpu_gnss_satellite {
     unsigned prn;
     const struct fgpu_config_satellite *config; /* entry of the configuration that names the satellite */
     enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
-    double carrier_hz;                          /* carrier's baseband frequency at zero Doppler, inversion undone */
+    double carrier_hz; /* carrier's baseband frequency at zero Doppler, after the inversion is undone */
 };
 
 /* Returns the rate of a stream's complex samples. */
@@ -46,7 +46,7 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
 struct fgpu_gnss_sizes {
     size_t n_satellites;
     size_t chunk_samples;  /* maximum number of complex samples from one chunk */
-    size_t pitch_samples;  /* length of a row of 8-bit samples */
+    size_t pitch_samples;  /* length of a row, which has a polarisation's 8-bit samples */
     size_t max_pieces;     /* maximum number of pieces of integrations in a chunk */
     size_t heap_bytes;     /* max_pieces records */
     size_t search_samples; /* number of samples per polarisation in the longest block of a search */
@@ -58,7 +58,7 @@ struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const s
 /* Returns the bytes per second at which one antenna's stream is sent; 0: unpaced, into a file. */
 double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
-/* Checks 'gnss' and 'satellites', except their bands' filters. */
+/* Checks the keys 'gnss' and 'satellites'.  Does not check the filters of the bands. */
 void fgpu_gnss_check(const struct fgpu_config *config, struct config *errors);
 
 #endif

@@ -6,8 +6,8 @@
 #define MOMENTS_SECONDS 0.5
 #define CARRIER_SECONDS 0.3
 
-/* Returns the weight of a new sum over 'data_s' in a mean over at most 'limit_s'.  Adds 'data_s' to '*seconds', up to
- * the limit. */
+/* Returns the weight of a new sum of 'data_s' seconds of data in a mean over at most 'limit_s' seconds.  Adds
+ * 'data_s' to '*seconds', up to 'limit_s'. */
 static double weight_of(double *seconds, double data_s, double limit_s)
 {
     *seconds = fmin(*seconds + data_s, limit_s);

@@ -21,7 +21,7 @@
 struct fgpu_gnss_lock {
     double seconds;         /* seconds of data in the moments below, limited to their time constant */
     double m2, m4;          /* second and fourth moment of |P| */
-    double data_s;          /* mean time of data in a sum */
+    double data_s;          /* mean duration of the data in a sum */
     double carrier_seconds; /* seconds of data in the two means below, limited to their time constant */
     double difference, sum; /* means of I^2 - Q^2 and I^2 + Q^2 */
 };

@@ -24,10 +24,10 @@ enum fgpu_gnss_flag {
 struct fgpu_gnss_record {
     int64_t timestamp;      /* ADC timestamp of the middle sample and the phases below, modulo 2^48 */
     int64_t code_period;    /* number of code periods since the acquisition */
-    double code_phase;      /* replica's phase, chips within the period */
+    double code_phase;      /* replica's code phase, in chips from the period's start */
     int64_t carrier_cycles; /* replica's whole cycles in the baseband since the acquisition */
-    double carrier_phase;   /* fraction of a cycle, 0 to below 1 */
-    double doppler;         /* Hz; doppler and doppler_rate (Hz/s) are the loops' estimates after this integration */
+    double carrier_phase;   /* rest of the replica's phase, from 0 to below 1 cycle */
+    double doppler;         /* in Hz; this and doppler_rate (Hz/s) are the loops' estimates after the integration */
     double doppler_rate;
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2]; /* early, prompt, late */
     float cn0[N_POLS];                        /* dB-Hz */
@@ -46,6 +46,6 @@ struct fgpu_gnss_record {
     "('cn0', '<f4', (2,)), ('n_samples', '<u4'), ('n_present', '<u4'), ('prn', '<u2'), ('signal', '<u2'), "            \
     "('stage', '<u2'), ('flags', '<u2'), ('symbol_period', '<i4'), ('n_starts', '<u4')]"
 
-_Static_assert(sizeof(struct fgpu_gnss_record) == 184, "a record has no padding");
+_Static_assert(sizeof(struct fgpu_gnss_record) == 184, "a record must have no padding");
 
 #endif

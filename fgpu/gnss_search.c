@@ -142,7 +142,7 @@ int64_t fgpu_gnss_search_block(const struct fgpu_gnss_search *search, int64_t sa
 
 void fgpu_gnss_search_push(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search)
 {
-    atomic_store_explicit(&search->is_away, true, memory_order_relaxed); /* ordered by inbox_push() */
+    atomic_store_explicit(&search->is_away, true, memory_order_relaxed); /* inbox_push() orders this store */
     inbox_push(searcher->inbox, &(struct inbox_item){0, 0, search});
 }
 

@@ -27,14 +27,14 @@ struct fgpu_gnss_searcher;
 enum fgpu_gnss_search_state {
     FGPU_GNSS_SEARCH_IDLE,
     FGPU_GNSS_SEARCH_WANTS, /* the search needs a block of 'n_wanted' samples */
-    FGPU_GNSS_SEARCH_ENDED, /* result in 'is_found' and, if found, in 'found' */
+    FGPU_GNSS_SEARCH_ENDED, /* 'is_found' and 'found' have the result */
 };
 
 /* One stream's search.  Initialise with zeros. */
 struct fgpu_gnss_search {
-    atomic_bool is_away; /* the thread owns the search; else the worker does */
+    atomic_bool is_away; /* true while the thread owns the search; otherwise the worker owns the search */
     enum fgpu_gnss_search_state state;
-    int8_t *samples;      /* [const] pinned: [pol][pitch_samples][re, im] */
+    int8_t *samples;      /* [const] in pinned memory: [pol][pitch_samples][re, im] */
     size_t pitch_samples; /* [const] */
     uint32_t n_wanted;
     int64_t block_sample; /* number of the block's first sample, chosen by fgpu_gnss_search_block() */

@@ -261,7 +261,7 @@ static int add_satellite_sensors(struct gnss_stream *s, struct gnss_followed *sa
         const char *suffix, *units, *description;
         enum sensor_type type;
     } all[] = {
-        {&sat->stage_sensor, "stage", "", "Stage of the search for the satellite and its tracking", SENSOR_DISCRETE},
+        {&sat->stage_sensor, "stage", "", "Stage of the satellite's search or tracking", SENSOR_DISCRETE},
         {&sat->cn0_sensor, "cn0", "dB-Hz", "C/N0 of the stronger polarisation", SENSOR_FLOAT},
         {&sat->doppler_sensor, "doppler", "Hz", "Doppler of the satellite", SENSOR_FLOAT},
         {&sat->age_sensor, "age", "s", "Time since the acquisition of the satellite", SENSOR_FLOAT},
@@ -289,7 +289,8 @@ static void register_satellite(const struct gnss_followed *sat, const char *of_s
 
     snprintf(labels, sizeof(labels), "%s", of_stream);
     stats_label(labels, sizeof(labels), "satellite", fgpu_gnss_name(&sat->id, name));
-    stats_gauge("fgpu_gnss_stage", "0: searched for, 1: pull-in, 2: settling, 3: tracking.", labels, &sat->stage);
+    stats_gauge("fgpu_gnss_stage", "Stage of the satellite: 0 is search, 1 pull-in, 2 settling, 3 tracking.", labels,
+                &sat->stage);
     stats_gauge_scaled("fgpu_gnss_doppler_hz", "Doppler of the satellite; 0 while the satellite is not followed.",
                        labels, &sat->doppler_mhz, 1e-3);
     stats_counter("fgpu_gnss_losses", "Number of times that tracking of the satellite was lost.", labels, &sat->losses);
@@ -318,7 +319,7 @@ static void register_metrics(struct gnss_stream *s)
                   "Number of complex samples that were not correlated because input was missing.", labels,
                   &s->missing_samples);
     stats_counter("fgpu_gnss_clipped_samples",
-                  "Number of complex samples that exceeded the range of 8 bits, of both polarisations.", labels,
+                  "Number of complex samples, of both polarisations, that exceeded the range of 8 bits.", labels,
                   &s->clipped_samples);
     for (size_t i = 0; i < s->sizes.n_satellites; i++)
         register_satellite(&s->satellites[i], labels);

@@ -28,16 +28,16 @@ struct gnss_piece_info {
 struct gnss_buffer {
     struct outbuf base; /* first */
     struct gnss_stream *stream;
-    struct gnss_piece *pieces, *device_pieces; /* [const] pinned and device: [max_pieces] */
-    int64_t *sums, *device_sums;               /* [const] pinned and device: [max_pieces][tap][pol][re, im] */
-    struct gnss_level *levels, *device_levels; /* [const] pinned and device: [pol] */
+    struct gnss_piece *pieces, *device_pieces; /* [const] in pinned memory and on the device: [max_pieces] */
+    int64_t *sums, *device_sums;               /* [const] pinned and on the device: [max_pieces][tap][pol][re, im] */
+    struct gnss_level *levels, *device_levels; /* [const] in pinned memory and on the device: [pol] */
     struct gnss_piece_info *infos;             /* [const] [max_pieces] */
     size_t n_pieces;
     int64_t begin, end; /* number of the first sample, and number after the last sample */
     uint64_t n_present;
     float scale[N_POLS];
     bool ends_block;                  /* the buffer has the last samples of a search's block */
-    struct fgpu_gnss_record *records; /* [const] pinned: the payload, [max_pieces] */
+    struct fgpu_gnss_record *records; /* [const] in pinned memory: the heap's payload, [max_pieces] */
     struct send_heap heap;
     struct send_group group;
     struct send_job job;
@@ -69,14 +69,14 @@ struct gnss_stream {
     struct fgpu_baseband *baseband;
     struct device_kernel *quantise, *correlate;
     const struct kernel *variant;     /* variant of 'correlate' */
-    int8_t *samples;                  /* device: [pol][pitch_samples][re, im] */
+    int8_t *samples;                  /* on the device: [pol][pitch_samples][re, im] */
     int8_t *carrier;                  /* device */
     int8_t *codes;                    /* device */
     int32_t *offsets;                 /* device: zeros */
     struct gnss_satellite *entries;   /* device: [satellite] */
-    int8_t *tables;                   /* host: tables of all codes */
-    struct gnss_followed *satellites; /* [n_satellites] */
-    struct gnss_buffer *buffers;      /* [FGPU_GNSS_N_BUFFERS] */
+    int8_t *tables;                   /* on the host: tables of all codes */
+    struct gnss_followed *satellites; /* shape [n_satellites] */
+    struct gnss_buffer *buffers;      /* shape [FGPU_GNSS_N_BUFFERS] */
     struct outbuf_pool pool;
     size_t n_downloading; /* buffers being downloaded */
     float scale[N_POLS];
@@ -100,7 +100,7 @@ struct fgpu_gnss {
     struct engine *engine;
     struct timebase timebase;
     size_t n_streams;            /* streams of one antenna */
-    struct gnss_stream *streams; /* [ant][n_streams] */
+    struct gnss_stream *streams; /* shape [ant][n_streams] */
     struct fgpu_gnss_searcher *searcher;
 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SEARCH_SECONDS 1.0
-#define MIN_LEAD       0.4 /* minimum lead of the best over the second best agreement, in periods' powers */
+#define MIN_LEAD       0.4 /* minimum lead of the best agreement over the second best, in units of a period's power */
 
 static uint32_t modulo(int64_t value, uint32_t n)
 {

@@ -9,10 +9,10 @@
 #define MIN_CODE       25.0 /* minimum C/N0 of a locked code, in dB-Hz */
 #define MIN_CARRIER    0.25 /* minimum indicator of a locked carrier */
 #define MAX_DOPPLER_HZ 5e4  /* a satellite's Doppler is up to 5 kHz; the limit also allows for oscillator errors */
-#define MOMENTS_MIN_S  0.4  /* seconds of data before the moments decide about the lock */
+#define MOMENTS_MIN_S  0.4  /* with fewer seconds of data in the moments, the code counts as locked */
 
 static const struct {
-    double frequency_hz, phase_hz, code_hz; /* bandwidths; 0: no loop of this kind */
+    double frequency_hz, phase_hz, code_hz; /* bandwidths of the loops; 0: no such loop */
     double duration_s;
 } stages[] = {
     [FGPU_GNSS_PULL_IN] = {4, 0, 2, 0.5},
@@ -266,8 +266,8 @@ static void correct_code(struct fgpu_gnss_track *track, const struct fgpu_gnss_s
     fgpu_gnss_model_correct_code(&track->model, error_subchips, stages[track->stage].code_hz, data_s);
 }
 
-/* Corrects the Doppler by the frequency relative to the model, from the sums of two consecutive periods.  Also passes
- * the product of these sums to the search for symbols. */
+/* Measures the frequency relative to the model from the sums of two consecutive periods, and corrects the Doppler.
+ * Also passes the product of these sums to the search for symbols. */
 static void correct_frequency(struct fgpu_gnss_track *track, const struct prompt *prompt, int64_t period)
 {
     double dot = 0, cross = 0;

@@ -26,8 +26,8 @@
  *            E1: 0.15 chip).  In simulations 1 of 5000 starts failed at 35 dB-Hz, and 1 of 6 starts failed at 32 dB-Hz.
  * Pols:      the code and frequency loops use the sum of both polarisations' powers and products, so the phase between
  *            the polarisations does not matter.  The phase loop uses only the polarisation that is stronger at the end
- *            of PULL_IN, and never changes to the other.  The instrument's phase between polarisations is unknown, so
- *            such a change would cause a phase step.
+ *            of PULL_IN, and never changes to the other polarisation.  The instrument's phase between polarisations
+ *            is unknown, so such a change would cause a phase step.
  * Data:      before the start of symbols is known (gnss_symbol.h), no loop depends on the signs of data and secondary
  *            code.  When the start is known, a pilot's phase loses its ambiguity of half a turn.
  * Gaps:      missing samples are zeros.  A sum is scaled by its fraction of present samples, which reduces its gains
@@ -71,7 +71,7 @@ struct fgpu_gnss_track_config {
     enum gnss_signal signal;
     enum gnss_subcarrier subcarrier; /* subcarrier of the replica's table */
     double sample_rate_hz;           /* rate of the baseband's samples */
-    double carrier_hz; /* signal's carrier without Doppler in the baseband; |carrier_hz| < sample_rate_hz */
+    double carrier_hz; /* signal's carrier in the baseband without Doppler; its magnitude is below sample_rate_hz */
 };
 
 /* Code phase and Doppler of the signal, as found by an acquisition. */
@@ -92,7 +92,7 @@ struct fgpu_gnss_piece_pending {
     __int128 carrier, code; /* replica's phases, in units of the model */
 };
 
-/* An integration, with those of its sums that have arrived. */
+/* An integration, and the sums of its pieces that have arrived so far. */
 struct fgpu_gnss_sum {
     bool is_open;
     struct fgpu_gnss_piece_pending of; /* latest piece */
@@ -100,7 +100,7 @@ struct fgpu_gnss_sum {
     double parts[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
-/* An integration whose sums have arrived.  Its phases are the replica's at the middle sample. */
+/* An integration whose sums have arrived.  Its phases are the replica's phases at the middle sample. */
 struct fgpu_gnss_integration {
     enum fgpu_gnss_stage stage;
     int64_t sample; /* middle sample */
@@ -132,12 +132,12 @@ struct fgpu_gnss_track {
     double polarity; /* until 'is_pure': sum of the products of prompt sums and the secondary code's chips */
     int n_polarity;
     int64_t last_period;    /* code period of the sums in 'last'; -1: none */
-    double last[N_POLS][2]; /* prompt sums of that period, relative to the model */
+    double last[N_POLS][2]; /* prompt sums of 'last_period', relative to the model */
 
-    int64_t next_sample;     /* first sample after the pieces so far */
+    int64_t next_sample;     /* first sample after all pieces made so far */
     uint32_t n_integrations; /* number of integrations since the latest start */
     uint32_t open_samples;   /* number of remaining samples of an integration that a chunk's end has cut; 0: none */
-    struct gnss_piece open;  /* piece for these remaining samples */
+    struct gnss_piece open;  /* piece of the 'open_samples' samples */
     struct fgpu_gnss_piece_pending open_pending;
 
     uint32_t n_pushed, n_popped; /* number of pieces made, and number of pieces whose sums have been added */
@@ -151,7 +151,7 @@ struct fgpu_gnss_state {
     bool is_code_locked, is_carrier_locked;
     bool has_half_turn;     /* the carrier's phase may be off by half a turn */
     int64_t code_period;    /* code periods since the acquisition */
-    uint64_t code_phase;    /* 2^-48 sub-chips, gnss_phase.h */
+    uint64_t code_phase;    /* in 2^-48 sub-chips (gnss_phase.h) */
     int64_t carrier_turns;  /* whole turns since the acquisition */
     uint64_t carrier_phase; /* 2^-64 turns */
     double doppler_hz, doppler_rate_hz_s;
@@ -170,9 +170,9 @@ void fgpu_gnss_track_taps(const struct fgpu_gnss_track *track, struct gnss_satel
 void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss_acquisition *acquisition);
 
 /* Makes the pieces of the samples [begin, end).  'begin' is at or after the last call's 'end'; the samples between them
- * are a gap.  'first' counts from 'begin', and 'integration' counts from 0, so that each piece has its own sums.
- * 'satellite' is 0.  Returns the number of pieces, at most 'max_pieces'; 2 + (end - begin) / (samples of a period) is
- * enough.  Makes no pieces in SEARCH. */
+ * are a gap.  A piece's 'first' is relative to 'begin'.  Its 'integration' is its index, so each piece has its own
+ * sums.  Its 'satellite' is 0.  Returns the number of pieces, at most 'max_pieces'.  This number is never above 2 +
+ * (end - begin) / (samples of a period).  Makes no pieces in SEARCH. */
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces);
 

@@ -25,8 +25,8 @@
 #define N_OUTPUT_ITEMS 4 /* items of a heap: timestamp, feng_id, frequency, feng_raw */
 
 #define TAPS_PER_SUBSAMPLE 16   /* default */
-#define N_SPARE_COMMANDS   16   /* extra command slots, beside one for each output of each antenna */
-#define MIN_PASS_FRACTION  1e-6 /* makes the bands of a filter wider than the rounding errors of the band limits */
+#define N_SPARE_COMMANDS   16   /* number of command slots besides one slot for each output of each antenna */
+#define MIN_PASS_FRACTION  1e-6 /* minimum pass_bandwidth as a fraction of the band; far above rounding errors */
 
 int64_t fgpu_band_taps(const struct fgpu_config_band *band)
 {
@@ -64,7 +64,8 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     int64_t n_buffer = out->n_batches * out->spectra_per_heap;
     int64_t n_chunk = config->recv.chunk_samples * out->spectra_per_heap / fgpu_batch_samples(out);
 
-    /* One append has at most the spectra of a chunk, or of a buffer if a buffer is smaller. */
+    /* One call of channelise_append() has at most the spectra of a chunk, or of a buffer if a buffer has fewer
+     * spectra. */
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
         .n_bins = n_bins_of(out),

@@ -41,7 +41,7 @@ struct fgpu_layout {
     int64_t history_samples; /* samples kept of the previous chunk: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
-    struct memory_use memory; /* UINT64_MAX if a sum exceeds 64 bits; device bytes include exported memory */
+    struct memory_use memory; /* a size above 64 bits is UINT64_MAX; device bytes include exported memory */
     size_t frames_per_heap;   /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
@@ -95,10 +95,10 @@ size_t fgpu_power_output(const struct fgpu_config *config);
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                       const struct fgpu_choice *choices, size_t mtu);
 
-/* Returns the number of chunks by which one polarisation may be behind the other.  If it is further behind, the other
- * polarisation's chunks are discarded one by one, because one polarisation alone is of no use.  The number is the
- * largest for which an input has enough chunks, and at least 'window_chunks'.  While both polarisations arrive, this
- * waiting adds no latency. */
+/* Returns the number of chunks by which one polarisation may be behind the other.  If a polarisation is further
+ * behind, the other polarisation's chunks are discarded one by one, because one polarisation alone is of no use.  The
+ * number is the largest for which an input has enough chunks, and at least 'window_chunks'.  While both polarisations
+ * arrive, this waiting adds no latency. */
 unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv);
 
 /* Returns the shape of an input's chunks. */

@@ -5,7 +5,7 @@
  * Windows:   the time axis is divided into windows of window_samples.  A buffer belongs to the window in which the
  *            buffer begins.  The first buffer of the next window closes a window.  A window consists of whole buffers,
  *            so the mean is exact but the ends are not on the grid.  A window is valid if no input is missing in its
- *            buffers and there is no gap between them, nor before the first or after the last of them.
+ *            buffers, and if there is no gap before, between or after these buffers.
  * Scale:     0 dBFS is the power of a sine that just fills the digitiser's range, (2^(bits - 1) - 1)^2 / 2.
  * Threads:   pure functions on the caller's struct. */
 #ifndef FGPU_LEVEL_H

@@ -9,7 +9,7 @@
 #include <float.h>
 #include <stdio.h>
 
-/* Shortest time without chunks after which an input's sensors become errors. */
+/* Shortest time without chunks after which an input's sensors change to status error. */
 #define TIMEOUT_MIN_NS NS_PER_S
 #define TIMEOUT_CHUNKS 10
 

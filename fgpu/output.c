@@ -24,14 +24,14 @@ struct fgpu_output {
     struct fgpu_stream *stream;
     struct fgpu_baseband *baseband; /* baseband of a narrow band; NULL for a wide band */
     struct channelise *channelise;
-    float *gain;                                            /* device: complex [chan][pol] */
+    float *gain;                                            /* on the device: complex [chan][pol] */
     struct channelise_spectrum *spectra[N_POLS];            /* scratch memory for one append */
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
     int64_t subsampling, decimation;                        /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
-    struct fgpu_delay_model shown[N_POLS]; /* models in 'delay_sensors' */
-    int64_t shown_since[N_POLS];           /* timestamps from which on these models are in effect */
+    struct fgpu_delay_model shown[N_POLS]; /* models that 'delay_sensors' show */
+    int64_t shown_since[N_POLS];           /* timestamps since which the models in 'shown' have been in effect */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
     struct gauge confirmed;   /* last confirmed time, as a timestamp */
@@ -181,8 +181,8 @@ static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_i
     return fit;
 }
 
-/* Places up to 'n_max' spectra from 'next_samples' on.  Returns the number of spectra that fit.  '*fit' is the position
- * of the windows of the last spectrum that was placed. */
+/* Places up to 'n_max' spectra from 'next_samples' on.  Returns the number of spectra that fit.  '*fit' is the
+ * position of the windows of the last spectrum that was tried. */
 static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
 {
     for (size_t i = 0; i < n_max; i++) {
@@ -484,7 +484,7 @@ static int create_gains(struct fgpu_output *w, size_t output)
         inbox_push(w->free_gains, &(struct inbox_item){0, 0, gains});
     }
     device_copy(w->compute, w->gain, w->gains[0].values, bytes);
-    device_stream_wait(w->compute); /* may block, which is allowed before READY */
+    device_stream_wait(w->compute); /* the wait may block, which is allowed before READY */
     return 0;
 }
 

@@ -8,8 +8,8 @@
  *            is a gap in the input, or a delay that grew by more than the length of the history.  The incomplete batch
  *            is skipped.  If the input has not arrived yet, the output continues with the next input.  So the output
  *            uses some input twice if a delay jumps up, and skips input if a delay jumps down.
- * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models
- *            that were set stay, so no jump of the data's time loses a model.
+ * Delays:    a delay is evaluated for every spectrum of every polarisation (delay.h), at the spectrum's output time.
+ *            All models that were set stay, so no jump of the data's time loses a model.
  * Time:      after fgpu_output_restart() time may begin again at any timestamp.  Only gains and delay models survive
  *            the restart.  A steady timestamp (fgpu_output_steady_samples()) later than the new beginning is set to the
  *            new beginning.  An output confirms its time after it has produced CONFIRM_NS of data without a gap of
@@ -37,11 +37,12 @@
 struct command_channel;
 struct fgpu_output;
 
-/* A pair of chunks on the device, preceded by its history. */
+/* A pair of chunks (one chunk per polarisation) on the device, after the last samples of the previous pair
+ * (history). */
 struct fgpu_device_input {
     struct device_input base;      /* first */
-    uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
-    uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
+    uint8_t *samples[N_POLS];      /* [const] packed samples on the device: history, then chunk */
+    uint8_t *present[N_POLS];      /* [const] a flag for each heap: [history_heaps + heaps_per_chunk] */
     uint32_t *sums[N_POLS];        /* [const] prefix sums of 'present' */
     int64_t timestamp_samples;     /* timestamp of the history's first sample */
     int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
@@ -72,7 +73,7 @@ struct fgpu_delays {
 struct fgpu_gains {
     struct buffer_ref ref; /* when the last reference is released, the gains return to the output's free gains */
     size_t ant, output;    /* [const] */
-    float *values;         /* [const] pinned host: complex [chan][pol] */
+    float *values;         /* [const] in pinned host memory: complex [chan][pol] */
 };
 
 int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);

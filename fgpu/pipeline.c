@@ -19,7 +19,7 @@ struct fgpu_pipeline {
     struct engine engine; /* first */
     const struct fgpu_config *config;
     struct fgpu_layout layout;
-    struct fgpu_choice *choices; /* [n_outputs] */
+    struct fgpu_choice *choices; /* shape [n_outputs] */
     struct fgpu_send *send;
     struct fgpu_gnss *gnss;
     struct fgpu_recv *recv;

@@ -40,7 +40,7 @@ struct fgpu_recv {
     const struct fgpu_layout *layout;
     struct engine *engine;
     struct receiver_set receivers;
-    struct recv_thread *threads; /* [n_recv_threads] */
+    struct recv_thread *threads; /* shape [n_recv_threads] */
     struct recv_input *inputs;
 };
 

@@ -27,8 +27,8 @@ void fgpu_recv_destroy(struct fgpu_recv *recv);
 
 /* Determines a packet's input.  Public for its test. */
 struct fgpu_recv_context {
-    const unsigned *input_of_endpoint; /* [endpoint] the receiver's member index */
-    const unsigned *pol_of_member;     /* [member] */
+    const unsigned *input_of_endpoint; /* [endpoint]: index of the receiver's member */
+    const unsigned *pol_of_member;     /* shape [member] */
 };
 #define FGPU_RECV_N_WANTED 3
 extern const uint16_t fgpu_recv_wanted[FGPU_RECV_N_WANTED];

@@ -21,7 +21,7 @@ struct fgpu_send {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct engine *engine;
-    struct fgpu_stream *streams; /* [ant][output] */
+    struct fgpu_stream *streams; /* shape [ant][output] */
 };
 
 struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output)
@@ -38,7 +38,7 @@ static void share_group(struct fgpu_buffer *buffer, size_t b)
         struct send_group *share = &buffer->shares[i].groups[b];
         share->send = group->send;
         share->ready_ns = group->ready_ns;
-        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* share 0 alone counts clipped samples */
+        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* only share 0 counts clipped samples */
             share->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
     }
 }
@@ -205,7 +205,7 @@ static int create_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
         if (!buffer->parts.power || !buffer->power)
             return -ENOMEM;
     }
-    /* A spectrum that is never appended then has a rotation of 0, not an arbitrary rotation. */
+    /* The zeros give a spectrum that is never appended a rotation of 0, not an arbitrary rotation. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
     err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
     return err ? err : outbuf_init(&buffer->base, &buffer->stream->pool, send->engine);
@@ -243,8 +243,8 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
                        "has moved its timestamps ahead of its input; 0 if the stream is not silent.",
                        labels, &stream->ahead_ns, 1e-9);
     stats_gauge_scaled("fgpu_output_delay_seconds",
-                       "Magnitude of the delay in the newest output, of the polarisation with the larger magnitude.",
-                       labels, &stream->delay_ps, 1e-12);
+                       "Magnitude of the delay in the newest output; the larger one of both polarisations.", labels,
+                       &stream->delay_ps, 1e-12);
     stats_gauge_scaled("fgpu_output_latency_seconds",
                        "Seconds from receiving a window's last packet to sending its first packet; newest value.",
                        labels, &stream->stats.latency_ns, 1e-9);

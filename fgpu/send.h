@@ -32,7 +32,7 @@ struct fgpu_buffer {
     bool whole;                     /* true if no spectrum lacks input */
     bool sampled_for_status;        /* the status page has requested a sample of this buffer (status.h) */
     struct send_job job;            /* job with one group for each batch; group->send is true if the batch is valid */
-    struct send_job *shares;        /* [n_shares] the buffer's part for each share of the stream */
+    struct send_job *shares;        /* the buffer's part for each share of the stream: shape [n_shares] */
 };
 
 /* One output of one antenna.  If there are more send threads than streams, the sender sends an output as several
@@ -53,7 +53,7 @@ struct fgpu_stream {
     struct counter skipped_heaps; /* number of heaps not sent because input was missing */
     struct counter dropped_heaps; /* number of heaps not made because no output buffer was free */
     struct gauge ahead_ns;        /* duration of input that must arrive before the next heap can begin (output.h) */
-    struct gauge delay_ps;        /* delay's magnitude in the newest output, for the polarisation with the larger one */
+    struct gauge delay_ps;        /* delay's magnitude in the newest output: the larger one of both polarisations */
     struct sensor clip_cnt[N_POLS];
     int64_t n_clipped[N_POLS]; /* [worker] values of 'clip_cnt' */
     struct timebase timebase;  /* [const] */
@@ -68,7 +68,7 @@ int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout 
 
 struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output);
 
-/* Returns the first batch of a finished buffer that will be sent; n_groups if none will be. */
+/* Returns the first batch of a finished buffer that will be sent; n_groups if no batch will be sent. */
 size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
 
 /* Hands a downloaded buffer to its sender.  Fills in timestamps and saturation counts, and updates their sensors. */

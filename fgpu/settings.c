@@ -32,8 +32,8 @@ struct setting {
     size_t ant, output;
     struct fgpu_delays delays;
     float *gains;                               /* complex [chan][pol] */
-    float *config_gains;                        /* gains of the configuration */
-    bool begins_with_delays, begins_with_gains; /* true if not the output's initial settings */
+    float *config_gains;                        /* gains from the configuration */
+    bool begins_with_delays, begins_with_gains; /* true if they differ from a new output's settings */
     bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has set them */
     struct gauge mean_gain[N_POLS];             /* mean magnitude of the gains, in units of 1e-9 */
     struct state_file *delays_file, *gains_file;

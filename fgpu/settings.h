@@ -9,10 +9,10 @@
  *            sentence in the log.
  * Models:    all models that were set are retained, here and in the worker, because the data's time may jump to the
  *            time of any model.  When an input has DELAY_MAX_MODELS - 1 models, the oldest model is removed to make
- *            room, but only if no expected data need it: the next model must have started by then.  No data are
- *            expected from before a time that the worker has confirmed (output.h).  For live data with 'timebase:
- *            clock', no data are expected from before the host's time minus MAX_AGE_NS.  The host's time advances even
- *            while no data arrive.
+ *            room, but only if no expected data need it.  Expected data do not need this model if the next model
+ *            starts before them.  No data are expected from before a time that the worker has confirmed (output.h).
+ *            For live data with 'timebase: clock', no data are expected from before the host's time minus MAX_AGE_NS.
+ *            The host's time advances even while no data arrive.
  * Threads:   main.   Blocking: none, except the reading of files before the start. */
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H
@@ -37,7 +37,7 @@ struct fgpu_command {
     struct fgpu_gnss_order gnss; /* order about a satellite; if it has an action, the fields below are not used */
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
-    struct fgpu_delays delays; /* not used with 'gains' */
+    struct fgpu_delays delays; /* not used if 'gains' is set */
     void *request;             /* [main] request that waits for the answer */
 };
 
@@ -78,7 +78,7 @@ void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t 
 /* Resumes an output that is ahead of its input (output.h).  No setting changes. */
 void fgpu_settings_resume(struct fgpu_settings *settings, size_t ant, size_t output);
 
-/* Writes those settings to be kept that have not been written yet.  No setting may change afterwards.  Idempotent. */
+/* Writes all settings that are kept and have not been written yet.  No setting may change afterwards.  Idempotent. */
 void fgpu_settings_stop(struct fgpu_settings *settings);
 
 /* Stops and destroys the settings.  NULL is accepted. */

@@ -27,10 +27,10 @@ struct sample {
 struct look {
     struct snapshot *turn;      /* [const] exchange with the worker; points into the stream */
     struct sample sampled;      /* newest sample; like 'power', it belongs to the side that has the turn (snapshot.h) */
-    float *power[N_POLS];       /* [n_chan] */
+    float *power[N_POLS];       /* shape [pol][n_chan] */
     int64_t wanted_ns;          /* [HTTP] time of the last request; the fields below also belong to HTTP */
     struct sample found;        /* last sample taken */
-    float *found_power[N_POLS]; /* [n_chan] */
+    float *found_power[N_POLS]; /* shape [pol][n_chan] */
 };
 
 struct fgpu_status {
@@ -38,7 +38,7 @@ struct fgpu_status {
     const struct fgpu_layout *layout;
     struct timebase timebase;
     struct gauge look_ns;
-    struct look looks[]; /* [ant][output] */
+    struct look looks[]; /* shape [ant][output] */
 };
 
 static size_t n_looks(const struct fgpu_status *status)

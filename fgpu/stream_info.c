@@ -57,7 +57,7 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
                         "Channels that are sent to one destination");
     stream_info_real(info, "bandwidth", "Hz", bandwidth_hz, "Bandwidth of all channels together");
     stream_info_real(info, "center-freq", "Hz", centre_hz,
-                     "Centre of the stream's band in the digitised band, which begins at 0");
+                     "Centre frequency of the stream's band; the digitised band begins at 0");
     stream_info_integer(info, "decimation-factor", fgpu_decimation(output),
                         "Bandwidth of the digitisers divided by the bandwidth of the stream");
     stream_info_integer(info, "spectra-per-heap", output->spectra_per_heap, "Spectra of each channel in a heap");

@@ -1,4 +1,4 @@
-/* tune.c - derives the kernel sizes that the tuner measures from the outputs. */
+/* tune.c - derives from the outputs the kernel sizes that the tuner measures. */
 #include "fgpu/tune.h"
 
 #include "fgpu/baseband.h"

@@ -21,7 +21,7 @@ struct shared {
     float amplitudes[N_ENTRIES];
     struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS]; /* each thread uses its own column */
 };
-static_assert(sizeof(struct shared) == BEAM_COEFFICIENTS_SHARED_BYTES, "as beam_coefficients_grid() has it");
+static_assert(sizeof(struct shared) == BEAM_COEFFICIENTS_SHARED_BYTES, "beam_coefficients_grid() requests this size");
 
 static __device__ __forceinline__ struct shared *shared_of_block(void)
 {
@@ -32,8 +32,8 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
 
 /* Beam, channel and steps of a lane. */
 struct place {
-    uint32_t unit;   /* index of the block's unit of beams */
-    uint32_t spread; /* steps of a beam that a warp processes at a time */
+    uint32_t unit;   /* index of the block's unit (a set of beams) */
+    uint32_t spread; /* number of steps of a beam that a warp processes at a time */
     uint32_t beam;   /* beam of the lane; valid if has_beam */
     uint32_t chan;   /* channel of the warp; may be beyond the last channel */
     uint32_t first;  /* first step of the lane */
@@ -61,8 +61,8 @@ static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
     return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* Computes the steering of a part at time 'args.time', and stores it in shared memory.  Stores zeros beyond the last
- * antenna. */
+/* Computes the steering of a part of the antennas at time 'args.time', and stores it in shared memory.  Stores zeros
+ * beyond the last antenna. */
 static __device__ __forceinline__ void load_part(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t part)
 {

@@ -53,15 +53,15 @@ struct beam {
 };
 
 struct beam_coefficients_args {
-    const struct beam_steering *steering; /* [beam][model][ant] */
-    const int64_t *starts;                /* [beam][model] */
-    const struct beam *beams;             /* [beam] */
-    const float *calibration;             /* [ant][pol][chan][re, im]; NULL: all factors are 1 */
-    const uint32_t *listed;               /* [n_listed]; NULL: all beams */
-    int16_t *coefficients;                /* [chan][beam][ant][re, im] */
-    int32_t *exponents;                   /* [chan][beam] */
+    const struct beam_steering *steering; /* shape [beam][model][ant] */
+    const int64_t *starts;                /* shape [beam][model] */
+    const struct beam *beams;             /* shape [beam] */
+    const float *calibration;             /* shape [ant][pol][chan][re, im]; NULL: all factors are 1 */
+    const uint32_t *listed;               /* shape [n_listed]; NULL: all beams */
+    int16_t *coefficients;                /* shape [chan][beam][ant][re, im] */
+    int32_t *exponents;                   /* shape [chan][beam] */
     int8_t *fragments;                    /* shape: see beam_fragments.h; NULL: not written */
-    const uint32_t *slot_of;              /* [beam] */
+    const uint32_t *slot_of;              /* shape [beam] */
     uint64_t time;                        /* time in the units of the rates; negative times modulo 2^64 */
     int64_t at;                           /* time in the units of 'starts' */
     uint32_t n_models;

@@ -98,11 +98,11 @@ const struct kernel beam_detect_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define SPANS_BYTES  512 /* struct span [8 pieces][4] of beam_detect.cu */
-#define WGMMA_GROUPS 16  /* fewest groups for which wgmma is faster */
+#define SPANS_BYTES  512 /* bytes of the spans: struct span [8 pieces][4] of beam_detect.cu */
+#define WGMMA_GROUPS 16  /* minimum number of groups for which wgmma is faster */
 
-/* Returns beamform's arguments for the sums.  A warpgroup sums one polarisation, so Stokes parameters have no wgmma
- * variant. */
+/* Returns the arguments with which beamform's code computes the sums.  A warpgroup sums one polarisation, so Stokes
+ * parameters have no wgmma variant. */
 static struct beamform_args form_of(const struct beam_detect_args *args)
 {
     struct beamform_args form = args->form;

@@ -13,7 +13,7 @@
  * add their sums, and then one lane adds the result to the powers.
  *
  * Constants: the constants of beamform.cu, and PRODUCTS. */
-#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* groups of a pair, or of this turn's and the next turn's pairs */
+#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* groups in shared memory: one pair, or two turns' pairs */
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beamform_tile.h"
 #if WHOLE
@@ -23,13 +23,13 @@
 #endif
 
 #define N_PRODUCTS    (PRODUCTS == BEAM_STOKES ? BEAM_MAX_PRODUCTS : 1)
-#define N_SUMS        N_PRODUCTS /* sums for Stokes parameters: |X|^2, |Y|^2, Re X Y*, Im X Y* */
+#define N_SUMS        N_PRODUCTS /* the sums for Stokes parameters are |X|^2, |Y|^2, Re X Y*, Im X Y* */
 #define BLOCKS_PER_SM (WHOLE ? 2 : 3)
 #define SAMPLE_POLS   (WHOLE ? 1 : 2) /* polarisations that a lane detects together */
 #define EVERY_LANE    0xffffffffu
 #define TO_INTEGER    12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer */
 
-/* Range [begin, end) of the lane's 8 spectra of a piece that are in windows. */
+/* The range [begin, end) of those of the lane's 8 spectra of a piece that are in windows. */
 struct __align__(16) span {
     int16_t begin, end;
     uint32_t window; /* index of the window that contains 'begin' */
@@ -42,7 +42,7 @@ struct samples {
     uint32_t words[SAMPLE_POLS][LANE_SPECTRA];
 };
 
-/* Index of the group of channels to whose powers the block adds, and the number of groups. */
+/* The block adds to the powers of one group of channels: index of this group, and number of groups. */
 struct cell {
     uint32_t group, n_groups;
 };

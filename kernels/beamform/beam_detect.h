@@ -48,7 +48,7 @@ static inline uint32_t beam_n_products(enum beam_products products)
 
 struct beam_detect_args {
     struct beamform_args form;
-    int64_t *powers; /* [window][beam][product][group] */
+    int64_t *powers; /* shape [window][beam][product][group] */
     uint64_t first;  /* number of the first spectrum of window 0 */
     enum beam_products products;
     uint32_t n_windows;
@@ -84,7 +84,8 @@ static inline void beam_detect_add(enum beam_products products, const int32_t x[
 
 extern const struct kernel beam_detect_kernel;
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
+/* beam_detect_constants() writes the constants with which the CUDA variant is compiled.  beam_detect_grid() returns
+ * the grid of a launch. */
 #define BEAM_DETECT_N_CONSTANTS (BEAMFORM_N_CONSTANTS + 1)
 void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants);
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args);

@@ -24,10 +24,10 @@
 #define BEAM_FINISH_BITS  54 /* maximum bits of a shifted difference: 2 * 255 * 2^54 fits 63 bits */
 
 struct beam_finish_args {
-    const int64_t *powers; /* [window][beam][cell] */
-    void *out;             /* [beam][window][cell] */
-    float *offsets;        /* [beam][cell]; NULL: 'out' is float */
-    float *scales;         /* [beam][cell] */
+    const int64_t *powers; /* shape [window][beam][cell] */
+    void *out;             /* shape [beam][window][cell] */
+    float *offsets;        /* shape [beam][cell]; NULL: 'out' is float */
+    float *scales;         /* shape [beam][cell] */
     uint32_t n_windows;
     uint32_t n_beams;
     uint32_t n_cells;

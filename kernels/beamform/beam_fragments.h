@@ -3,11 +3,11 @@
  *   fragments   int8 [chan][group][step][high, low][lane][half][re, im][odd][2]
  *   slot_of     uint32 [beam]     the beam's slot, from beamform_slots()
  *
- * A group has BEAM_GROUP_BEAMS slots, a step BEAM_STEP_ANTS antennas.  A coefficient is 256 high + low, both int8.  A
- * lane's 16 bytes are the lane's part of the first operand of mma.m16n8k32.  This operand has 16 rows: the real parts
- * of 8 beams, then their imaginary parts.  Antenna a of a step has half = a / 8 and odd = a % 2.  Slot s of a group and
- * antenna a belong to lane 4 s + a % 8 / 2.  The two bytes are re, -im in a row of a real part, and im, re in a row of
- * an imaginary part.
+ * A group has BEAM_GROUP_BEAMS slots, and a step has BEAM_STEP_ANTS antennas.  A coefficient is 256 high + low, both
+ * int8.  A lane's 16 bytes are the lane's part of the first operand of mma.m16n8k32.  This operand has 16 rows: the
+ * real parts of 8 beams, then their imaginary parts.  Antenna a of a step has half = a / 8 and odd = a % 2.  Slot s
+ * of a group and antenna a belong to lane 4 s + a % 8 / 2.  The two bytes are re, -im in a row of a real part, and
+ * im, re in a row of an imaginary part.
  *
  * The bytes of antennas beyond the last antenna are 0.  The bytes of slots without a beam are undefined. */
 #ifndef KERNELS_BEAMFORM_BEAM_FRAGMENTS_H

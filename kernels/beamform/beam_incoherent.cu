@@ -39,7 +39,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beam_incoherent
     for (uint32_t first = 0; first < args.n_ants; first += UNROLL) {
         uint32_t words[UNROLL][LANE_SPECTRA];
 #pragma unroll
-        for (uint32_t i = 0; i < UNROLL; i++) /* all loads are issued before the first use */
+        for (uint32_t i = 0; i < UNROLL; i++) /* all loads begin before the first value is used */
             load_spectra(in + min(first + i, args.n_ants - 1) * ant_bytes, words[i]);
 #pragma unroll
         for (uint32_t i = 0; i < UNROLL; i++) {

@@ -32,9 +32,9 @@ struct beam_incoherent_weights {
 };
 
 struct beam_incoherent_args {
-    const void *voltages;                          /* [batch][ant][chan][spectrum][pol][re, im] */
-    const struct beam_incoherent_weights *weights; /* [ant] */
-    int64_t *powers;                               /* [window][product][group] */
+    const void *voltages;                          /* shape [batch][ant][chan][spectrum][pol][re, im] */
+    const struct beam_incoherent_weights *weights; /* shape [ant] */
+    int64_t *powers;                               /* shape [window][product][group] */
     uint64_t first_spectrum;                       /* number of spectrum 0 of batch 0, even if first_batch > 0 */
     uint64_t first;                                /* number of the first spectrum of window 0 */
     enum voltage_format format;
@@ -82,7 +82,8 @@ static inline void beam_incoherent_products(enum beam_products products, const s
 
 extern const struct kernel beam_incoherent_kernel;
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
+/* beam_incoherent_constants() writes the constants with which the CUDA variant is compiled.  beam_incoherent_grid()
+ * returns the grid of a launch. */
 #define BEAM_INCOHERENT_N_CONSTANTS 4
 void beam_incoherent_constants(const struct beam_incoherent_args *args, struct kernel_constant *constants);
 struct kernel_grid beam_incoherent_grid(const struct beam_incoherent_args *args);

@@ -93,16 +93,16 @@ const struct kernel beamform_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define N_WARPS     4
-#define BLOCK_STEPS 8   /* steps of 16 antennas whose coefficients are in shared memory together */
-#define NARROW_ANTS 256 /* most antennas for which 256 high + low fits 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
-#define HELD_STEPS  6   /* most steps whose voltages fit a warp's registers */
-#define HELD_GROUPS 32  /* most groups of a block with beamform_held.h, limited by the slots in shared memory */
+#define BLOCK_STEPS 8   /* number of steps of 16 antennas whose coefficients are in shared memory together */
+#define NARROW_ANTS 256 /* with up to 256 antennas, 256 high + low fits in 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+#define HELD_STEPS  6   /* maximum number of steps whose voltages fit in a warp's registers */
+#define HELD_GROUPS 32  /* maximum groups of a block with beamform_held.h, limited by the slots in shared memory */
 
 /* Sizes of beamform_whole.h. */
 #define WHOLE_WARPS   8
-#define WHOLE_SPECTRA 256 /* spectra of a block, in shared memory */
+#define WHOLE_SPECTRA 256 /* number of spectra that a block has in shared memory */
 #define WHOLE_BYTES   4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
-#define WHOLE_GROUPS  5   /* fewest groups for beamform_whole.h: with fewer groups, some warps have no group */
+#define WHOLE_GROUPS  5   /* minimum groups for beamform_whole.h: with fewer groups, some warps have no group */
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {
@@ -140,7 +140,8 @@ bool beamform_holds(const struct beamform_args *args)
     return n_groups(args) > BEAMFORM_TILE_GROUPS && beam_fragments_steps(args->n_ants) <= HELD_STEPS;
 }
 
-/* Returns the groups of a block: an even number, so that both polarisations of a detected beam are in one block. */
+/* Returns the number of groups of a block.  The number is even, so that both polarisations of a detected beam are in
+ * one block. */
 static uint32_t block_groups(const struct beamform_args *args)
 {
     uint32_t n_blocks = (n_groups(args) + HELD_GROUPS - 1) / HELD_GROUPS;

@@ -3,7 +3,7 @@
  *
  * Constants: SAMPLE_BYTES, FLIP (the byte of zeros), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a channel
  * and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (beamform_whole.h computes the sums). */
-#define FRAGMENT_GROUPS 2 /* groups of a tile, or of this turn and the next turn */
+#define FRAGMENT_GROUPS 2 /* groups in shared memory: a tile, or this turn's group and the next */
 #include "kernels/beamform/beamform_tile.h"
 
 #if WHOLE

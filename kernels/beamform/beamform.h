@@ -1,10 +1,10 @@
 /* beamform - forms tied-array beams from voltages.  A beam is the weighted sum of one polarisation over the antennas.
  *   voltages      [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps contain zeros
- *   coefficients  int16 [chan][beam][ant][re, im]             beam_coefficients.h: the twin only
- *   fragments     the same coefficients                       beam_fragments.h: CUDA only
+ *   coefficients  int16 [chan][beam][ant][re, im]             only for the twin (beam_coefficients.h)
+ *   fragments     the same coefficients                       only for CUDA (beam_fragments.h)
  *   exponents     int32 [chan][beam]
  *   beams         [beam]
- *   slots         uint32 [n_slots]                            beamform_slots(): CUDA only
+ *   slots         uint32 [n_slots]                            only for CUDA (beamform_slots())
  *   renormalise   float [batch][beam]                         NULL: all factors are 1
  *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
  *   saturated     uint32 [batch][beam]                        the kernel adds to these counts
@@ -93,12 +93,13 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
     return n_beams + 2 * (BEAM_GROUP_BEAMS - 1);
 }
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
+/* beamform_constants() writes the constants with which the CUDA variant is compiled.  beamform_grid() returns the grid
+ * of a launch. */
 #define BEAMFORM_N_CONSTANTS 9
 #define BEAMFORM_SLOT_BYTES  40 /* bytes of a slot in shared memory */
 #define BEAMFORM_TILE_GROUPS 2  /* groups of a block without beamform_held.h and beamform_whole.h */
-bool beamform_is_whole(const struct beamform_args *args); /* beamform_whole.h */
-bool beamform_holds(const struct beamform_args *args);    /* beamform_held.h, unless beamform_is_whole() */
+bool beamform_is_whole(const struct beamform_args *args); /* true: beamform_whole.h computes the sums */
+bool beamform_holds(const struct beamform_args *args);    /* true: beamform_held.h, unless beamform_is_whole() */
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 

@@ -9,8 +9,8 @@
 
 #include "kernels/beamform/beamform_tile.h"
 
-static_assert(N_STEPS == BLOCK_STEPS, "all steps of a group are in shared memory");
-static_assert(TILE_GROUPS == 2, "one group of each polarisation");
+static_assert(N_STEPS == BLOCK_STEPS, "all steps of a group must be in shared memory");
+static_assert(TILE_GROUPS == 2, "a tile must have one group of each polarisation");
 
 /* Second operands of the matrix products of all steps: [step][pol][j]. */
 struct held {
@@ -27,7 +27,7 @@ static __device__ __forceinline__ void hold(const struct beamform_args &args, co
 
     begin_piece(args, place, piece, cursor);
 #pragma unroll
-    for (int step = 0; step < N_STEPS; step++) /* all loads are issued before the first use */
+    for (int step = 0; step < N_STEPS; step++) /* all loads begin before the first value is used */
         load_step(args, cursor, v[step]);
 #pragma unroll
     for (int step = 0; step < N_STEPS; step++)

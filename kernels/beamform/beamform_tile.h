@@ -40,7 +40,7 @@
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
-#define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* voltages in registers: beamform_held.h */
+#define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* beamform_held.h keeps voltages in registers */
 
 #define PART_SPECTRA     256u /* spectra of a batch in a block's shared memory (beamform_whole.h) */
 #define WHOLE_PIECES     (PART_SPECTRA / WARP_SPECTRA)
@@ -52,8 +52,8 @@ typedef int64_t total;
 typedef int total;
 #endif
 
-/* Voltages of the lane's antennas of a step: four spectra of both polarisations.  A word has one spectrum: re, im, re,
- * im.  With 4 bits a word has two spectra. */
+/* Voltages that a lane loads in a step: four spectra of both polarisations of each antenna.  A word has one spectrum:
+ * re, im, re, im.  With 4 bits a word has two spectra. */
 struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
@@ -70,13 +70,13 @@ struct slot {
 
 struct shared {
 #if WHOLE
-    uint8_t columns[2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* [pol][piece] of beamform_whole.h */
+    uint8_t columns[2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* indices [pol][piece]; see beamform_whole.h */
 #else
-    uint4 fragments[FRAGMENT_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
+    uint4 fragments[FRAGMENT_GROUPS][BLOCK_STEPS][2][32]; /* indices [group][step][high, low][lane] */
 #endif
     struct slot slots[BLOCK_SLOTS];
 };
-static_assert(sizeof(struct slot) == BEAMFORM_SLOT_BYTES, "as beamform_grid() has it");
+static_assert(sizeof(struct slot) == BEAMFORM_SLOT_BYTES, "beamform_grid() must request this size");
 
 static __device__ __forceinline__ struct shared *shared_of_block(void)
 {
@@ -139,7 +139,7 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
 #if !WHOLE
 /* Position of the lane's next voltages. */
 struct cursor {
-    const uint8_t *in;    /* start of the step's first antenna */
+    const uint8_t *in;    /* address of the step's first antenna */
     uint32_t lane_offset; /* offset of the lane's first antenna and spectrum, in bytes */
     uint32_t piece, step;
 };

@@ -21,7 +21,7 @@
 #define HALF_BYTES      (WHOLE_STEP_BYTES / 2)
 #define CORE_BYTES      128 /* 8 columns of 16 bytes */
 
-static_assert(WHOLE_PIECES == N_WARPS, "a warp loads a piece");
+static_assert(WHOLE_PIECES == N_WARPS, "each warp must load one piece");
 
 /* Rows of a group, for all steps: [step][high, low][register]. */
 struct rows {

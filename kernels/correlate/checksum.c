@@ -235,7 +235,7 @@ static struct slices find_slices(uint32_t n_ants)
     return s;
 }
 
-/* Returns the number of spectra in the 8 bytes that a thread loads of an antenna. */
+/* Returns the number of spectra in the 8 bytes that a thread loads from an antenna. */
 static uint32_t load_spectra(enum voltage_format format)
 {
     return 8 / (N_POLS * voltage_bytes(format));

@@ -30,7 +30,7 @@
 #define LOAD_SPECTRA   (8 / SPECTRUM_BYTES)
 #define STEP_SPECTRA   (32 * LOAD_SPECTRA)
 #define ZERO_VOLTAGES  (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
-#define N_PARTS        (HALVES ? 3 : 2)                       /* parts of a value of S, and of an input's row */
+#define N_PARTS        (HALVES ? 3 : 2)                       /* number of parts of a value of S and of a row */
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
 #define PACKED         (!HALVES && N_TERMS == 1)
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void add_load(uint2 load, partial (&values)[N_
 
 /* Sums of an antenna over the spectra of a lane. */
 struct sums {
-    partial of[N_TERMS][2][N_PARTS]; /* [term][pol] */
+    partial of[N_TERMS][2][N_PARTS]; /* indices [term][pol] */
 };
 
 #if HALVES
@@ -152,7 +152,7 @@ typedef total lane_sum;
 #endif
 
 #define ANT_SUMS (2 * N_PARTS)
-static_assert(WARP_ANTS * ANT_SUMS <= 32, "a sum for each lane");
+static_assert(WARP_ANTS * ANT_SUMS <= 32, "a lane can have only one sum");
 
 /* Returns sum 'i' of a lane: [antenna of the warp][pol][part]. */
 static __device__ __forceinline__ lane_sum find_sum(const struct sums (&sums)[WARP_ANTS], int i)
@@ -166,7 +166,8 @@ static __device__ __forceinline__ lane_sum find_sum(const struct sums (&sums)[WA
     return sum;
 }
 
-/* Exchanges half of 2 HALF sums with another lane.  Each of the two lanes keeps a different half. */
+/* Exchanges HALF of 2 * HALF sums with another lane.  Each of the two lanes keeps a different half, added up over
+ * both lanes. */
 template <int HALF> static __device__ __forceinline__ void halve(total (&kept)[16])
 {
 #pragma unroll

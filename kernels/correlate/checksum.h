@@ -33,8 +33,8 @@ union checksum_rows {
 };
 
 struct checksum_args {
-    const void *voltages;     /* [batch][ant][chan][spectrum][pol][re, im] */
-    union checksum_rows rows; /* [chan][ant][pol][part] */
+    const void *voltages;     /* shape [batch][ant][chan][spectrum][pol][re, im] */
+    union checksum_rows rows; /* shape [chan][ant][pol][part] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
@@ -45,10 +45,11 @@ struct checksum_args {
 
 extern const struct kernel checksum_kernel;
 
-/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one batch. */
+/* checksum_constants() writes the CUDA variant's constants for the sizes in 'args'.  checksum_grid() returns the grid
+ * of a launch of at least one batch. */
 #define CHECKSUM_N_CONSTANTS  8
-#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers: 16 warps x 5.  Worth measuring: 32, 64, 128 */
-#define CHECKSUM_STEP_SPECTRA 240 /* most spectra that a thread sums in 32 bits; 255 would fit */
+#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers, 5 in each of 16 warps; worth measuring: 32, 64 */
+#define CHECKSUM_STEP_SPECTRA 240 /* maximum spectra that a thread sums in 32 bits; 255 would fit */
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
 struct kernel_grid checksum_grid(const struct checksum_args *args);
 

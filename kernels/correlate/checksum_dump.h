@@ -38,12 +38,12 @@ enum { VERDICT_N_AGREED, VERDICT_FIRST_WRONG, VERDICT_N_SATURATED, VERDICT_LENGT
 #define CHECKSUM_TOLERANCE 0x1p-9
 
 struct checksum_dump_args {
-    union correlate_sums sums;  /* [chan][baseline][product][re, im] */
-    union reduce_totals totals; /* [chan][baseline][product][re, im], or NULL */
-    union checksum_rows rows;   /* [chan][ant][pol][part] */
-    const uint32_t *weights;    /* [baseline] */
-    uint64_t *verdict;          /* [VERDICT_LENGTH] */
-    uint64_t *words;            /* [chan][2] */
+    union correlate_sums sums;  /* shape [chan][baseline][product][re, im] */
+    union reduce_totals totals; /* shape [chan][baseline][product][re, im]; may be NULL */
+    union checksum_rows rows;   /* shape [chan][ant][pol][part] */
+    const uint32_t *weights;    /* shape [baseline] */
+    uint64_t *verdict;          /* shape [VERDICT_LENGTH] */
+    uint64_t *words;            /* shape [chan][2] */
     enum voltage_format format; /* format of the summed voltages */
     uint32_t min_weight;
     uint32_t n_ants;

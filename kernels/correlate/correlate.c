@@ -24,8 +24,8 @@
 /* Widened voltages of one antenna for a block of spectra.  Integers use 2 KiB, half floats 4 KiB. */
 union widened {
     struct {
-        int16_t plain[N_POLS][2 * BLOCK_SPECTRA];  /* [pol][spectrum][re, im] */
-        int16_t turned[N_POLS][2 * BLOCK_SPECTRA]; /* [pol][spectrum][im, -re] */
+        int16_t plain[N_POLS][2 * BLOCK_SPECTRA];  /* indices [pol][spectrum][re, im] */
+        int16_t turned[N_POLS][2 * BLOCK_SPECTRA]; /* indices [pol][spectrum][im, -re] */
     } integer;
     struct {
         float plain[N_POLS][2 * BLOCK_SPECTRA];
@@ -221,7 +221,7 @@ static void add_block(const struct correlate_args *a, size_t chan, const struct 
         }
 }
 
-/* Correlates all baselines of one channel between two blocks of antennas.  The two blocks may be the same one. */
+/* Correlates all baselines of one channel between two blocks of antennas.  The two blocks may be the same block. */
 static void correlate_blocks(const struct correlate_args *a, size_t chan, struct antenna_block *first,
                              struct antenna_block *second)
 {

@@ -51,7 +51,7 @@
 #define ZEROS         (OFFSET ? 0x88888888u : 0u)
 #define ROWS          (8 * ROW_EIGHTS) /* antennas of a tile */
 #define COLUMNS       (8 * COLUMN_EIGHTS)
-#define PARTS         2 /* products with plain and with turned columns */
+#define PARTS         2 /* products with plain columns, and products with turned columns */
 
 #if BITS == 16
 typedef float sum_type;
@@ -74,8 +74,8 @@ struct sums {
 };
 
 struct tile {
-    struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS]; /* [group of 8 rows][group of 8 columns] */
-    int32_t row_im[ROW_EIGHTS][2];               /* [group of 8 rows][pol]: the lane's part of the sums of im e2 */
+    struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS]; /* indices [group of 8 rows][group of 8 columns] */
+    int32_t row_im[ROW_EIGHTS][2];               /* indices [8 rows][pol]; the lane's part of the sums of im e2 */
 };
 
 /* Antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
@@ -371,7 +371,7 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
 {
     const uint32_t lane = opaque(threadIdx.x % 32), t = lane % 4, row = first_row + lane / 4;
     sum_type *const to = find_row(memory, row, column) + 4 * t;
-    sum_type values[4][4]; /* [j][lane after the transposition] */
+    sum_type values[4][4]; /* indices [j][lane after the transposition] */
     sums_16_bytes before[4];
 
 #pragma unroll
@@ -405,7 +405,7 @@ static __device__ __forceinline__ void add_shared(const struct sums &sums, const
     const uint32_t within = 4 * odd + lane % 4; /* index in a baseline's sums */
     sum_type *const to[2] = {find_row(memory, even_row, column) + within,
                              find_row(memory, even_row + 1, column) + within};
-    sum_type values[4][4]; /* [i][lane after the transposition] */
+    sum_type values[4][4]; /* indices [i][lane after the transposition] */
 
 #pragma unroll
     for (int i = 0; i < 16; i++)

@@ -21,8 +21,8 @@
 #include "common/device/device.h"
 #include "kernels/util/voltages.h"
 
-#define CORRELATE_INT_SPECTRA   65535 /* full-scale spectra whose sum fits int32: 65535 * 2^15 < 2^31 */
-#define CORRELATE_FLOAT_SPECTRA 8192  /* half-float spectra summed in float32; loss: see xbgpu/audit.h */
+#define CORRELATE_INT_SPECTRA   65535 /* maximum full-scale spectra whose sum fits in int32: 65535 * 2^15 < 2^31 */
+#define CORRELATE_FLOAT_SPECTRA 8192  /* maximum half-float spectra in a float32 sum; xbgpu/audit.h states the loss */
 
 /* Sums, 4 bytes a part.  The format of the voltages decides the type. */
 union correlate_sums {
@@ -35,15 +35,15 @@ static inline bool correlate_sums_real(enum voltage_format format)
     return format == VOLTAGES_16_BITS;
 }
 
-/* Returns the number of spectra that the sums hold. */
+/* Returns the maximum number of spectra that the sums can hold. */
 static inline uint32_t correlate_max_spectra(enum voltage_format format)
 {
     return correlate_sums_real(format) ? CORRELATE_FLOAT_SPECTRA : CORRELATE_INT_SPECTRA;
 }
 
 struct correlate_args {
-    const void *voltages;      /* [batch][ant][chan][spectrum][pol][re, im] */
-    union correlate_sums sums; /* [chan][baseline][product][re, im] */
+    const void *voltages;      /* shape [batch][ant][chan][spectrum][pol][re, im] */
+    union correlate_sums sums; /* shape [chan][baseline][product][re, im] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
@@ -53,7 +53,7 @@ struct correlate_args {
 };
 
 extern const struct kernel correlate_kernel;
-/* Kernels for compute capability 9.0.  Each computes some of the baselines (correlate_shape.h). */
+/* Kernels for compute capability 9.0.  Each kernel computes some of the baselines (correlate_shape.h). */
 extern const struct kernel correlate_wgmma_kernel;
 extern const struct kernel correlate_whole_kernel;
 

@@ -33,7 +33,7 @@
 #define WHOLE_MIN_ANTS   17   /* minimum antennas; with fewer, correlate.cu is faster */
 #define WHOLE_MAX_ANTS   80   /* maximum antennas in one block */
 
-#define N_WGMMA_CONSTANTS 6 /* the wgmma kernels use only the first constants */
+#define N_WGMMA_CONSTANTS 6 /* the wgmma kernels use only the first 6 constants */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {

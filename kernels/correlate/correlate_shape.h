@@ -19,9 +19,9 @@
 #include "kernels/correlate/correlate.h"
 
 struct correlate_shape {
-    uint32_t row_eights, column_eights; /* size of a warp's tile */
+    uint32_t row_eights, column_eights; /* size of a warp's tile, in units of 8 antennas */
     uint32_t n_runs;
-    uint32_t block_rows, block_columns; /* squares: tiles of a block */
+    uint32_t block_rows, block_columns; /* with squares: number of tiles of a block */
     uint32_t time_warps;
     uint32_t steps;       /* steps between two barriers; a step is 64 bytes of each antenna */
     uint32_t stages;      /* slices in shared memory, 'steps' steps each; all but one are being loaded */

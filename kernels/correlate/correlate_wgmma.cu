@@ -121,7 +121,7 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         uint4 load = row_loads->loads[0][i];
         if (!row_loads->there[i]) {
             if (STAGE_UNITS == 1 && !HALVES)
-                asm volatile(""); /* so rare that a branch is faster */
+                asm volatile(""); /* zeros are so rare that a branch is faster */
             load = {ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES};
         }
 #pragma unroll
@@ -136,8 +136,8 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         rows->turned[i / 4][i % 4] = turn(rows->plain[i / 4][i % 4]);
 }
 
-/* Finds the number of a thread's i-th baseline: a row antenna with the column antennas from 'column_ant' on.  Returns
- * true if the baseline exists. */
+/* Finds the number of a thread's i-th baseline.  The thread's baselines are those of a row antenna with column
+ * antennas from 'column_ant' on.  Returns true if the baseline exists. */
 static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t column_ant, int i, uint32_t *baseline)
 {
     uint32_t ant = column_ant + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
@@ -310,13 +310,13 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
 #define PRODUCER_REGISTERS 64
 #define GROUP_REGISTERS    192
 static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
-              "more registers than a block has");
+              "the warpgroups need more registers than a block has");
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_wgmma_args args)
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that all lanes agree */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* shows the compiler that all lanes agree */
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

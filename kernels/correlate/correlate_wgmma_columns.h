@@ -9,7 +9,7 @@
  * load the bytes that belong to thread t of four in an operation.  The antennas of a group are chosen so that a warp's
  * stores have no bank conflicts.  Columns: [antenna / 8][pol][antenna % 8].  The 16-byte chunks of a column are
  * swizzled by the column's number modulo 8. */
-#define EIGHT_COLUMNS 16 /* columns of eight antennas */
+#define EIGHT_COLUMNS 16 /* number of columns of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
 {
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once per item, so not kept in a register */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* opaque: used once per item, so not kept in a register */
     uint32_t line = thread % 16 * 4;                       /* first of the 4 baselines in 128 bytes */
 
     sums += chan * (uint64_t)correlate_n_baselines(N_ANTS) + row_ant + line;
@@ -77,11 +77,12 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
     }
 }
 
-/* A producer's loads of a stage in flight, and the sums of im over the columns of an item stored so far. */
+/* A producer's outstanding loads of a stage, and the sums of im over the columns of the item that the producer has
+ * stored so far. */
 struct columns {
-    uint4 loads[N_TILES][N_TASKS]; /* [group of 4 antennas][load] */
+    uint4 loads[N_TILES][N_TASKS]; /* indices [group of 4 antennas][load] */
     uint32_t n_groups;
-    int sums[N_TILES][2]; /* [group][pol] */
+    int sums[N_TILES][2]; /* indices [group][pol] */
 };
 
 static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)

@@ -28,7 +28,7 @@
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of one spectrum of an antenna */
-#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input: four operations */
+#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input, for four operations */
 #define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* a unit is in one heap */
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)

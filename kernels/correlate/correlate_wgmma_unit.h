@@ -72,7 +72,7 @@ template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 }
 
 /* Moves registers from the producers' warps, which need few, to the consumers' warps, which hold sums.  A block has
- * only the registers with which it begins.  A warp that requests more registers than that waits for ever. */
+ * only the registers with which it begins.  A warp that requests more registers than are free waits for ever. */
 template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));

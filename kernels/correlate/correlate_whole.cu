@@ -71,10 +71,10 @@ static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
  * Eight lanes load 128 consecutive bytes of memory. */
 
 struct columns {
-    uint4 loads[N_TILES][N_TASKS]; /* [tile][load] */
+    uint4 loads[N_TILES][N_TASKS]; /* indices [tile][load] */
     uint32_t n_tiles;
-    bool there[N_TASKS];  /* [load] */
-    int sums[N_TILES][2]; /* [tile][pol]: sums of im over the stages of an item so far */
+    bool there[N_TASKS];  /* index [load] */
+    int sums[N_TILES][2]; /* indices [tile][pol]: sums of im over the stages of an item so far */
 };
 
 /* Returns a thread's antenna of a tile. */
@@ -130,7 +130,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
 {
 #pragma unroll
     for (int task = 0; task < N_TASKS; task++)
-        if (!columns->there[task]) { /* so rare that a branch is faster than select instructions */
+        if (!columns->there[task]) { /* zeros are so rare that a branch is faster than selects */
             asm volatile("");
 #pragma unroll
             for (uint32_t tile = 0; tile < N_TILES; tile++)
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-#define PREFETCHED_STAGES 8 /* stages left at the fetch: early enough to arrive, late enough to stay in L2 */
+#define PREFETCHED_STAGES 8 /* stages left when sums are fetched: early enough to arrive, late enough to stay in L2 */
 
 /* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
@@ -320,7 +320,7 @@ struct quarter {
 
 static __device__ __forceinline__ struct quarter find_quarter(void)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once per item, so not kept in a register */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* opaque: used once per item, so not kept in a register */
     uint32_t lane = thread % 32;
 
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
@@ -459,13 +459,13 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
 #define PRODUCER_REGISTERS 72
 #define GROUP_REGISTERS    184
 static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
-              "more registers than a block has");
+              "the warpgroups need more registers than a block has");
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const struct correlate_whole_args args)
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that all lanes agree */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* shows the compiler that all lanes agree */
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

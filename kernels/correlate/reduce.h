@@ -12,8 +12,9 @@
  * Integers: a baseline with a weight below 'min_weight' is (-2^31, 1) in all channels and products and never counts in
  * n_saturated.  In other baselines each part is clipped to +-(2^31 - 1).
  * Half floats: a baseline with a weight below 'min_weight' is NaN in both parts.  Nothing is clipped or counted.
- * Bound by: memory; for each part 4 B in, 4 B zeroed and 4 B out.  Totals add 8 B in and 8 B zeroed.  Without a dump 4
- *            B in, 4 B zeroed, 8 B in and 8 B out. */
+ * Bound by: memory.  For each part, 4 bytes are read, 4 bytes zeroed and 4 bytes written.  With totals, another 8
+ *            bytes are read and 8 bytes zeroed.  Without a dump, 12 bytes are read, 4 bytes zeroed and 8 bytes
+ *            written. */
 #ifndef KERNELS_CORRELATE_REDUCE_H
 #define KERNELS_CORRELATE_REDUCE_H
 
@@ -35,11 +36,11 @@ union reduce_out {
 };
 
 struct reduce_args {
-    union correlate_sums sums;  /* [chan][baseline][product][re, im] */
-    union reduce_totals totals; /* [chan][baseline][product][re, im], or NULL */
-    const uint32_t *weights;    /* [baseline] */
-    union reduce_out out;       /* [chan][baseline][product][re, im], or NULL */
-    uint64_t *n_saturated;      /* [1] */
+    union correlate_sums sums;  /* shape [chan][baseline][product][re, im] */
+    union reduce_totals totals; /* shape [chan][baseline][product][re, im]; may be NULL */
+    const uint32_t *weights;    /* shape [baseline] */
+    union reduce_out out;       /* shape [chan][baseline][product][re, im]; may be NULL */
+    uint64_t *n_saturated;      /* one number */
     enum voltage_format format; /* format of the summed voltages */
     uint32_t min_weight;
     uint32_t n_baselines;
@@ -48,8 +49,8 @@ struct reduce_args {
 
 extern const struct kernel reduce_kernel;
 
-/* Constants of the CUDA variant, and the grid of a launch.  The variant needs 'sums', 'totals' and 'out' aligned to 16
- * bytes. */
+/* reduce_constants() writes the CUDA variant's constants.  reduce_grid() returns the grid of a launch.  The variant
+ * needs 'sums', 'totals' and 'out' aligned to 16 bytes. */
 #define REDUCE_N_CONSTANTS 1
 #define REDUCE_THREADS     256
 #define REDUCE_ITEMS       4 /* items that a thread loads before its first store.  Worth measuring: 1, 2, 4, 8 */

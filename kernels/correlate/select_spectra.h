@@ -23,12 +23,12 @@
 #include "kernels/util/voltages.h"
 
 struct select_spectra_args {
-    const void *in;          /* [n_history + batch][ant][chan][spectrum][pol] */
-    void *out;               /* [out batch][ant][chan][out spectrum][pol] */
-    const uint32_t *delays;  /* [ant][pol]; NULL: no delays */
-    const uint8_t *present;  /* [batch][ant]; NULL: all 1 */
-    const uint32_t *spectra; /* [row][row_pitch]; NULL: all */
-    const uint32_t *ends;    /* [row][ends_pitch] */
+    const void *in;          /* shape [n_history + batch][ant][chan][spectrum][pol] */
+    void *out;               /* shape [out batch][ant][chan][out spectrum][pol] */
+    const uint32_t *delays;  /* shape [ant][pol]; NULL: no delays */
+    const uint8_t *present;  /* shape [batch][ant]; NULL: all 1 */
+    const uint32_t *spectra; /* shape [row][row_pitch]; NULL: all spectra */
+    const uint32_t *ends;    /* shape [row][ends_pitch] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
@@ -45,7 +45,8 @@ struct select_spectra_args {
 
 extern const struct kernel select_spectra_kernel;
 
-/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one output batch. */
+/* select_spectra_constants() writes the CUDA variant's constants for the sizes in 'args'.  select_spectra_grid()
+ * returns the grid of a launch of at least one output batch. */
 #define SELECT_SPECTRA_N_CONSTANTS 4
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants);
 struct kernel_grid select_spectra_grid(const struct select_spectra_args *args);

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define BLOCK_OUT   256
-#define COLUMN_TAPS 64 /* taps of a residue in one pass */
+#define COLUMN_TAPS 64 /* maximum number of taps with the same residue in one pass */
 
 struct block {
     float column[BLOCK_OUT + COLUMN_TAPS];
@@ -136,7 +136,7 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    if (args->sample_bits > 10 && row >= 64) /* both packed and unpacked samples are large */
+    if (args->sample_bits > 10 && row >= 64) /* packed samples and unpacked samples both need much memory */
         return (struct ddc_shape){.n_warps = 4, .n_tiles = 2, .columns = 64};
     if (row > 128)
         return (struct ddc_shape){.n_warps = 2, .n_tiles = 2, .columns = 128};
