@@ -15,11 +15,11 @@ import visfile
 
 TOLERANCE_SAMPLES = 0.02
 TOLERANCE_SAMPLES_PER_S = 0.02
-EDGE_FRACTION = 0.05  # of the band, at each end: not fitted
-TONE_GUARD_CHANNELS = 4  # on each side of the tone: not fitted
-PADDING = 16  # of the transform that finds the delay roughly
+EDGE_FRACTION = 0.05  # fraction of the band, at each end, that is not fitted
+TONE_GUARD_CHANNELS = 4  # channels on each side of the tone that are not fitted
+PADDING = 16  # factor of zero padding in the transform that finds the delay roughly
 POLS = ("xx", "yy")
-TRACKED_PARTS = 8  # of the band, each of which has a phase in each dump
+TRACKED_PARTS = 8  # parts of the band; each part has one phase in each dump
 TRACKED_RMS_DEG = 1.0
 
 
@@ -65,13 +65,13 @@ def delay_rows(data, delays, tone_channel, samples_between_spectra):
     usable = usable_channels(data.vis.shape[2], tone_channel)
     for a1, a2 in data.baselines:
         if a1 != a2:
-            spectrum = data.vis[:, data.index(a1, a2)].mean(axis=0).conj()  # of the file's conj(e_a1) e_a2
+            spectrum = data.vis[:, data.index(a1, a2)].mean(axis=0).conj()  # the file has conj(e_a1) e_a2
             recovered, error = fit_delay(spectrum, usable, samples_between_spectra)
             yield a1, a2, delays[a1] - delays[a2], recovered, error
 
 
 def fit_drift(data, a1, a2, tone_channel, samples_between_spectra):
-    """Samples a second by which the delay of a baseline changes: a line through the delays of its dumps."""
+    """Drift of a baseline's delay in samples/s: the slope of a line through the delays of its dumps."""
     usable = usable_channels(data.vis.shape[2], tone_channel)
     delays = np.array([fit_delay(dump.conj(), usable, samples_between_spectra)[0]
                        for dump in data.vis[:, data.index(a1, a2)]])
