@@ -136,9 +136,9 @@ def print_tracked(sets, ant, tone_channel):
         vis = data.vis[:, data.index(0, ant)][:, usable_channels(data.vis.shape[2], tone_channel)]
         n = vis.shape[1] // TRACKED_PARTS * TRACKED_PARTS
         parts = vis[:, :n].reshape(len(vis), TRACKED_PARTS, -1).filled(0).mean(axis=2)
-        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # flagged data have none
+        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # flagged data have no phase
         if len(phases) == 0:
-            print(f"{data.label(0, ant)}  {data.pol}: nothing but flags  WRONG")
+            print(f"{data.label(0, ant)}  {data.pol}: all data are flagged  WRONG")
             return False
         rms = np.sqrt(np.mean(phases**2))
         good = bool(rms <= TRACKED_RMS_DEG)
@@ -161,12 +161,12 @@ def main():
     parser.add_argument("--delays", type=parse_numbers, required=True,
                         help="expected delay of each antenna in samples, e.g. --delays=0,5,-3,17")
     parser.add_argument("--drifts", type=parse_numbers,
-                        help="by how many samples a second the delay of each antenna drifts; none without")
+                        help="drift of each antenna's delay in samples/s; default: no drift")
     parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")
     parser.add_argument("--tracked", type=int, action="append",
-                        help="antenna whose delay is taken out while it drifts: its phase must be 0")
-    parser.add_argument("--samples-between-spectra", type=int, help="(2 * channels, as of a wideband stream)")
-    parser.add_argument("--lost-heaps", type=int, help="shown along with the result; any is an error")
+                        help="number of an antenna whose delay model removes its drift: its phase must be 0")
+    parser.add_argument("--samples-between-spectra", type=int, help="default: 2 * channels, as in a wideband stream")
+    parser.add_argument("--lost-heaps", type=int, help="number of lost heaps to print; any lost heap is an error")
     args = parser.parse_args()
     try:
         sets = [visfile.load(args.file, pol) for pol in POLS]
