@@ -812,7 +812,7 @@ def test_wrong_shapes(daemon, files):
 
 
 def test_strangers(files):
-    """Heaps of an antenna that is not in the array, and packets that are no SPEAD."""
+    """Heaps of an antenna that is not in the array, and packets that are not SPEAD."""
     files = files()
     config = files.config("xbgpu0")
     endpoint = endpoints(config["recv"]["sources"])[0]
@@ -843,7 +843,7 @@ def test_strangers(files):
     assert report.ids() == {"streams.unknown", "streams.silent"}
     unknown = [f["found"] for f in report.findings if f["id"] == "streams.unknown"]
     assert any("feng_id 77, from 127.0.0.1" in text for text in unknown)
-    assert any("no SPEAD" in text for text in unknown)
+    assert any("not SPEAD" in text for text in unknown)
 
 
 def test_losses_before_the_host(files):
