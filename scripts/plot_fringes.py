@@ -82,7 +82,7 @@ def read_models(path):
 
 
 def model_rad(models, unix_s, offsets_hz):
-    """Phase that an F-engine adds, by time and channel (fgpu/delay.h). 'offsets_hz' are frequencies from the band's centre."""
+    """Phase that an F-engine adds, by time and channel (fgpu/delay.h). 'offsets_hz' count from the band's centre."""
     phase = np.zeros((len(unix_s), len(offsets_hz)))
     for start, delay, rate, angle, angle_rate, acceleration, angle_acceleration in models:
         t = (unix_s - start)[:, np.newaxis]

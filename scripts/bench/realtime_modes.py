@@ -1,7 +1,8 @@
 """The modes of scripts/bench/realtime: the programs of each, with their configurations, and the conditions of a clean run.
 
-An object of a mode's class is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every dump, with receivers
-that count heaps of beams.  Chain: dsim, fgpu, an xbgpu for each substream and a check of every dump."""
+An object of a mode's class is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every
+dump, with receivers that count heaps of beams.  Chain: dsim, fgpu, an xbgpu for each substream and a check of every
+dump."""
 import argparse
 import json
 import os
@@ -274,8 +275,8 @@ class WithDumps(Mode):
         deadline = time.monotonic() + 20 + 4 * self.dump_s
         while len(self.judge_of_dumps.first) < len(self.dumps):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"only {len(self.judge_of_dumps.first)} of {len(self.dumps)} substreams sent a good dump: "
-                                   f"{self.counts()}, off by {self.judge_of_dumps.off}")
+                raise RuntimeError(f"only {len(self.judge_of_dumps.first)} of {len(self.dumps)} substreams sent a good "
+                                   f"dump: {self.counts()}, off by {self.judge_of_dumps.off}")
             time.sleep(POLL_S)
 
     def counts(self):
@@ -438,7 +439,8 @@ class X(WithDumps):
         parser.add_argument("--window", type=int, default=2, help="chunks")
         parser.add_argument("--chunks", type=int, default=12, help="chunks of each receive thread")
         parser.add_argument("--integration", type=int, default=512, help="batches")
-        parser.add_argument("--period", type=int, default=4, help="batches after which the voltages repeat; divides the integration")
+        parser.add_argument("--period", type=int, default=4,
+                            help="batches after which the voltages repeat; divides the integration")
         parser.add_argument("--fsim-threads", type=int, default=4)
         parser.add_argument("--recv-threads", type=int, default=4)
 

@@ -17,7 +17,7 @@ enum emulator_mistake {
     MISTAKE_NO_BARRIER,
     MISTAKE_WARP_AHEAD, /* a warp waits only for itself, and reads data of another warp */
     MISTAKE_SHARED_OVERRUN,
-    MISTAKE_SHARED_UNWRITTEN, /* the emulator does not catch it, but the result is NaN */
+    MISTAKE_SHARED_UNWRITTEN, /* not caught by the emulator, which fills the memory with NaN */
     MISTAKE_MISALIGNED,
     MISTAKE_INDEX,
     MISTAKE_EARLY_EXIT,
