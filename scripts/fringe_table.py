@@ -15,11 +15,11 @@ import visfile
 
 TOLERANCE_SAMPLES = 0.02
 TOLERANCE_SAMPLES_PER_S = 0.02
-EDGE_FRACTION = 0.05  # of the band, at each end: not fitted
-TONE_GUARD_CHANNELS = 4  # on each side of the tone: not fitted
-PADDING = 16  # of the transform that finds the delay roughly
+EDGE_FRACTION = 0.05  # fraction of the band, at each end, that is not fitted
+TONE_GUARD_CHANNELS = 4  # channels on each side of the tone that are not fitted
+PADDING = 16  # factor of zero padding in the transform that finds the delay roughly
 POLS = ("xx", "yy")
-TRACKED_PARTS = 8  # of the band, each of which has a phase in each dump
+TRACKED_PARTS = 8  # parts of the band; each part has one phase in each dump
 TRACKED_RMS_DEG = 1.0
 
 
@@ -65,13 +65,13 @@ def delay_rows(data, delays, tone_channel, samples_between_spectra):
     usable = usable_channels(data.vis.shape[2], tone_channel)
     for a1, a2 in data.baselines:
         if a1 != a2:
-            spectrum = data.vis[:, data.index(a1, a2)].mean(axis=0).conj()  # of the file's conj(e_a1) e_a2
+            spectrum = data.vis[:, data.index(a1, a2)].mean(axis=0).conj()  # the file has conj(e_a1) e_a2
             recovered, error = fit_delay(spectrum, usable, samples_between_spectra)
             yield a1, a2, delays[a1] - delays[a2], recovered, error
 
 
 def fit_drift(data, a1, a2, tone_channel, samples_between_spectra):
-    """Samples a second by which the delay of a baseline changes: a line through the delays of its dumps."""
+    """Drift of a baseline's delay in samples/s: the slope of a line through the delays of its dumps."""
     usable = usable_channels(data.vis.shape[2], tone_channel)
     delays = np.array([fit_delay(dump.conj(), usable, samples_between_spectra)[0]
                        for dump in data.vis[:, data.index(a1, a2)]])
@@ -136,9 +136,9 @@ def print_tracked(sets, ant, tone_channel):
         vis = data.vis[:, data.index(0, ant)][:, usable_channels(data.vis.shape[2], tone_channel)]
         n = vis.shape[1] // TRACKED_PARTS * TRACKED_PARTS
         parts = vis[:, :n].reshape(len(vis), TRACKED_PARTS, -1).filled(0).mean(axis=2)
-        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # flagged data have none
+        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # flagged data have no phase
         if len(phases) == 0:
-            print(f"{data.label(0, ant)}  {data.pol}: nothing but flags  WRONG")
+            print(f"{data.label(0, ant)}  {data.pol}: all data are flagged  WRONG")
             return False
         rms = np.sqrt(np.mean(phases**2))
         good = bool(rms <= TRACKED_RMS_DEG)
@@ -161,12 +161,12 @@ def main():
     parser.add_argument("--delays", type=parse_numbers, required=True,
                         help="expected delay of each antenna in samples, e.g. --delays=0,5,-3,17")
     parser.add_argument("--drifts", type=parse_numbers,
-                        help="by how many samples a second the delay of each antenna drifts; none without")
+                        help="drift of each antenna's delay in samples/s; default: no drift")
     parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")
     parser.add_argument("--tracked", type=int, action="append",
-                        help="antenna whose delay is taken out while it drifts: its phase must be 0")
-    parser.add_argument("--samples-between-spectra", type=int, help="(2 * channels, as of a wideband stream)")
-    parser.add_argument("--lost-heaps", type=int, help="shown along with the result; any is an error")
+                        help="number of an antenna whose delay model removes its drift: its phase must be 0")
+    parser.add_argument("--samples-between-spectra", type=int, help="default: 2 * channels, as in a wideband stream")
+    parser.add_argument("--lost-heaps", type=int, help="number of lost heaps to print; any lost heap is an error")
     args = parser.parse_args()
     try:
         sets = [visfile.load(args.file, pol) for pol in POLS]

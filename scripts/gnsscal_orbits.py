@@ -1,7 +1,7 @@
-"""Positions of navigation satellites, by broadcast ephemerides in RINEX files, and the delays of their signals at antennas.
+"""Positions of navigation satellites, from broadcast ephemerides in RINEX files, and their signals' delays at antennas.
 
-Files: RINEX 2 (GPS), 3 and 4, of GPS (LNAV) and Galileo (INAV, FNAV).  Orbits: IS-GPS-200, table 20-IV; the Galileo OS
-SIS ICD has the same with its own mu.  Positions are metres along the axes of ECEF.
+The files are RINEX 2 (GPS), or RINEX 3 and 4 (GPS LNAV; Galileo INAV and FNAV).  Orbits follow IS-GPS-200, table 20-IV.
+The Galileo OS SIS ICD has the same formulas with its own mu.  Positions are in metres along the axes of ECEF.
 
 Only differences between antennas count.  So the satellite's clock, the ionosphere and the troposphere are left out:
 they differ by less than a centimetre over a kilometre.
@@ -21,7 +21,7 @@ MU = {"G": 3.986005e14, "E": 3.986004418e14}
 EARTH_RATE = 7.2921151467e-5
 MAX_AGE_S = 4 * 3600
 WGS84_A, WGS84_F = 6378137.0, 1 / 298.257223563
-N_ORBIT_NUMBERS = 24  # of the six lines behind the clock's
+N_ORBIT_NUMBERS = 24  # numbers in the six lines that follow the clock's line
 ORBIT = ("iode", "crs", "delta_n", "m0", "cuc", "e", "cus", "sqrt_a", "toe", "cic", "omega0", "cis", "i0", "crc",
          "omega", "omega_dot", "idot", "codes", "week", "flag", "accuracy", "health")
 DEFAULT_LEAP_S = 18  # GPS - UTC, since 2017
@@ -60,16 +60,16 @@ def load_telescope(path):
                 telescope.antennas[antenna["name"]] = position + east_north_up @ telescope.axes()
         return telescope
     except KeyError as error:
-        raise Unusable(f"{path}: has no places of antennas: {error} is missing") from error
+        raise Unusable(f"{path}: has no antenna positions: {error} is missing") from error
     except (TypeError, ValueError) as error:
-        raise Unusable(f"{path}: has no places of antennas: {error}") from error
+        raise Unusable(f"{path}: has no antenna positions: {error}") from error
 
 
 # ---- RINEX -----------------------------------------------------------------------------------------------------------
 
 
 def numbers_of(line, first):
-    """The numbers of 19 columns each, from a column on.  An empty one is 0."""
+    """The numbers in fields of 19 columns, from the column 'first' on.  An empty field is 0."""
     fields = [line[at:at + 19].strip() for at in range(first, min(len(line), first + 76), 19)]
     return [float(field.upper().replace("D", "E")) if field else 0.0 for field in fields]
 
@@ -86,7 +86,7 @@ class Ephemerides:
         try:
             version = float(lines[0][:9])
             if lines[0][60:].strip() != "RINEX VERSION / TYPE" or "N" not in lines[0][20:21]:
-                raise ValueError("the first line is not that of navigation data")
+                raise ValueError("the first line does not announce navigation data")
             body = next(i for i, line in enumerate(lines) if line[60:].strip() == "END OF HEADER") + 1
             for line in lines[:body]:
                 if line[60:].strip() == "LEAP SECONDS":
@@ -99,7 +99,7 @@ class Ephemerides:
         at, is_wanted = 0, True
         while at < len(lines):
             line = lines[at]
-            if line.startswith(">"):  # RINEX 4 says what follows
+            if line.startswith(">"):  # RINEX 4: this line has the kind of the next record
                 is_wanted = line.split()[1] == "EPH" and line.split()[3] in ("LNAV", "INAV", "FNAV")
                 at += 1
                 continue
@@ -133,7 +133,7 @@ def epoch_gps_s(eph):
 
 
 def position(eph, t):
-    """The satellite's place 't' seconds after the ephemeris' time, [..., 3], along the axes of ECEF at that time."""
+    """ECEF position [..., 3] of the satellite 't' seconds after the ephemeris' time, along the axes at that moment."""
     t = np.asarray(t)
     a = eph["sqrt_a"] ** 2
     mean = eph["m0"] + (np.sqrt(MU[eph["system"]] / a ** 3) + eph["delta_n"]) * t
@@ -153,8 +153,8 @@ def position(eph, t):
 
 
 def seen(eph, t, place):
-    """(satellite's position along the axes at the time 't' of reception, seconds on the way) for a place on the
-    ground."""
+    """(satellite's position, travel time of its signal in s) for reception on the ground at 'place' and time 't'.  The
+    position is along the axes of ECEF at 't'."""
     delay_s = np.full(np.shape(t), 0.075)
     for _ in range(4):
         sent = position(eph, t - delay_s)
@@ -166,14 +166,14 @@ def seen(eph, t, place):
 
 
 def direction(eph, t, telescope):
-    """(azimuth from north over east, elevation) in radians."""
+    """(azimuth from north towards east, elevation) in radians."""
     at, _ = seen(eph, t, telescope.position)
     east, north, up = telescope.axes() @ (at - telescope.position)
     return np.arctan2(east, north) % (2 * np.pi), np.arctan2(up, np.hypot(east, north))
 
 
 def separation(one, other):
-    """Angle between two (azimuth, elevation), in radians."""
+    """Angle in radians between two directions (azimuth, elevation)."""
     vectors = [np.array([np.cos(el) * np.sin(az), np.cos(el) * np.cos(az), np.sin(el)]) for az, el in (one, other)]
     return np.arctan2(np.linalg.norm(np.cross(*vectors)), np.dot(*vectors))
 

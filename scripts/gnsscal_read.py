@@ -9,20 +9,20 @@ import spead2
 import spead2.recv
 import yaml
 
-WRAP = 1 << 48  # of timestamps on the wire
+WRAP = 1 << 48  # period of the timestamps on the wire, in ADC samples
 DEFAULT_PORT = 7148
 LIVE_GRACE_S = 10  # waiting time after the wanted time, for heaps of a live stream
 
 
 class Unusable(Exception):
-    """Why the input cannot be used, in one sentence."""
+    """An error whose text says in one sentence why the input cannot be used."""
 
 
 @dataclass
 class Antenna:
     name: str
     feng_id: int
-    engine: int  # its place among the configuration files
+    engine: int  # index of its configuration file
     index: int  # in its engine
     endpoint: tuple  # (address, port) of its stream
 
@@ -34,11 +34,11 @@ class Array:
     sync_time: float  # UNIX time of ADC sample 0
     adc_rate_hz: float
     stream: str
-    sample_rate_hz: float  # of the stream's complex samples
-    sky_hz: float  # at the centre of the stream's band
+    sample_rate_hz: float  # rate of the stream's complex samples
+    sky_hz: float  # sky frequency at the centre of the stream's band
     is_inverted: bool
     output: str
-    output_sky_hz: float  # at the centre of the output's band
+    output_sky_hz: float  # sky frequency at the centre of the output's band
     output_gain: float
     antennas: list
 
@@ -121,12 +121,12 @@ def load_array(paths, stream=None, output=None):
 
 
 class Collector:
-    """Takes the heaps to an endpoint until all antennas have the seconds of data; 0: until the stream ends."""
+    """Collects an endpoint's heaps until all its antennas have 'seconds' of data; if 0, until the stream ends."""
 
     def __init__(self, array, endpoint, seconds):
         self.n_samples = seconds * array.adc_rate_hz if seconds else float("inf")
         self.feng_ids = {antenna.feng_id for antenna in array.antennas if antenna.endpoint == endpoint}
-        self.records = {}  # feng_id: list of arrays
+        self.records = {}  # {feng_id: list of arrays}
 
     def take(self, stream):
         """Returns when all antennas have their data, or when the stream ends."""
@@ -194,7 +194,7 @@ def merge(collected, records):
 
 
 def unwrap(collected, near_samples=None):
-    """Timestamps of all antennas, each unwrapped relative to the one before, in the wrap nearest to 'near_samples'."""
+    """Unwraps all antennas' timestamps relative to the first one, which is put into the wrap nearest to 'near_samples'."""
     base = next(int(records["timestamp"][0]) for records in collected.values() if len(records))
     start = base
     if near_samples is not None:
@@ -204,12 +204,12 @@ def unwrap(collected, near_samples=None):
 
 
 def read(array, captures=(), interface=None, seconds=0, near_unix_s=None):
-    """{antenna's name: records}, in order of time, from captures or else live."""
+    """{antenna's name: records in order of time}, from captures, or live if there are none."""
     collected = read_captures(array, captures, seconds) if captures else read_live(array, interface, seconds)
     where = ", ".join(map(str, captures)) if captures else ", ".join(f"{a}:{p}" for a, p in array.endpoints)
     for antenna in array.antennas:
         if len(collected.get(antenna.feng_id, ())) == 0:
-            raise Unusable(f"{antenna.name}: {where} has no sums of its {array.stream}; it has feng_id "
-                           f"{antenna.feng_id}")
+            raise Unusable(f"{antenna.name}: {where} has no sums of its stream {array.stream} (feng_id "
+                           f"{antenna.feng_id})")
     unwrap(collected, near_unix_s and (near_unix_s - array.sync_time) * array.adc_rate_hz)
     return {antenna.name: np.sort(collected[antenna.feng_id], order="timestamp") for antenna in array.antennas}

@@ -1,15 +1,15 @@
-"""From satellites' sums of all antennas to delays, phases and gains relative to one of them.
+"""Computes delays, phases and gains relative to one antenna from the satellites' sums of all antennas.
 
-The phases of a satellite's code and carrier at an antenna are the replica's, which are known exactly, plus an offset.
+A satellite's code phase and carrier phase at an antenna are the phases of the replica, known exactly, plus an offset.
 The sums of the early, prompt and late taps show this offset.  If the signal arrives later by tau, the code phase at the
 same time is smaller by tau times the chip rate.  The carrier phase at the frequency f is smaller by 2 pi f tau.  An
 instrument also turns the phase by a constant.  Frequencies are sky frequencies.
 
-Integrations of the same code period have the same sign of data at both antennas.  So the signs vanish in the product
+Integrations of the same code period carry the same data bit, a sign, at both antennas.  So the signs vanish in the product
 with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign, and the
 square of the noise has the mean zero.
 
-All errors come from the scatter, of blocks of 0.02 s and then of satellites.
+All errors come from scatter: first between blocks of 0.02 s, then between satellites.
 """
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,11 +22,11 @@ EARLY, PROMPT, LATE = range(3)
 N_POLS = 2
 TRACKING = 3  # enum fgpu_gnss_stage
 LOCKED = 3  # FGPU_GNSS_CODE_LOCKED, FGPU_GNSS_CARRIER_LOCKED
-MIN_PRESENT = 0.5  # of an integration's samples
+MIN_PRESENT = 0.5  # fraction of an integration's samples
 MIN_CN0_DB_HZ = 25  # of a polarisation
 BLOCK_S = 0.02
 MIN_BLOCKS = 20
-MAX_DOPPLER_TURNS = 0.25  # a code period, by which the Dopplers at two antennas may differ
+MAX_DOPPLER_TURNS = 0.25  # turns per code period by which the Dopplers at two antennas may differ
 OUTLIER_SIGMA = 5
 
 BOC1 = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
@@ -40,7 +40,7 @@ class Signal:
     carrier_hz: float
     chip_rate_hz: float
     n_chips: int
-    levels: tuple  # of a chip's sub-carrier
+    levels: tuple  # levels of the sub-carrier within a chip
 
     @property
     def period_s(self):
@@ -67,14 +67,14 @@ class Estimate:
 
 @dataclass
 class Link:
-    """One satellite at one antenna against the reference, by block: [block][pol]."""
+    """One satellite's signal at an antenna, relative to the reference antenna.  Arrays are [block][pol]."""
 
     name: str
-    cn0_db_hz: np.ndarray  # [pol], of the antenna
-    frequency_hz: float  # of the signal, with its Doppler
+    cn0_db_hz: np.ndarray  # [pol], at the antenna itself
+    frequency_hz: float  # carrier with its Doppler shift
     delay_s: np.ndarray
     phasor: np.ndarray  # complex: the antenna's phase minus the reference's
-    gain: np.ndarray  # amplitude over the reference's
+    gain: np.ndarray  # amplitude divided by the reference's
     is_in_beam: bool = True
 
 
@@ -87,9 +87,9 @@ class Solution:
     satellites: list
     beam_satellites: list
     delay_s: Estimate
-    carrier_hz: float  # of the satellites, where the phase is measured
+    carrier_hz: float  # the satellites' carrier, at which the phase is measured
     phase_rad: Estimate = None
-    centre_phase_rad: Estimate = None  # at the centre of the output's band
+    centre_phase_rad: Estimate = None  # phase at the centre of the output's band
     gain: Estimate = None
 
 
@@ -97,10 +97,10 @@ class Solution:
 
 
 class Discriminator:
-    """The code's offset from early and late amplitudes, by the autocorrelation of the received band."""
+    """Computes a code's offset from the early and late amplitudes and the code's autocorrelation in the received band."""
 
     def __init__(self, signal, sample_rate_hz, offset_hz):
-        """'offset_hz': the carrier in the band.  The band's filter passes half of the sample rate either way."""
+        """'offset_hz' is the carrier's frequency from the band's centre.  The filter passes the whole sample rate."""
         f = np.linspace(-0.5, 0.5, 4001) * sample_rate_hz - offset_hz
         in_chips = f / signal.chip_rate_hz
         sent = np.array(signal.levels)
@@ -127,7 +127,7 @@ class Discriminator:
         return np.interp(ratio, self.ratio, self.x, left=np.nan, right=np.nan)
 
     def loss(self, offset_chips):
-        """Amplitude of the prompt sum at this offset."""
+        """Amplitude of the prompt sum at this offset, relative to offset 0."""
         return np.interp(offset_chips, self.x, self.prompt)
 
 
@@ -151,20 +151,20 @@ def usable(records, signal, prn):
 
 
 def nearest(times, wanted):
-    """Index of the time nearest to each wanted one."""
+    """For each wanted time, the index of the nearest of 'times'."""
     after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
     return after - (wanted - times[after - 1] < times[after] - wanted)
 
 
 def code_delay_s(own, other, apart_s, signal):
-    """From replicas alone: the delay of the first replica's code, within half a period either way."""
+    """Delay of the first replica's code after the second's, from the replicas alone, within +-half a period."""
     rate_hz = signal.chip_rate_hz * (1 + other["doppler"] / signal.carrier_hz)
     chips = other["code_phase"] + rate_hz * apart_s - own["code_phase"]
     return wrap(chips, signal.n_chips) / rate_hz
 
 
 def match(own, other, adc_rate_hz, signal):
-    """Pairs of integrations of the same code period: (own, other, seconds from one middle to the other)."""
+    """Pairs of integrations of the same code period: (own, other, seconds from the other's middle to its own)."""
     own_t, other_t = own["timestamp"], other["timestamp"]
     at = nearest(other_t, own_t)
     delay_s = code_delay_s(own, other[at], (own_t - other_t[at]) / adc_rate_hz, signal)
@@ -184,7 +184,7 @@ def block_sums(values, block, n_blocks):
 
 
 def code_and_gain(records, block, n_blocks, discriminator):
-    """(offset of the code in chips, amplitude) [block][pol] of one antenna."""
+    """(code offset in chips, amplitude) of one antenna, each [block][pol]."""
     sums = records["sums"][..., 0] + 1j * records["sums"][..., 1]
     squares = block_sums(sums ** 2, block, n_blocks)
     weight = block_sums(records["n_present"].astype(float) ** 2, block, n_blocks)[:, None]
@@ -196,9 +196,9 @@ def code_and_gain(records, block, n_blocks, discriminator):
 
 
 def link(array, signal_index, prn, records, reference, later_s):
-    """The satellite's Link.  None if both antennas followed it for too short a time, or at different Dopplers: a loop
-    may lock half a turn a code period away. 'later_s' maps seconds since the sync time to the signal's delay by
-    geometry."""
+    """The satellite's Link.  None if the antennas followed it together for too short a time, or at different Dopplers:
+    a loop may lock at a Doppler that is wrong by half a turn per code period. 'later_s' maps seconds since the sync
+    time to the signal's geometric delay."""
     signal = SIGNALS[signal_index]
     own, other = usable(records, signal_index, prn), usable(reference, signal_index, prn)
     if len(own) < 2 or len(other) < 2:
@@ -238,8 +238,8 @@ def link(array, signal_index, prn, records, reference, later_s):
 
 
 def combine(values, errors):
-    """Weighted mean of the estimates without outliers.  Its error is the larger one of two: from the estimates' errors,
-    and from their scatter."""
+    """Weighted mean of the estimates without outliers.  Its error comes from the estimates' errors or from their
+    scatter: the larger of the two counts."""
     values, errors = np.asarray(values, float), np.maximum(np.asarray(errors, float), 1e-30)
     if len(values) > 3:
         middle = np.median(values)
@@ -254,7 +254,7 @@ def combine(values, errors):
 
 
 def of_blocks(values):
-    """Estimate of a satellite, from the scatter of its blocks."""
+    """Mean of a satellite's blocks without outliers, with its error from their scatter."""
     middle = np.median(values)
     values = values[np.abs(values - middle) <= OUTLIER_SIGMA * 1.4826 * np.median(np.abs(values - middle))]
     return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
@@ -265,7 +265,7 @@ def combine_links(estimates):
 
 
 def combine_phases(phasors):
-    """Phases are cyclic.  They are counted from the direction of the sum of all phasors."""
+    """Combines phases.  They are cyclic, so they are counted from the direction of the sum of all phasors."""
     centre = np.angle(sum(np.sum(p) / np.sum(np.abs(p)) for p in phasors))
     found = combine_links([of_blocks(np.angle(p * np.exp(-1j * centre))) for p in phasors])
     return Estimate(float(np.angle(np.exp(1j * (found.value + centre)))), found.error)
@@ -275,9 +275,9 @@ def solve_pol(array, antenna, pol, links, carrier_hz):
     """The Solution of one polarisation."""
     heard = [one for one in links if one.cn0_db_hz[pol] >= MIN_CN0_DB_HZ and np.all(np.isfinite(one.delay_s[:, pol]))]
     if not heard:
-        raise Unusable(f"{antenna}: no satellite is followed in polarisation {pol} there and at the reference for "
-                       f"{MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at one Doppler, and within half a chip "
-                       "of the other polarisation")
+        raise Unusable(f"{antenna}: polarisation {pol} has no usable satellite: this antenna and the reference must follow "
+                       f"it for {MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at the same Doppler, with less "
+                       "than half a chip between the polarisations")
     delay_s = combine_links([of_blocks(one.delay_s[:, pol]) for one in heard])
     beam = [one for one in heard if one.is_in_beam]
     solution = Solution(antenna, pol, [one.name for one in heard], [one.name for one in beam], delay_s, carrier_hz)
@@ -302,10 +302,10 @@ def satellites_of(records):
 
 
 def solve(array, records, reference, sky=None, in_beam=lambda signal, prn: True):
-    """[Solution] of all antennas but the reference, two for each.
+    """[Solution] of all antennas but the reference: one for each polarisation.
 
-    Without a 'sky' (gnsscal_orbits.Sky) all antennas are at one place.  With it only satellites with known ephemerides
-    count.  in_beam(signal, PRN): the satellite's phases and gains count, too.
+    Without a 'sky' (gnsscal_orbits.Sky) all antennas are at one place.  With a 'sky' only satellites with known
+    ephemerides count.  If in_beam(signal, PRN) is true, the satellite's phase and gain count, not only its delay.
     """
     known = [(index, prn) for index, prn in satellites_of(records[reference])
              if sky is None or sky.ephemeris(SIGNALS[index], prn)]

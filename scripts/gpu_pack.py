@@ -26,10 +26,10 @@ PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "benc
 # Libraries that the other machine has: the C and C++ runtime, CUDA and its driver.
 NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"
                         r"libcudart|libcufft|libcufftw|libnvrtc|libnvrtc-builtins|libnvJitLink|libnvidia-.*)\.so")
-# Vulkan's loader, which programs open when they need it, and the libraries of NVIDIA's Vulkan driver, if they are here.
+# Vulkan's loader, which programs open at run time, and libraries that NVIDIA's Vulkan driver needs, if they are here.
 VULKAN = ["libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0",
           "libmd.so.0", "libGLdispatch.so.0"]
-# In the versions of tests/requirements.txt, with their dependencies except numpy.
+# Python packages, in the versions of tests/requirements.txt, and their dependencies except numpy.
 WHEELS = ["spead2", "PyYAML", "aiokatcp", "async-timeout", "decorator", "katcp-codec", "typing-extensions"]
 PYTHON = "3.12"
 PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
@@ -74,8 +74,8 @@ def vulkan_libraries():
         if path:
             shutil.copy2(Path(path.group(1)).resolve(), PACK / "lib" / name)
         else:
-            print(f"pack: without {name}, which is not on this machine")
-    # A second entry for NVIDIA's driver, with its library that needs no display.
+            print(f"pack: left out {name}, which is not on this machine")
+    # A second description of NVIDIA's Vulkan driver names the driver's library that needs no display.
     driver = {"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0", "api_version": "1.1.0"}}
     (PACK / gpu_machine.VULKAN_DRIVER).write_text(json.dumps(driver))
 

@@ -1,4 +1,4 @@
-"""The parts of a run on the GPU: running them, their time limits, their counts and the sum."""
+"""Runs the parts of the GPU tests within their time limits, and counts their results."""
 import concurrent.futures
 import json
 import os
@@ -18,11 +18,11 @@ import gpu_startup
 
 N_WORKERS = min(12, max(2, (os.cpu_count() or 1) - 4))
 TOOLS = ["memcheck", "racecheck"]
-# A few replays through the whole of fgpu: several buffers, antennas, losses, both widths of the output.
+# A few replays through the whole of fgpu: several buffers, antennas, losses, outputs of 4 and of 8 bits.
 SANITIZED_REPLAYS = ["tests/system/test_fgpu.py::test_stream_may_start_anywhere[15]",
                      "tests/system/test_fgpu.py::test_lost_packets[0.01]",
                      "tests/system/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
-# Engine tests that start an fgpu or an xbgpu.  The first ones may run side by side; the others depend on the clock.
+# Engine tests that start an fgpu or an xbgpu.  Tests of REPLAYS may run side by side; tests of LIVE depend on the clock.
 REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/system/test_spead_bytes.py",
            "tests/system/test_wrap.py", "tests/system/test_wrong_packets.py", "tests/system/test_xbgpu.py",
            "tests/system/test_gates.py", "tests/system/test_narrowband.py", "tests/system/test_beams.py",
@@ -31,9 +31,9 @@ REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 REALTIME = "scripts/bench/realtime"
-DIRECT_RATES = {"f": "600", "x": "15"}  # MS/s and Gb/s of clean runs with memory of either kind
-SESSION_MARGIN_S = 10  # for the test that runs when its part's time is nearly over
-GRACE_S = 5  # between the end of a program's time and the program's end
+DIRECT_RATES = {"f": "600", "x": "15"}  # rates in MS/s and Gb/s at which both kinds of memory run cleanly
+SESSION_MARGIN_S = 10  # time for the last test of a part to end
+GRACE_S = 5  # time that a program has to end after its time limit
 KEPT_ON_FAILURE_BYTES = 15 << 20
 
 
@@ -101,7 +101,7 @@ class Run:
     # ---- Kinds of programs -------------------------------------------------------------------------------------------
 
     def suite(self, name, wrapper=(), label="", **env):
-        """A unit test, by Check's own summary."""
+        """Runs a unit test.  The counts come from Check's own summary."""
         command = [*wrapper, self.place.build / "tests" / name]
         code, output, seconds = self.execute(command, self.place.programs(CK_TIMEOUT_MULTIPLIER="10", **env))
         found = re.search(r"^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)$", output, re.M)
@@ -114,13 +114,13 @@ class Run:
         return Row(self.part, label + name, max(0, checks - bad), bad, skipped, seconds, note, end=end_of(output))
 
     def tests(self, name, arguments, n_workers=N_WORKERS, leave_s=0, **env):
-        """Engine tests, by pytest's report."""
+        """Runs engine tests.  The counts come from pytest's report."""
         report = self.place.work / f"{self.part}-{name}.xml"
         command = [self.place.python, "-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider",
                    "-W", "ignore::pytest.PytestConfigWarning", "--maxfail=30", f"--junitxml={report}", *arguments]
         if n_workers > 1 and has_module(self.place, "xdist"):
             command += ["-p", "xdist", "-n", n_workers]
-        if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts the tests that have run
+        if has_module(self.place, "pytest_timeout"):  # then pytest ends in time and reports the tests that have run
             left_s = self.deadline - leave_s - SESSION_MARGIN_S - time.monotonic()
             command += ["-p", "timeout", "--session-timeout", max(1, int(left_s))]
         code, output, seconds = self.execute(command, self.place.pytest(**env), leave_s)
@@ -134,7 +134,7 @@ class Run:
             broken = [case.get("name") for case in suite.iter("testcase")
                       if case.find("failure") is not None or case.find("error") is not None]
             row.note = ", ".join(broken[:3])
-        else:  # it was ended before it wrote its summary; its progress says which tests have run
+        else:  # pytest was ended before it wrote its report; its progress shows the tests that have run
             marks = "".join(re.findall(r"^([.FEsxX]+)(?= +\[ *\d+%\]|!!!)", output, re.M))
             row.passed, row.skipped = marks.count("."), marks.count("s")
             row.failed = marks.count("F") + marks.count("E")
@@ -146,7 +146,7 @@ class Run:
         return row
 
     def program(self, name, command):
-        """A program that measures.  Its output is its result."""
+        """Runs a program that measures.  Its output is the result."""
         code, output, seconds = self.execute(command, self.place.programs())
         note = "" if code == 0 else "out of time" if code is None else f"code {code}"
         return Row(self.part, name, int(code == 0), int(code != 0), 0, seconds, note, output.splitlines())
@@ -173,15 +173,15 @@ def unit(run):
     """unit tests of the device and of the code that runs on it"""
     suites = gpu_pack.suites(run.place.root)
     if not suites:
-        return [Row(run.part, "unit tests", failed=1, note="none asks CBF_TEST_DEVICE for its device")]
+        return [Row(run.part, "unit tests", failed=1, note="no unit test uses CBF_TEST_DEVICE")]
     jobs = [job for name in suites for job in cases(run.place.root, name)]
     return run.together(lambda job: run.suite(job[0], label=f"{job[1].get('CK_RUN_CASE', '')} ".lstrip(),
                                               CK_FORK=fork_mode(job[0]), **job[1]), jobs)
 
 
 def cases(root, suite):
-    """The cases of a unit test of kernels, which may run side by side.  The other unit tests have cases that are not
-    for GPUs."""
+    """The cases of a unit test of kernels: these cases may run side by side.  Other unit tests run as a whole, because
+    some of their cases are not for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()
@@ -190,8 +190,8 @@ def cases(root, suite):
 
 
 def fork_mode(suite):
-    """Creating a CUDA context takes a part of a second, and each test that forks creates one.  The device's tests must
-    fork, because some end their process."""
+    """Value of CK_FORK.  Each forked test creates a CUDA context, which takes a fraction of a second.  Only the device's
+    tests must fork, because some of them end their process."""
     return "yes" if suite.startswith(("check_device", "check_cuda_device")) else "no"
 
 
@@ -217,7 +217,7 @@ def sanitize(run):
         tool, suite, case = job
         name = case.get("CK_RUN_CASE", "replays")
         report = run.place.work / f"{tool}-{suite or 'fgpu'}-{name}-%p.txt"
-        barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # of a block, in shared memory
+        barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # barriers of a block in shared memory
         wrapper = [sanitizer, "--tool", tool, *barriers, "--log-file", report, *common]
         if suite:
             row = run.suite(suite, wrapper, f"{tool} {name} ", CK_FORK="no", **case)
@@ -227,7 +227,7 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # without CUDA there is no summary
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # no summary without CUDA
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 
@@ -251,7 +251,7 @@ def startup(run):
 
 
 def bench(run):
-    """bench_fgpu ($BENCH_FLAGS), and by ncu the traffic of the device's memory"""
+    """bench_fgpu ($BENCH_FLAGS), and the traffic of the GPU's memory, counted by ncu"""
     program = run.place.build / "bench" / "bench_fgpu"
     flags = shlex.split(os.environ.get("BENCH_FLAGS", ""))
     yield run.program("bench_fgpu", [program, "--device", gpu_machine.DEVICE, *flags])
@@ -286,7 +286,7 @@ def gnss(run):
 
 
 def script(run, name, command, variable):
-    """A script in one of its modes, which starts programs and measures them.  The flags come from that variable."""
+    """Runs a script that starts and measures programs.  Its flags come from the environment variable 'variable'."""
     flags = shlex.split(os.environ.get(variable, ""))
     return run.program(name, [run.place.python, *command, "--build", run.place.build, "--device", gpu_machine.DEVICE,
                               *flags])
@@ -303,7 +303,7 @@ def realtime_x(run):
 
 
 def realtime_chain(run):
-    """the highest clean rate of dsim, fgpu, xbgpu, every dump checked ($REALTIME_CHAIN_FLAGS); not a part of 'all'"""
+    """the highest clean rate of dsim, fgpu and xbgpu, with every dump checked ($REALTIME_CHAIN_FLAGS); not a part of 'all'"""
     yield script(run, "realtime-chain", [REALTIME, "chain"], "REALTIME_CHAIN_FLAGS")
 
 
@@ -313,7 +313,7 @@ def pacing(run):
 
 
 def direct(run):
-    """recv.direct: the engine part with it, then rate and CPU beside pinned memory ; not a part of 'all'"""
+    """the engine part with recv.direct, then rate and CPU time with it and with pinned memory; not a part of 'all'"""
     yield run.suite("check_device", CK_FORK="yes", CBF_TEST_DIRECT="1")
     yield run.tests("replays", [*REPLAYS, "tests/system/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
                     leave_s=240, CBF_TEST_DIRECT="1")
@@ -328,7 +328,7 @@ def direct(run):
 
 
 def tune(run):
-    """results of --tune of both daemons beside the defaults, five sizes of each kernel ($TUNE); not a part of 'all'"""
+    """--tune of both daemons, compared to the defaults, for five sizes of each kernel ($TUNE); not a part of 'all'"""
     work = run.place.out / "tune"
     (work / "cache").mkdir(parents=True, exist_ok=True)
     chosen = os.environ.get("TUNE", "wide narrow x").split()
@@ -367,7 +367,7 @@ def qualify(run):
     yield run.program("qualify_f", [run.place.python, "tests/qualify/qualify_f.py", *flags])
 
 
-PARTS = {  # each with its limit in seconds
+PARTS = {  # {name: (function, limit in seconds)}
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 560),
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120), "beam": (beam, 200),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),

@@ -23,7 +23,7 @@ def text(summary):
 
 
 def report(directories):
-    """The rows of several runs of one commit on one machine, one after the other."""
+    """Writes the rows of several runs, of one commit on one machine, into the page one after the other."""
     summaries = [json.loads((Path(directory) / "summary.json").read_text()) for directory in directories]
     summary = summaries[0]
     for other in summaries[1:]:

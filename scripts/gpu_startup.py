@@ -27,7 +27,7 @@ CONFIG = {
 
 
 def start(place, log, directory):
-    """Seconds from exec to READY of one start, which is then ended.  None if READY does not come; the log says why."""
+    """Starts fgpu and ends it.  Returns the seconds from exec to READY, or None if READY did not come (the log says why)."""
     config, notify = directory / "fgpu.yaml", directory / "notify"
     config.write_text(json.dumps(CONFIG))
     notify.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def measure(place, log, deadline):
     kinds = [("warm: kernels compiled before", False, False), ("cold: kernels compiled", True, False),
              ("cold, and no file in memory", True, True)]
     forget_compiled(directory)
-    if start(place, log, directory) is None:  # reads the files, compiles
+    if start(place, log, directory) is None:  # this start reads the files and compiles the kernels
         return lines, ["fgpu did not become ready"]
     for name, compiles, reads in kinds:
         times = []

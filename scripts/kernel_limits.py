@@ -1,4 +1,4 @@
-"""Limits of the kernel (sysctl) that are higher while a script runs."""
+"""Raises limits of the Linux kernel (sysctl) while a script runs."""
 import contextlib
 import signal
 import sys
@@ -13,11 +13,11 @@ def path_of(name):
 
 
 def raise_limit(name, wanted, before):
-    """A limit that may not be written stays."""
+    """Raises a limit to 'wanted' if this process may write it, and notes the old value in 'before'."""
     try:
         old = int(path_of(name).read_text())
         if old < wanted:
-            before[name] = old  # before the change: a signal may come at any time
+            before[name] = old  # noted before the change, because a signal may come at any time
             path_of(name).write_text(str(wanted))
     except (OSError, ValueError):
         pass
@@ -25,7 +25,7 @@ def raise_limit(name, wanted, before):
 
 def restore(limits, before):
     """Restores limits that still have our value.  If another program has changed a limit meanwhile, that value stays.
-    May run again, and may interrupt itself."""
+    This function may run twice, and a call may interrupt another call."""
     for name, old in before.items():
         with contextlib.suppress(OSError, ValueError):
             if int(path_of(name).read_text()) == limits[name]:
@@ -34,9 +34,9 @@ def restore(limits, before):
 
 @contextlib.contextmanager
 def raised(limits):
-    """Limits, {name: value}, are at least so high within the block.  They are restored however the block ends, also by
-    a signal (except SIGKILL).  A signal restores them at once, because the interrupted code may take a while to end.
-    Call this on the main thread."""
+    """Within the block each limit of 'limits', {name: value}, has at least its value.  The old limits are restored
+    however the block ends, also by a signal (except SIGKILL).  A signal restores the old limits at once, because the
+    interrupted code may take a while to end.  Call this on the main thread."""
     before = {}
 
     def end(number, _):

@@ -60,7 +60,7 @@ def key_item(key, about, schema):
 
 
 def section_text(name, schema, lines, required):
-    """The section as a subsection, with its keys as a list; 'lines' of --print-example."""
+    """A section as a subsection, with its keys as a list. 'lines' are the section's lines of --print-example."""
     about, item = example_keys(lines), schema.get("items", schema)
     text = f".Ss {name}\n" + mdoc(schema["description"])
     if item is not schema:
@@ -71,7 +71,7 @@ def section_text(name, schema, lines, required):
 
 
 def keys_and_example(schema, example):
-    """All sections, and the example's lines that are required."""
+    """(all sections as mdoc, the required lines of the example)."""
     schema, keys, literal = json.loads(schema), "", ""
     sections = dict(re.findall(r"^(\w+):\n(.*?)(?=^\w+:\n|\Z)", example, re.M | re.S))
     for name, section in schema["properties"].items():
@@ -84,7 +84,7 @@ def keys_and_example(schema, example):
 
 
 def reference(text):
-    """Lines in the first column are sections, in capitals, and their items.  Text is indented."""
+    """docs/reference as mdoc.  A line in the first column is a section, in capitals, or an item.  Text is indented."""
     out, paragraph, in_list = "", [], False
     for line in [*text.splitlines(), ""]:
         if line.startswith(" "):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plots of a UVH5 file of visrec: fringes of all baselines, autocorrelations, a waterfall of one baseline, lost data.
+"""Makes plots of a UVH5 file of visrec: fringes of all baselines, autocorrelations, a waterfall of one baseline, lost data.
 
 The fringes show the correlation coefficient |V12| / sqrt(V11 V22), so 1 is full correlation.  With --model the
 waterfall shows the baseline a second time with the delay model put back, as if the F-engine had not tracked.
@@ -24,16 +24,16 @@ import visfile  # noqa: E402
 # Okabe and Ito's palette, which colour-blind readers can tell apart; black and yellow are left out.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
 DASHES = ["-", "--", ":", "-."]  # for curves after the end of the palette
-# Cyclic.  0 is the lightest colour and +-180 the darkest, so lightness alone shows alignment.  Blue and red tell the
-# sign.
+# Cyclic colours for a phase in degrees.  0 is the lightest colour and +-180 the darkest, so lightness alone shows how
+# well the signals are aligned.  Blue and red tell the sign.
 PHASE_MAP = LinearSegmentedColormap.from_list(
     "phase", ["#1B1B4B", "#1F5FA8", "#55B7C8", "#FFF19A", "#EE8A34", "#A32348", "#1B1B4B"])
 LOST_MAP = plt.get_cmap("YlOrBr").with_extremes(bad="white")
-NOTHING_PERCENT = 1e-4  # less is rounding of nsamples, which are floats
-LEAST_LOST_PERCENT = 0.1  # start of the colours; smaller losses have the lightest colour
+NOTHING_PERCENT = 1e-4  # smaller losses are rounding errors of nsamples, which are floats
+LEAST_LOST_PERCENT = 0.1  # lower end of the colour scale; smaller losses have its lightest colour
 MAX_PANELS = 15
-MAX_COLUMNS = 300  # of a waterfall, so that each column is more than a pixel
-MAX_NAMES = 40  # of antennas beside the picture of lost data
+MAX_COLUMNS = 300  # columns of a waterfall: each column is wider than a pixel
+MAX_NAMES = 40  # antennas' names next to the picture of lost data
 DPI = 110
 
 plt.rcParams.update({
@@ -53,7 +53,7 @@ plt.rcParams.update({
 # ---- Plotted values --------------------------------------------------------------------------------------------------
 
 def coefficient(data, rows, a1, a2):
-    """|V12| / sqrt(V11 V22) of 'rows' (visibilities by baseline, channel); masked where a power is 0."""
+    """|V12| / sqrt(V11 V22), masked where a power is 0. 'rows' are visibilities by baseline and channel."""
     power = (rows[..., data.index(a1, a1), :] * rows[..., data.index(a2, a2), :]).real
     return np.ma.abs(rows[..., data.index(a1, a2), :]) / np.ma.sqrt(np.ma.masked_less_equal(power, 0))
 
@@ -82,7 +82,7 @@ def read_models(path):
 
 
 def model_rad(models, unix_s, offsets_hz):
-    """Phase that an F-engine adds, by time and channel; 'offsets_hz' are from the band's centre (fgpu/delay.h)."""
+    """Phase that an F-engine adds, by time and channel (fgpu/delay.h). 'offsets_hz' count from the band's centre."""
     phase = np.zeros((len(unix_s), len(offsets_hz)))
     for start, delay, rate, angle, angle_rate, acceleration, angle_acceleration in models:
         t = (unix_s - start)[:, np.newaxis]
@@ -93,7 +93,7 @@ def model_rad(models, unix_s, offsets_hz):
 
 
 def untracked(data, a1, a2, models):
-    """Visibilities of a baseline with the delay models of its antennas put back: {antenna's name: read_models()}."""
+    """Visibilities of a baseline as they were before the delay models 'models', {antenna's name: read_models()}."""
     offsets_hz = data.freqs_hz - data.freqs_hz[len(data.freqs_hz) // 2]
     vis = data.vis[:, data.index(a1, a2)]
     for ant, feed, sign in ((a1, data.pol[0], 1), (a2, data.pol[1], -1)):  # conj(e_a1) e_a2
@@ -104,9 +104,9 @@ def untracked(data, a1, a2, models):
 
 
 def lost_percent(sets):
-    """Percent of each antenna's data that is not in its autocorrelations, by time and antenna.
+    """Percentage of each antenna's data that its autocorrelations lack, by time and antenna.
 
-    The value is 1 - nsamples; it is 1 where data are flagged.  A gate's output has less data by design.
+    The lost part is 1 - nsamples; it is 1 where data are flagged.  A gate's output has less data by design.
     """
     data = sets[0]
     autos = [data.index(ant, ant) for ant in range(len(data.names))]
@@ -130,21 +130,21 @@ def subtitle(data):
 
 
 def set_frequency_axis(axis, data):
-    """Shows the whole band, with few ticks, so that the labels of any band have room."""
+    """Shows the whole band with few ticks, so the labels have room."""
     width_mhz = (data.freqs_hz[1] - data.freqs_hz[0]) / 1e6 if len(data.freqs_hz) > 1 else 1
     axis.set_xlim(data.freqs_hz[0] / 1e6 - width_mhz / 2, data.freqs_hz[-1] / 1e6 + width_mhz / 2)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
 
 
 def add_marks(axis, marks, names):
-    """Hatches the parts of the band that an explanation below the picture names."""
+    """Hatches the parts of the band that explain() explains below the picture."""
     for ant, low, high, _ in marks:
         if ant in names:
             axis.axvspan(low, high, facecolor="none", edgecolor="#777777", hatch="///", linewidth=0, zorder=0.5)
 
 
 def explain(figure, marks, names):
-    """The explanations of the marks of these antennas, below the picture."""
+    """Writes the explanations of these antennas' marks below the picture."""
     text = "\n".join(f"Hatched, {low:g} to {high:g} MHz: {text}" for ant, low, high, text in marks if ant in names)
     if text:
         figure.supxlabel(text, fontsize=10, color="#444444")
@@ -180,7 +180,7 @@ def plot_all(sets, marks, output):
             level = coefficient(each, mean, a1, a2)
             highest = max(highest, level.max() if level.count() else 0)
             amplitude.plot(each.freqs_hz / 1e6, level, color=PALETTE[i], linewidth=1, label=each.pol)
-            # The second polarisation lies on the first, in smaller dots.
+            # The second polarisation has smaller dots, which lie on the dots of the first.
             phase.plot(each.freqs_hz / 1e6, phase_deg(mean[each.index(a1, a2)]), ".", color=PALETTE[i],
                        markersize=5 / (1 + 2 * i), markeredgewidth=0)
         for axis in (amplitude, phase):
@@ -228,7 +228,7 @@ def n_joined_channels(data):
 
 
 def join_channels(data, values):
-    """The largest of neighbouring channels, so that a tone does not fall between two pixels."""
+    """Joins neighbouring channels into one column with their largest value, so no tone falls between two pixels."""
     step = n_joined_channels(data)
     return np.ma.stack([values[:, start:start + step].max(axis=1) for start in range(0, values.shape[1], step)], axis=1)
 
@@ -305,7 +305,7 @@ def plot_lost(sets, output):
     axis.set_xlabel("Time since start (s)")
     total = axis.secondary_yaxis("right")
     total.set_yticks(range(0, n_ants, every), [f"{mean:.3g} %" for mean in lost.mean(axis=0)[::every]])
-    total.set_ylabel("lost of all dumps")
+    total.set_ylabel("lost, mean of all dumps")
     if lost.max() < NOTHING_PERCENT:
         axis.text(0.5, 0.5, f"nothing lost: {n_ants} antenna{'s' if n_ants > 1 else ''}, {n_times} dumps", fontsize=14,
                   ha="center", va="center", transform=axis.transAxes)
@@ -315,12 +315,12 @@ def plot_lost(sets, output):
 # ---- The command -----------------------------------------------------------------------------------------------------
 
 def find_baseline(data, text):
-    """Numbers of the antennas named "m000,m001", in the file's order; the first two of the array if 'text' is None."""
+    """Indices of two antennas given as "m000,m001", in the file's order; the first two antennas if 'text' is None."""
     if text is None:
         return 0, min(1, len(data.names) - 1)
     names = text.split(",")
     if len(names) != 2 or not set(names) <= set(data.names):
-        sys.exit(f"{data.path}: has no baseline {text!r}: two of its antennas are wanted, as in "
+        sys.exit(f"{data.path}: has no baseline {text!r}: give two of its antennas, as in "
                  f"{data.names[0]},{data.names[-1]}; it has {', '.join(data.names)}")
     return tuple(sorted(data.names.index(name) for name in names))
 
@@ -344,12 +344,12 @@ def main():
     parser.add_argument("file", type=pathlib.Path, help="UVH5 file")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("."), help="directory of the PNGs")
     parser.add_argument("--pol", nargs="+", default=["xx", "yy"], choices=visfile.POL_NAMES.values(),
-                        help="polarisation products (xx yy)")
-    parser.add_argument("--baseline", help="antennas of the waterfall, as in m000,m003 (the first two)")
+                        help="polarisation products (default: xx yy)")
+    parser.add_argument("--baseline", help="antennas of the waterfall, as in m000,m003 (default: the first two)")
     parser.add_argument("--model", nargs=2, action="append", default=[], metavar=("ANTENNA", "FILE"),
-                        help="delay models that fgpu had for an antenna: the waterfall shows phases without them, too")
+                        help="delay models of an antenna in fgpu: the waterfall also shows phases without these models")
     parser.add_argument("--mark", nargs=4, action="append", default=[], metavar=("ANTENNA", "MHZ", "MHZ", "TEXT"),
-                        help="hatches a part of the band of an antenna and explains it")
+                        help="hatches a part of the band in plots of an antenna, with an explanation")
     args = parser.parse_args()
     try:
         sets = [visfile.load(args.file, pol) for pol in args.pol]

@@ -1,6 +1,6 @@
-"""Reads visrec's files without pyuvdata: one polarisation product as arrays.
+"""Reads one polarisation product of visrec's files into arrays, without pyuvdata.
 
-Visibilities are as in the file, so V(a1, a2) = <conj(e_a1) e_a2>; docs/visibilities.md says why.
+Visibilities are as in the file: V(a1, a2) = <conj(e_a1) e_a2>.  docs/visibilities.md says why.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Visibilities:
 
 
 class Unreadable(Exception):
-    """Why a file cannot be used, in one sentence."""
+    """An error whose text says in one sentence why a file cannot be used."""
 
 
 def load(path, pol="xx"):

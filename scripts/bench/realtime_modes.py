@@ -1,7 +1,8 @@
 """The modes of scripts/bench/realtime: the programs of each, with their configurations, and the conditions of a clean run.
 
-An object is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every dump, with receivers
-that count heaps of beams.  Chain: dsim, fgpu, an xbgpu for each substream and a check of every dump."""
+An object of a mode's class is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every
+dump, with receivers that count heaps of beams.  Chain: dsim, fgpu, an xbgpu for each substream and a check of every
+dump."""
 import argparse
 import json
 import os
@@ -30,24 +31,24 @@ from realtime_satellites import GRID_HZ, LOCKED, Records, Sky, judge_sums  # noq
 SAMPLE_BITS, PACKET_SAMPLES, N_TAPS, GAIN, N_POLS = 10, 4096, 16, 1.5, 2
 POLL_S = 0.25
 CHUNK_S = 0.005          # shortest chunk of fgpu
-X_CHUNK_S = 0.010        # and of xbgpu in a chain
+X_CHUNK_S = 0.010        # shortest chunk of xbgpu in a chain
 BUFFERS_S = 0.15         # time that fgpu's output buffers hold
 X_WINDOW_MAX = 64        # chunks
 LATE_S = 0.05            # allowed lateness of the simulator
 LATENCY = re.compile(r'fgpu_output_latency_seconds{.*?antenna="([^"]*)"')
 LOSSES = {"fgpu": F_LOSSES, "xbgpu": X_LOSSES, "dsim": re.compile("dsim_packets_failed")}
 COUNTS = ("broken", "missing", "late", "drops")
-WINDOW_SPECTRA, WINDOWS = 32, 16  # of detected beams: spectra of a window, windows of a heap
-CALIBRATION = 0.02       # of voltages for beams
+WINDOW_SPECTRA, WINDOWS = 32, 16  # detected beams: spectra in a window, windows in a heap
+CALIBRATION = 0.02       # gain of every input in the beams
 
 
 def kind_of(name):
-    """The program of a process: xbgpu of xbgpu3."""
+    """The program that a process runs: xbgpu for the process xbgpu3."""
     return name.rstrip("0123456789")
 
 
 class Watch:
-    """Watches, between two snapshots, how late the simulator is."""
+    """Watches how late the simulator is, between two snapshots of the metrics."""
 
     def __init__(self, mode, before):
         self.mode, self.start, self.before, self.late_s = mode, before.time, before.metrics, 0.0
@@ -76,9 +77,9 @@ class ChainWatch(Watch):
 
     def __init__(self, mode, before):
         super().__init__(mode, before)
-        self.latency = {}        # antenna: (largest s, s from the start to that moment)
-        self.apart = (0.0, 0.0)  # the same for the time between antennas
-        self.lost = {}           # program: [s from the start to its first loss, and to its last]
+        self.latency = {}        # {antenna: (largest latency in s, its time in s after the start)}
+        self.apart = (0.0, 0.0)  # (largest difference between antennas' latencies in s, its time)
+        self.lost = {}           # {program: [time of its first loss, of its last], in s after the start}
 
     def look(self):
         now, found = time.monotonic() - self.start, self.mode.metrics(self.mode.names)
@@ -96,10 +97,10 @@ class ChainWatch(Watch):
 # ---- Shared by all modes ---------------------------------------------------------------------------------------------
 
 class Mode:
-    """A run at 'rate', in the mode's unit. 'expected' is the result of expected_dump()."""
+    """A run at the rate 'rate', in the unit UNIT. 'expected' is the result of expected_dump()."""
     UNIT, WATCH, SPARE_CPUS = "MS/s", Watch, 3
     SIMULATOR, LATE, REFUSED = "dsim", "dsim_time_error_s", "dsim_packets_failed_total"
-    APART = ("dsim",)  # threads whose CPUs are not the engine's
+    APART = ("dsim",)  # threads that share no CPU with the engine
 
     def __init__(self, args, pins, names, expected=None):
         self.args, self.pins, self.names, self.expected = args, pins, names, expected
@@ -110,7 +111,7 @@ class Mode:
 
     @staticmethod
     def cases(args):
-        """The cases that are measured one after the other: (options, subject of the rate)."""
+        """The cases that are measured one after the other: [(options, words such as ' with 8192 channels')]."""
         return [(args, "")]
 
     @staticmethod
@@ -142,7 +143,7 @@ class Mode:
         return name, [str(word) for word in command], None
 
     def last_count(self, name):
-        """The newest counts of a receiver that counts, or None."""
+        """The newest counts of a receiver of counter(), or None before its first line."""
         lines = self.programs[name].text().rsplit("\n", 2)
         return json.loads(lines[-2]) if len(lines) > 1 and lines[-2].startswith("{") else None
 
@@ -150,7 +151,7 @@ class Mode:
         return {name: metrics(self.ports[name]) for name in names}
 
     def stage_of(self, name, metric):
-        """The stage that did not keep up if this metric counts."""
+        """The stage that did not keep up if this metric has grown."""
         return name
 
     def judge(self, before, after, watch):
@@ -170,7 +171,7 @@ class Mode:
         return why + self.judge_output(before, after, watch)
 
     def title(self, result):
-        """The beginning of the line of a run, in the table's columns."""
+        """The first columns of a run's line in the table."""
         return f"{result['rate'] / 1e6:8.1f}"
 
     def notes(self, result):
@@ -199,14 +200,14 @@ class WithF(Mode):
 
     @staticmethod
     def add_options(parser, groups, dsim_threads):
-        parser.add_argument("--groups", type=int, default=groups, help="multicast groups of a polarisation")
+        parser.add_argument("--groups", type=int, default=groups, help="multicast groups of each polarisation")
         parser.add_argument("--spectra-per-heap", type=int, default=256)
         parser.add_argument("--packet-payload", type=int, default=8192)
-        parser.add_argument("--chunk-samples", type=int, default=0, help="of fgpu; 0: as the rate is")
+        parser.add_argument("--chunk-samples", type=int, default=0, help="chunk of fgpu; 0: chosen from the rate")
         parser.add_argument("--chunks", type=int, default=16)
-        parser.add_argument("--period", type=int, default=1 << 20, help="samples, of dsim's signal")
-        parser.add_argument("--dsim-threads", type=int, default=dsim_threads, help="to which inputs are dealt")
-        parser.add_argument("--send-threads", type=int, default=2, help="of fgpu")
+        parser.add_argument("--period", type=int, default=1 << 20, help="samples after which dsim's signal repeats")
+        parser.add_argument("--dsim-threads", type=int, default=dsim_threads, help="send threads of dsim")
+        parser.add_argument("--send-threads", type=int, default=2, help="send threads of fgpu")
 
     def antennas(self):
         return [{"name": f"m{a:03}", "pol0": self.inputs[2 * a], "pol1": self.inputs[2 * a + 1]}
@@ -239,7 +240,7 @@ class WithF(Mode):
                               array_size=len(antennas), **send)}
 
     def period_of_samples(self):
-        """int [input][sample]: the samples that dsim sends again and again, as dsim writes them to a capture."""
+        """The samples that dsim repeats, read from a capture that dsim writes: int [input][sample]."""
         with tempfile.TemporaryDirectory(prefix="realtime") as directory:
             capture = os.path.join(directory, "dsim.pcap")
             _, command = self.program(directory, "dsim", self.dsim(capture))
@@ -301,8 +302,8 @@ class WithDumps(Mode):
         deadline = time.monotonic() + 20 + 4 * self.dump_s
         while len(self.judge_of_dumps.first) < len(self.dumps):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"good dumps of {len(self.judge_of_dumps.first)} of {len(self.dumps)} substreams came: "
-                                   f"{self.counts()}, off by {self.judge_of_dumps.off}")
+                raise RuntimeError(f"only {len(self.judge_of_dumps.first)} of {len(self.dumps)} substreams sent a good "
+                                   f"dump: {self.counts()}, off by {self.judge_of_dumps.off}")
             time.sleep(POLL_S)
 
     def counts(self):
@@ -315,7 +316,7 @@ class WithDumps(Mode):
                 why.append(("dumps", f"{after.counts[name] - before.counts[name]} {name}"))
         n, expected = after.counts["exact"] - before.counts["exact"], len(self.dumps) * seconds / self.dump_s
         if n < max(0.97 * expected - 2 * len(self.dumps), min(expected / 2, len(self.dumps))):
-            why.append(("dumps", f"{n} came out in {seconds:.2f} s instead of {expected:.0f}"))
+            why.append(("dumps", f"{n} dumps came out in {seconds:.2f} s instead of {expected:.0f}"))
         return why
 
     def results(self, before, after, watch):
@@ -421,9 +422,9 @@ class F(WithF):
 
     def stage_of(self, name, metric):
         if "no_chunk" in metric:
-            return "fgpu device"  # chunks did not come back
+            return "fgpu device"  # the device did not give chunks back in time
         if "dropped" in metric or "failed" in metric:
-            return "fgpu send"  # buffers did not come back, if the device was not late with them
+            return "fgpu send"  # the senders did not give buffers back, unless the device was late
         return "fgpu recv" if metric.startswith("fgpu_input") else "fgpu"
 
     def judge_output(self, before, after, watch):
@@ -470,8 +471,8 @@ class F(WithF):
 # ---- x: fsim, xbgpu and a check of every dump ------------------------------------------------------------------------
 
 class X(WithDumps):
-    """All F-engines of an array send one substream: random voltages over the whole range, which repeat after --period
-    heaps.  So numpy computes every complete dump beforehand.  Each dump is compared bit for bit."""
+    """All F-engines of an array send one substream of random voltages.  The voltages cover the whole range and repeat
+    after --period heaps.  So numpy computes every complete dump beforehand.  Each dump is compared bit for bit."""
     UNIT, RATES, TOLERANCE = "Gb/s", (20, 100, 60), 0
     SIMULATOR, LATE, REFUSED, APART = "fsim", "fsim_late_seconds", "fsim_output_failed_packets_total", ("fsim",)
     COLUMNS = f"{'Gb/s':>7}"
@@ -484,7 +485,7 @@ class X(WithDumps):
         self.adc_rate = round(rate * 1e9 / 8 / spectrum_bytes * 2 * args.channels)
         self.dump_s = args.spectra_per_heap * 2 * args.channels / self.adc_rate * args.integration
         batch_samples = args.spectra_per_heap * 2 * args.channels
-        self.counted = {}  # receiver: (endpoints, samples from heap to heap)
+        self.counted = {}  # {receiver: (endpoints, ADC samples between the starts of heaps)}
         if args.beams:
             self.counted["beams"] = f"239.122.{self.net}.0+{args.beams - 1}:7148", batch_samples
         if args.detected:
@@ -493,8 +494,8 @@ class X(WithDumps):
 
     @staticmethod
     def add_options(parser):
-        parser.add_argument("--beams", type=int, default=0, help="voltage beams beside the dumps")
-        parser.add_argument("--detected", type=int, default=0, help="detected beams beside the dumps")
+        parser.add_argument("--beams", type=int, default=0, help="number of voltage beams")
+        parser.add_argument("--detected", type=int, default=0, help="number of detected beams")
         parser.add_argument("--antennas", type=int, default=80)
         parser.add_argument("--channels", type=int, default=8192)
         parser.add_argument("--channels-per-substream", type=int, default=128)
@@ -504,9 +505,10 @@ class X(WithDumps):
         parser.add_argument("--packet-payload", type=int, default=8192)
         parser.add_argument("--batches-per-chunk", type=int, default=32)
         parser.add_argument("--window", type=int, default=2, help="chunks")
-        parser.add_argument("--chunks", type=int, default=12, help="of each receive thread")
+        parser.add_argument("--chunks", type=int, default=12, help="chunks of each receive thread")
         parser.add_argument("--integration", type=int, default=512, help="batches")
-        parser.add_argument("--period", type=int, default=4, help="batches, of the voltages; divides the integration")
+        parser.add_argument("--period", type=int, default=4,
+                            help="batches after which the voltages repeat; divides the integration")
         parser.add_argument("--fsim-threads", type=int, default=4)
         parser.add_argument("--recv-threads", type=int, default=4)
 
@@ -558,7 +560,7 @@ class X(WithDumps):
         return sections | ({"steering": {"calibration": calibration}} if sections else {})
 
     def counts(self):
-        """Numbers of beam heaps that came, and that did not."""
+        """Numbers of dumps, and of beam heaps that came or were lost."""
         counts = super().counts()
         for name in self.counted:
             found = self.last_count(name) or {}
@@ -612,13 +614,14 @@ class X(WithDumps):
 # ---- chain: dsim, fgpu, an xbgpu for each substream, and a check of every dump ---------------------------------------
 
 class Chain(WithF, WithDumps):
-    """Every antenna gets common noise and its own noise, 10 bits, both polarisations.  The noise repeats after --period
-    samples, and nothing is dithered.  So every dump has the same bits.  numpy computes them from the samples that dsim
-    writes to a capture beforehand.  The first dump must be within a hundredth of the largest expected value (voltages
-    computed in float32 may differ by one where float64 rounds the other way).  All other dumps must equal the first.
+    """dsim sends 10-bit samples of both polarisations of every antenna: noise that all antennas share, and noise of the
+    antenna's own.  The noise repeats after --period samples, and no program dithers.  So every dump has the same bits.
+    numpy computes these bits from the samples that dsim writes to a capture beforehand.  The first dump must be within a
+    hundredth of the largest expected value: a voltage in float32 may differ by one where float64 rounds the other way.
+    All other dumps must equal the first.
 
-    The F-engine's output is the whole band in --substreams, each to its own xbgpu.  So all sent voltages are received
-    and correlated.  As many processes share the band here as hosts do in an array."""
+    The F-engine sends the whole band in --substreams substreams.  Each substream has its own xbgpu.  So all sent
+    voltages are received and correlated.  In an array, each xbgpu would have its own host."""
     RATES, WATCH, SPARE_CPUS, MAX_DELAY_DIFF, TOLERANCE = (1000, 2400, 1712), ChainWatch, 2, 0, 0.01
     COLUMNS = f"{'MS/s':>8}"
 
@@ -630,7 +633,7 @@ class Chain(WithF, WithDumps):
         self.voltages = [f"239.160.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.dumps = [f"239.161.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.x_batches = args.batches_per_chunk or power_of_two(max(1, self.rate * X_CHUNK_S / self.batch_samples))
-        # A window does not count the first antenna's present chunk.
+        # The first antenna still fills one chunk of the window, and this chunk adds no waiting time.
         self.x_window = args.x_window or min(X_WINDOW_MAX, 1 + -(-self.n_buffers // self.x_batches))
         self.x_wait_s = (self.x_window - 1) * self.x_batches * self.batch_samples / self.rate
         self.dump_s = self.batch_samples * args.integration / self.rate
@@ -640,21 +643,22 @@ class Chain(WithF, WithDumps):
     def add_options(cls, parser):
         parser.add_argument("--antennas", type=int, default=2)
         parser.add_argument("--channels", type=int, default=8192)
-        parser.add_argument("--substreams", type=int, default=4, help="and X-engines")
+        parser.add_argument("--substreams", type=int, default=4, help="number of substreams and X-engines")
         parser.add_argument("--integration", type=int, default=256, help="batches")
-        parser.add_argument("--batches-per-chunk", type=int, default=0, help="of xbgpu; 0: as the rate is")
-        parser.add_argument("--recv-threads", type=int, default=4, help="of fgpu")
-        parser.add_argument("--rate-factor", type=float, default=1.1, help="of fgpu's send.rate_factor")
+        parser.add_argument("--batches-per-chunk", type=int, default=0, help="chunk of xbgpu; 0: chosen from the rate")
+        parser.add_argument("--recv-threads", type=int, default=4, help="receive threads of fgpu")
+        parser.add_argument("--rate-factor", type=float, default=1.1, help="send.rate_factor of fgpu")
         parser.add_argument("--x-threads", type=int, default=1, help="receive threads of each X-engine")
-        parser.add_argument("--x-cpus", type=int, default=0, help="that those of all X-engines share; 0: as many as threads")
-        parser.add_argument("--x-window", type=int, default=0, help="chunks; 0: for as long as fgpu has buffers")
+        parser.add_argument("--x-cpus", type=int, default=0,
+                            help="CPUs that the receive threads of all X-engines share; 0: one for each thread")
+        parser.add_argument("--x-window", type=int, default=0, help="chunks; 0: as long as the signal in fgpu's buffers")
         super().add_options(parser, 1, 4)
 
     @staticmethod
     def check_options(parser, args):
         if args.channels % args.substreams or args.period % (2 * args.channels) or args.period % PACKET_SAMPLES or \
                 args.integration * args.spectra_per_heap * 2 * args.channels % args.period:
-            parser.error("--substreams must divide --channels, spectra and packets --period, and that the integration")
+            parser.error("--substreams must divide --channels, a spectrum and a packet --period, --period the integration")
 
     @staticmethod
     def threads(args):
@@ -666,7 +670,7 @@ class Chain(WithF, WithDumps):
         return [f"{args.antennas} antennas, {args.channels} channels in {args.substreams} substreams"]
 
     def dsim(self, capture=None):
-        """Each polarisation has an rms of 26 of 511, half of its power common to all."""
+        """Each polarisation has an rms of 26 (full scale 511).  Half of its power is common to all antennas."""
         own = " ".join(f"sky + wgn(0.035, {i + 1});" for i in range(len(self.inputs)))
         return super().dsim(f"sky = wgn(0.035, 100); {own}", capture, dither_seed=1)
 
@@ -677,7 +681,7 @@ class Chain(WithF, WithDumps):
 
     def xbgpu(self, substream):
         args, n_chan = self.args, self.args.channels // self.args.substreams
-        cpus = self.pins.of("xrecv") * args.x_threads * args.substreams  # shared where there are fewer than threads
+        cpus = self.pins.of("xrecv") * args.x_threads * args.substreams  # threads share CPUs if there are fewer CPUs
         send = {"interface": "lo", "ttl": 1, "buffer": 16 << 20}
         return super().xbgpu(f"xbgpu{substream}", self.dumps[substream],
                              cpus[substream * args.x_threads:(substream + 1) * args.x_threads], send,
@@ -695,12 +699,12 @@ class Chain(WithF, WithDumps):
 
     @classmethod
     def expected_dump(cls, args, pins):
-        """int64 [channel][4 * baseline + product][re, im]: a complete dump, in float64 but for the quantisation."""
+        """A complete dump: int64 [channel][4 * baseline + product][re, im].  numpy computes the spectra in float64."""
         samples = cls(args, pins, 1).period_of_samples()
         output = fmodel.Output(args.channels, args.spectra_per_heap, taps=N_TAPS, gain=GAIN)
         reach = np.resize(np.arange(args.period), args.period + output.window - output.spacing)
         voltages = np.array([fmodel.quantise(fmodel.spectra(s[reach], output), output.limit) for s in samples])
-        n_spectra = voltages.shape[1]  # different ones; [input][spectrum][channel][re, im]
+        n_spectra = voltages.shape[1]  # until they repeat; voltages: [input][spectrum][channel][re, im]
         voltages = voltages.reshape(args.antennas, N_POLS, n_spectra, args.channels, 2).transpose(0, 3, 2, 1, 4)
         sums = xmodel.correlate(voltages[np.newaxis], np.ones((1, args.antennas), bool))
         return checked(sums * (args.integration * args.spectra_per_heap // n_spectra))
@@ -722,8 +726,8 @@ class Chain(WithF, WithDumps):
             late = ", ".join(f"{antenna} {1e3 * most:.1f} ms (at {when:.1f} s)"
                              for antenna, (most, when) in result["latency"].items())
             apart, when = result["apart"]
-            lines.append(f"batches left after their samples at most: {late}; antennas apart by {1e3 * apart:.1f} ms "
-                         f"(at {when:.1f} s), X-engines wait {1e3 * result['x_wait_s']:.0f} ms")
+            lines.append(f"largest latencies: {late}; antennas differ by up to {1e3 * apart:.1f} ms (at {when:.1f} s), "
+                         f"X-engines wait {1e3 * result['x_wait_s']:.0f} ms")
         return lines
 
     def headline(self, result):

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Closing resets it, or the ports of so many connections would linger.  The fuzzer's own alarm may interrupt. */
+/* Connects.  close() resets the connection, else too many ports would linger.  Repeats after the fuzzer's alarm. */
 static inline int fuzz_connect(const struct sockaddr_in *address)
 {
     struct linger reset = {1, 0};

@@ -1,6 +1,6 @@
-/* fuzz_input.h - shared by the fuzz targets: reads the input byte by byte, and allocates memory with nothing behind it.
+/* fuzz_input.h - for all fuzz targets: reads the input byte by byte, and allocates memory that reveals overruns.
  *
- * After its end the input continues as zeros, so that every input has a meaning. fuzz_ended() says when to stop. */
+ * After the input's end, all reads return zeros, so every input has a meaning. fuzz_ended() says when to stop. */
 #ifndef TESTS_FUZZ_INPUT_H
 #define TESTS_FUZZ_INPUT_H
 
@@ -44,7 +44,7 @@ static inline int fuzz_i8(struct fuzz_input *input)
     return (int8_t)fuzz_u8(input);
 }
 
-/* Up to 'n_bytes' of the input; returns how many there were. */
+/* Reads up to 'n_bytes' of the input; returns the number of bytes read. */
 static inline size_t fuzz_bytes(struct fuzz_input *input, size_t n_bytes, uint8_t *out)
 {
     size_t n = n_bytes < input->n_left ? n_bytes : input->n_left;
@@ -56,7 +56,7 @@ static inline size_t fuzz_bytes(struct fuzz_input *input, size_t n_bytes, uint8_
     return n;
 }
 
-/* Memory of exactly that size, so that a step beyond it is seen; also where the size is 0. */
+/* Allocates exactly 'n_bytes', also 0, so the address sanitizer finds any access beyond them. */
 static inline uint8_t *fuzz_exact(size_t n_bytes)
 {
     uint8_t *memory = malloc(n_bytes);

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <signal.h>
 
-/* Opens it, and gives the signals that it takes back to the fuzzer, which writes what it failed on when it gets one. */
+/* Opens a service, then gives the signals back to the fuzzer, which writes the failing input when it gets one. */
 static inline struct service *fuzz_open_service(void)
 {
     static const int signals[] = {SIGABRT, SIGTERM, SIGINT};

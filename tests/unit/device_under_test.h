@@ -27,7 +27,7 @@ static inline const char *test_fake_cuda(void)
     return test_beside("cbf-cuda-fake.so", path, sizeof(path));
 }
 
-/* Call in the test itself: from here on it is about that plugin. */
+/* Call in the test itself: after the call, the device under test is this plugin. */
 static inline void test_use_fake_cuda(void)
 {
     setenv("CBF_TEST_DEVICE", "cuda", 1);
@@ -46,8 +46,8 @@ static inline struct device *test_open_device(int n_threads)
     return test_open_kind(test_on_cuda() ? DEVICE_CUDA : DEVICE_CPU, n_threads);
 }
 
-/* The device under test.  For CUDA variants of kernels without a GPU it is the emulated one.  Without a g++ for that, the
- * result is NULL and a skip is printed. */
+/* Opens the device under test.  Without a GPU, CUDA variants of kernels run on the emulated device, which needs g++.
+ * Without g++, prints that the test is skipped, and returns NULL. */
 static inline struct device *test_open_variant(bool cuda, int n_threads)
 {
     struct device *opened = NULL;
@@ -59,7 +59,7 @@ static inline struct device *test_open_variant(bool cuda, int n_threads)
     return opened;
 }
 
-/* Copies to device memory, all done when it returns. */
+/* Copies to device memory, and waits until the copy is complete. */
 static inline void test_write(struct device_stream *stream, void *dst, const void *src, size_t bytes)
 {
     void *pinned = device_alloc_pinned(stream->device, bytes);
@@ -71,7 +71,7 @@ static inline void test_write(struct device_stream *stream, void *dst, const voi
     device_free_pinned(stream->device, pinned);
 }
 
-/* Copies from device memory, after all that is queued in 'stream'. */
+/* Copies from device memory after all operations in 'stream', and waits until the copy is complete. */
 static inline void test_read(struct device_stream *stream, void *dst, const void *src, size_t bytes)
 {
     void *pinned = device_alloc_pinned(stream->device, bytes);

@@ -1,4 +1,4 @@
-/* fakes.h - shared objects beside the unit tests, which the tests load. */
+/* fakes.h - finds and loads shared objects that lie beside the unit tests' programs. */
 #ifndef TESTS_UNIT_FAKES_H
 #define TESTS_UNIT_FAKES_H
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes the path of a file beside this program to 'path', and returns that, or NULL where there is no such file. */
+/* Writes the path of a file beside this program to 'path'.  Returns 'path', or NULL if there is no such file. */
 static inline const char *test_beside(const char *name, char *path, size_t bytes)
 {
     ssize_t n = readlink("/proc/self/exe", path, bytes - 64);
@@ -21,7 +21,7 @@ static inline const char *test_beside(const char *name, char *path, size_t bytes
     return access(path, F_OK) == 0 ? path : NULL;
 }
 
-/* Path of the libvulkan.so.1 that goes with it, or NULL. */
+/* Path of the fake libvulkan.so.1, or NULL. */
 static inline const char *test_fake_vulkan(void)
 {
     static char path[4096];
@@ -29,7 +29,7 @@ static inline const char *test_fake_vulkan(void)
     return test_beside("fake_vulkan/libvulkan.so.1", path, sizeof(path));
 }
 
-/* Call in the test itself: from here on that is who answers to the name. */
+/* Call in the test itself: after the call, programs that open libvulkan.so.1 by name get the fake. */
 static inline void test_use_fake_vulkan(void)
 {
     ck_assert_ptr_nonnull(dlopen(test_fake_vulkan(), RTLD_NOW | RTLD_LOCAL));

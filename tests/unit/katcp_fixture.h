@@ -155,7 +155,7 @@ static inline void open_server(void)
 {
     char why[200];
 
-    signal(SIGPIPE, SIG_DFL); /* whoever ignores it, the server does not rely on that */
+    signal(SIGPIPE, SIG_DFL); /* the server must not rely on a program that ignores SIGPIPE */
     log_init("check_katcp", LOG_LEVEL_ERROR);
     loop = ev_loop_new(EVFLAG_AUTO);
     config = (struct config_katcp){.listen = any_port(), .read_only_listen = any_port(), .max_clients = 3};
@@ -180,7 +180,7 @@ struct client {
     struct client *next;
 };
 
-static struct client *clients_here; /* that have not left */
+static struct client *clients_here; /* list of connected clients */
 
 static inline void turn(void)
 {
@@ -217,7 +217,7 @@ static inline void receive(struct client *client)
     client->n += (size_t)n;
 }
 
-/* The next line, without its end, which the server has 20 s for; "" once the connection has ended. */
+/* Waits up to 20 s for the next line, and returns it without its end; "" after the end of the connection. */
 static inline const char *next_line(struct client *client)
 {
     static char line[4096];
@@ -254,7 +254,7 @@ static inline void expect(struct client *client, const char *line)
     ck_assert_str_eq(next_line(client), line);
 }
 
-/* The line begins so. */
+/* The next line must begin with 'begin'. */
 static inline void expect_begin(struct client *client, const char *begin)
 {
     const char *line = next_line(client);
@@ -300,7 +300,7 @@ static inline void close_server(void)
     ev_loop_destroy(loop);
 }
 
-/* Nothing more has come, as the answer to a request shows; the sensors have been looked at in between. */
+/* Checks that the server sends nothing more, also after it has looked at the sensors: the next line is a reply. */
 static inline void expect_nothing(struct client *client)
 {
     static int mid;
@@ -308,7 +308,7 @@ static inline void expect_nothing(struct client *client)
     struct timespec pause = {0, 12 * NS_PER_MS};
 
     turn();
-    nanosleep(&pause, NULL); /* so that the look, each 10 ms of real time, is due */
+    nanosleep(&pause, NULL); /* the server looks at the sensors every 10 ms */
     turn();
     snprintf(line, sizeof(line), "?watchdog[%d]\n", ++mid);
     say(client, line);

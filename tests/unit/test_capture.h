@@ -9,7 +9,7 @@
 
 static FILE *captured;
 
-/* From here on stderr is a file, and not the journal. */
+/* Replaces stderr by a file, and makes the log ignore the journal. */
 static inline void capture_stderr(void)
 {
     captured = tmpfile();
@@ -18,7 +18,7 @@ static inline void capture_stderr(void)
     unsetenv("JOURNAL_STREAM");
 }
 
-/* All that was written so far. */
+/* Returns all text written to stderr so far. */
 static inline const char *written(void)
 {
     static char text[1 << 16];

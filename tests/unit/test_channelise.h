@@ -22,15 +22,15 @@ struct channelise_fixture {
     size_t input_bytes;
     void *input[N_POLS], *input_device[N_POLS];
     float *gain, *gain_device;
-    uint8_t *voltages;   /* what came out, on the host */
+    uint8_t *voltages;   /* copy of the output on the host */
     uint32_t *saturated; /* the same */
     uint64_t power[N_POLS];
     float *weights;
     struct channelise_spectrum *spectra[N_POLS];
 };
 
-/* On an open device, which the fixture takes.  The inputs are of 'n_samples' with 'sample_bits' each; their contents, and
- * those of the gains, are the test's to set. */
+/* Takes ownership of an open device.  Each input has 'n_samples' samples of 'sample_bits' bits.  The test must set the
+ * contents of the inputs and gains. */
 static inline void channelise_fixture_init(struct channelise_fixture *f, const struct channelise_config *config,
                                            struct device *device, size_t n_samples, size_t sample_bits)
 {
@@ -46,7 +46,7 @@ static inline void channelise_fixture_init(struct channelise_fixture *f, const s
     f->buffer.power = config->power ? device_alloc(device, sizeof(f->power)) : NULL;
     f->buffer.rotation = device_alloc_pinned(device, rotation_bytes);
     f->buffer.rotation_device = device_alloc(device, rotation_bytes);
-    memset(f->buffer.rotation, 0xff, rotation_bytes); /* not a number, where nothing is appended */
+    memset(f->buffer.rotation, 0xff, rotation_bytes); /* NaN if no spectrum is appended there */
     for (size_t pol = 0; pol < N_POLS; pol++) {
         f->input[pol] = malloc(f->input_bytes);
         f->input_device[pol] = device_alloc(device, f->input_bytes + CHANNELISE_SPARE_BYTES);
@@ -60,7 +60,7 @@ static inline void channelise_fixture_init(struct channelise_fixture *f, const s
     design_pfb(channelise_spacing_samples(config), config->n_taps, config->w_cutoff, config->window, f->weights);
 }
 
-/* Brings the inputs to the device, and poison to where the outputs will be. */
+/* Copies the inputs to the device, and fills the memory of the outputs with 0x55. */
 static inline void channelise_fixture_fill(struct channelise_fixture *f)
 {
     for (size_t pol = 0; pol < N_POLS; pol++)
@@ -69,7 +69,7 @@ static inline void channelise_fixture_fill(struct channelise_fixture *f)
     device_fill(f->stream, f->buffer.saturated, 0x55, f->config.n_batches * N_POLS * sizeof(uint32_t));
 }
 
-/* The end of a buffer, and its outputs to the host. */
+/* Finishes a buffer, and copies its outputs to the host. */
 static inline void channelise_fixture_finish(struct channelise_fixture *f, uint64_t first_spectrum)
 {
     test_write(f->stream, f->gain_device, f->gain, f->n_chan * N_POLS * 2 * sizeof(float));
@@ -80,7 +80,7 @@ static inline void channelise_fixture_finish(struct channelise_fixture *f, uint6
         test_read(f->stream, f->power, f->buffer.power, sizeof(f->power));
 }
 
-/* Both parts of a voltage that came out. */
+/* Reads the real and imaginary part of an output voltage. */
 static inline void channelise_fixture_output(const struct channelise_fixture *f, size_t pol, size_t s, size_t k,
                                              int value[2])
 {
@@ -90,7 +90,7 @@ static inline void channelise_fixture_output(const struct channelise_fixture *f,
     quantised_voltage(f->voltages, f->config.out_bits, at, value);
 }
 
-/* What is added to channel k of a spectrum before it is rounded. */
+/* Returns the dither that is added to channel k of a spectrum before rounding. */
 static inline double complex channelise_fixture_dither(const struct channelise_fixture *f, size_t pol, uint64_t index,
                                                        size_t k)
 {

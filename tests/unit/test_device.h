@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* With the kernel cache that tests share. */
+/* Opens a device with the kernel cache that all tests share. */
 static inline struct device *test_open_kind(enum device_kind kind, int n_threads)
 {
     char why[600] = "", cache[64];

@@ -1,4 +1,4 @@
-/* test_file.h - temporary files of a test: an empty one as a fixture, and others with a text. */
+/* test_file.h - temporary files of a test: an empty file as a fixture, and files with a given text. */
 #ifndef TESTS_UNIT_TEST_FILE_H
 #define TESTS_UNIT_TEST_FILE_H
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Makes a file with 'text', whose name mkstemp() writes to 'path'. */
+/* Makes a file that contains 'text'.  mkstemp() writes the file's name to 'path'. */
 static inline void write_file(char *path, const char *text)
 {
     int fd = mkstemp(path);

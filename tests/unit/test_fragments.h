@@ -15,7 +15,7 @@ static inline size_t test_fragments_bytes(size_t n_chan, size_t n_slots, size_t 
     return n_chan * (n_slots / 8) * ((n_ants + 15) / 16) * 2 * 16 * 32;
 }
 
-/* An operand's element: 'row' of 16, 'column' of 32. */
+/* Returns an element of an operand, a matrix of 16 rows and 32 columns. */
 static inline int test_fragments_element(const int16_t *coefficients, size_t n_ants, size_t row, size_t column,
                                          size_t step)
 {
@@ -27,7 +27,7 @@ static inline int test_fragments_element(const int16_t *coefficients, size_t n_a
     return row < 8 ? (column % 2 ? -im : re) : (column % 2 ? re : im);
 }
 
-/* The fragments of coefficients [chan][beam][ant][re, im]; the caller frees them. */
+/* Returns the fragments of coefficients [chan][beam][ant][re, im]; the caller frees the fragments. */
 static inline int8_t *test_fragments(const int16_t *coefficients, size_t n_chan, size_t n_beams, size_t n_ants,
                                      const uint32_t *slots, size_t n_slots)
 {

@@ -1,5 +1,5 @@
-/* test_identify.h - which sender a packet belongs to: a daemon's reading of packets.  Our own builder makes the packets
- * and our own parser reads them; both have separate tests against spead2. */
+/* test_identify.h - tests how a daemon finds a packet's sender.  Our own builder makes the packets and our own parser
+ * reads them; both have separate tests against spead2. */
 #ifndef TESTS_UNIT_TEST_IDENTIFY_H
 #define TESTS_UNIT_TEST_IDENTIFY_H
 
@@ -19,7 +19,7 @@ struct expected {
     uint32_t extra;
 };
 
-/* Parses a packet of 'items' and asks 'identify'; the identity must be left alone where the packet is refused. */
+/* Builds and parses a packet of 'items', and calls 'identify'.  A refused packet must leave the identity unchanged. */
 static inline void check_packet(receiver_identify identify, const void *context, const uint16_t *wanted,
                                 size_t n_wanted, unsigned endpoint, const struct spead_item *items, size_t n_items,
                                 struct expected expected)
@@ -42,7 +42,7 @@ static inline void check_packet(receiver_identify identify, const void *context,
     ck_assert_uint_eq(identity.extra, expected.extra);
 }
 
-/* The item of a timestamp. */
+/* The timestamp item, with value 't'. */
 #define TIME(t)                                                                                                        \
     {                                                                                                                  \
         SPEAD_TIMESTAMP, true, t                                                                                       \

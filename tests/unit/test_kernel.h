@@ -1,5 +1,5 @@
-/* test_kernel.h - the device on which the unit tests run CUDA variants of kernels: with CBF_TEST_DEVICE=cuda a GPU,
- * else the emulated one.
+/* test_kernel.h - the device on which the unit tests run CUDA variants of kernels: a GPU if CBF_TEST_DEVICE=cuda, else
+ * the emulated device.
  *
  *     TEST_ON_DEVICE(cuda)
  *     {
@@ -26,12 +26,12 @@
 struct test_device {
     struct device *device;
     struct device_stream *stream;
-    struct device_kernel *kernel; /* of test_kernel(); NULL: none yet */
+    struct device_kernel *kernel; /* set by test_kernel(); NULL: no kernel yet */
     void **kept;
     size_t n_kept;
 };
 
-/* Returns false where CUDA variants cannot be tested, which it says; then the test has nothing more to do. */
+/* Returns false, after a message, if CUDA variants cannot be tested here.  The test must then end. */
 static inline bool test_device_open(struct test_device *d)
 {
     *d = (struct test_device){.device = test_open_variant(true, 1)};
@@ -50,7 +50,7 @@ static inline void test_device_close(struct test_device *d)
     device_close(d->device);
 }
 
-/* A TEST() whose body has an open device, 'd'. */
+/* A TEST() whose body can use the open device 'd'. */
 #define TEST_ON_DEVICE(test_name, ...)                                                                                 \
     static void test_name##_on(struct test_device *d, int _i);                                                         \
     TEST(test_name, __VA_ARGS__)                                                                                       \
@@ -63,7 +63,7 @@ static inline void test_device_close(struct test_device *d)
     }                                                                                                                  \
     static void test_name##_on(struct test_device *d, CK_ATTRIBUTE_UNUSED int _i)
 
-/* Makes a kernel the device's, in the place of the one before. */
+/* Creates a kernel, which replaces the kernel of the call before. */
 static inline void test_kernel(struct test_device *d, const struct kernel *kernel,
                                const struct kernel_constant *constants, size_t n_constants)
 {
@@ -76,7 +76,7 @@ static inline void test_launch(const struct test_device *d, struct kernel_grid g
     device_launch(d->stream, d->kernel, &grid, args);
 }
 
-/* Device memory of 'bytes', which begin with 'host_bytes' from 'host'.  To be freed with device_free(). */
+/* Allocates 'bytes' of device memory, and copies 'host_bytes' from 'host' to it.  Free it with device_free(). */
 static inline void *test_upload(const struct test_device *d, const void *host, size_t host_bytes, size_t bytes)
 {
     void *memory = device_alloc(d->device, bytes), *pinned = device_alloc_pinned(d->device, bytes);
@@ -90,7 +90,7 @@ static inline void *test_upload(const struct test_device *d, const void *host, s
     return memory;
 }
 
-/* Leaves 'memory' of test_upload() to the device, and returns it. */
+/* Passes the ownership of 'memory' from test_upload() to 'd', and returns 'memory'. */
 static inline void *test_keep(struct test_device *d, void *memory)
 {
     d->kept = realloc(d->kept, (d->n_kept + 1) * sizeof(*d->kept));
@@ -98,7 +98,7 @@ static inline void *test_keep(struct test_device *d, void *memory)
     return d->kept[d->n_kept++] = memory;
 }
 
-/* Device memory with 'bytes' from 'host', which the device keeps; NULL where 'host' is. */
+/* Copies 'bytes' from 'host' to new device memory, which 'd' owns.  Returns NULL if 'host' is NULL. */
 static inline void *test_copy_in(struct test_device *d, const void *host, size_t bytes)
 {
     return host ? test_keep(d, test_upload(d, host, bytes, bytes)) : NULL;

@@ -1,4 +1,4 @@
-/* test_main.h - a program of Check cases that enter themselves: TEST() defines a case, SUITE() sets the properties that
+/* test_main.h - makes a program of Check cases.  TEST() defines and registers a case.  SUITE() sets the properties that
  * all cases share.
  *
  *     SUITE(.timeout_s = 60, .setup = open_device, .teardown = close_device, .start = random_start);
@@ -20,16 +20,16 @@
 
 struct test_case {
     const TTest *test;
-    int first, end;      /* _i goes from 'first' to 'end' - 1; 'end' 0 (and 'first' 0): once */
-    int signal;          /* with which the case ends; 0: none */
-    int exit_status;     /* with which the case exits */
-    bool unless;         /* true: the case does not exist here, and nobody misses it */
+    int first, end;      /* the case runs for _i from 'first' to 'end' - 1; if both are 0, once with _i = 0 */
+    int signal;          /* signal with which the case must end; 0: none */
+    int exit_status;     /* status with which the case must exit */
+    bool unless;         /* true: the case is left out here, and not reported as skipped */
     const char *skip;    /* reason why the case cannot run here; NULL: it can */
-    const char *group;   /* for CK_RUN_CASE; NULL: "all" */
-    double timeout_s;    /* these three in place of the suite's */
-    void (*setup)(void); /* before and after the case, in its process */
+    const char *group;   /* name of the case for CK_RUN_CASE; NULL: "all" */
+    double timeout_s;    /* timeout_s, setup and teardown replace the suite's */
+    void (*setup)(void); /* setup runs before the case and teardown after it, in the case's process */
     void (*teardown)(void);
-    bool once; /* not again, where the suite runs again */
+    bool once; /* true: the case does not run a second time (see 'again') */
 };
 
 struct test_suite {
@@ -38,15 +38,15 @@ struct test_suite {
     void (*teardown)(void);
     void (*start)(void);                   /* before all cases, in the process that forks them off */
     void (*finish)(void);                  /* after all cases */
-    void (*again)(void);                   /* cases run a second time, with this as their setup; NULL: once */
-    const char *skip;                      /* reason why none can run here */
-    int (*command)(int argc, char **argv); /* what the program does with arguments, and its exit status */
+    void (*again)(void);                   /* setup of a second run of all cases; NULL: no second run */
+    const char *skip;                      /* reason why no case can run here; NULL: cases can run */
+    int (*command)(int argc, char **argv); /* runs if the program has arguments; returns the exit status */
 };
 
-/* For a case that goes without the suite's. */
+/* An empty setup, for a case that must not run the suite's setup. */
 void test_no_setup(void);
 
-/* True if cases are not forked off, so that one must not change the process for the next. */
+/* Returns true if all cases run in one process.  Then a case must not change the process for the next case. */
 bool test_in_one_process(void);
 
 void test_enter(const struct test_case *entered);

@@ -44,7 +44,7 @@ static inline void parse(struct endpoint_list *list, const char *format, ...)
     ck_assert_msg(endpoint_list_parse(text, list, said, sizeof(said)) == 0, "%s", said);
 }
 
-/* Byte 'i' of a packet: depends on the packet, so that a mix-up shows. */
+/* Byte 'i' of a packet.  It depends on the packet, so tests detect packets that are mixed up. */
 static inline uint8_t pattern(unsigned packet, size_t i)
 {
     return (uint8_t)(packet * 37 + i * 11 + i / 256);

@@ -17,7 +17,7 @@ static inline int sample_at(const uint8_t *in, size_t index, uint32_t bits)
     return value >= 1 << (bits - 1) ? value - (1 << bits) : value;
 }
 
-/* Memory of which the byte after the last cannot be read.  Never freed: each test is a process of its own. */
+/* Allocates memory that ends at an unreadable page.  The memory is never freed: each test has its own process. */
 static inline void *alloc_to_the_edge(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

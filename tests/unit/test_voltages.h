@@ -15,11 +15,11 @@ static inline double half_value(uint16_t bits)
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-/* Part 0 (real) or 1 of complex sample 'index'. */
+/* The real part (0) or the imaginary part (1) of complex sample 'index'. */
 static inline double voltage_part(const void *voltages, enum voltage_format format, size_t index, int part)
 {
     const uint8_t *bytes = voltages;
-    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* read anyway: the other formats have more bytes */
+    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* safe in all formats: the others have more bytes */
 
     switch (format) {
     case VOLTAGES_4_BITS: return nibble >= 8 ? nibble - 16 : nibble;
@@ -29,7 +29,7 @@ static inline double voltage_part(const void *voltages, enum voltage_format form
     }
 }
 
-/* Both parts of complex sample 'index' of what an F-engine sends, in 8 or 4 bits. */
+/* Reads both parts of complex sample 'index' of an F-engine's output, with parts of 8 or 4 bits. */
 static inline void quantised_voltage(const uint8_t *voltages, unsigned bits, size_t index, int value[2])
 {
     if (bits == 8) {

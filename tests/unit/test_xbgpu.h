@@ -1,4 +1,4 @@
-/* test_xbgpu.h - the objects that the parts of xbgpu need, on the cpu device.  For tests that play the worker. */
+/* test_xbgpu.h - the objects that the parts of xbgpu need, on the cpu device.  The test itself acts as the worker. */
 #ifndef TESTS_UNIT_TEST_XBGPU_H
 #define TESTS_UNIT_TEST_XBGPU_H
 
@@ -15,7 +15,7 @@ struct test_xbgpu {
     struct xbgpu_config config;
     struct config *errors;
     struct xbgpu_layout layout;
-    struct device *device; /* its memory is the host's */
+    struct device *device; /* the cpu device, so device memory is host memory */
     struct device_stream *compute, *download;
     struct inbox *inbox;
     struct sensors *sensors;
@@ -40,7 +40,7 @@ static inline void test_xbgpu_open(struct test_xbgpu *x, const char *yaml)
     ck_assert_msg(xbgpu_send_create(&x->config, &x->layout, &x->engine, &x->send, why, sizeof(why)) == 0, "%s", why);
 }
 
-/* The device has nothing to do.  Comes before what was made with it goes. */
+/* Ends all work on the device.  Call it before you free objects that use the device. */
 static inline void test_xbgpu_stop(struct test_xbgpu *x)
 {
     device_stream_destroy(x->compute);

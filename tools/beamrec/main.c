@@ -364,6 +364,6 @@ int main(int argc, char **argv)
     static const struct program program = {&beamrec_config_table, beamrec_config_check, run};
     struct beamrec_config values = {0};
 
-    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the file size limit fails instead of ending the process */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails and does not end the process */
     return program_main(&program, argc, argv, &values);
 }

@@ -357,7 +357,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
     } rows[] = {
         {"recorder.slow", "beamrec_rejected_packets_total", "reason=\"no_chunk\"",
          "packets lost because no buffer was free", "the disk is slower than the data",
-         "iostat -x 1   # then a faster disk"},
+         "iostat -x 1   # then use a faster disk"},
         {"recorder.socket", "beamrec_kernel_drops", NULL, "messages lost in the socket",
          "the receive thread was too slow, or recv.buffer is too small",
          "sysctl net.core.rmem_max   # then raise recv.buffer"},

@@ -221,7 +221,7 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
         mine == n_ants ? "the largest number of antennas in these files" : "recv.antennas",
         (long long)(mine == n_ants ? largest : n_ants));
     SAY(f->expected, "the array's number of antennas in both keys");
-    SAY(f->why, mine < largest ? "heap counts of different antennas may be equal"
+    SAY(f->why, mine < largest ? "heaps of different antennas may have the same number"
                                : "the array has antennas that are not correlated");
     f->status = FINDING_WARN;
     if (mine < largest)
@@ -410,8 +410,8 @@ static void check_array(struct doctor *doctor)
                     SAY(f->found, "feng_id %lld belongs to %s and to %s", (long long)mine->feng_id, other->name,
                         mine->name);
                     SAY(f->expected, "a different feng_id for each antenna");
-                    SAY(f->why, "X-engines cannot distinguish the two antennas: their heaps contest each other and "
-                                "count as missing");
+                    SAY(f->why, "X-engines cannot distinguish the two antennas: their heaps differ and count "
+                                "as missing");
                     SAY(f->fix, "change feng_id of %s in %s", mine->name, file->path);
                 }
     }

@@ -68,7 +68,7 @@ static void check_modeset(struct doctor *doctor)
     SAY(f->expected, "the device of the kernel module nvidia-modeset");
     SAY(f->why, "without this device NVIDIA's driver for Vulkan may find no GPU (driver 580 finds an H200), and a "
                 "daemon with recv.direct does not start");
-    SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot: gpucbf-gpu.service of gpucbf-cuda does");
+    SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot, gpucbf-gpu.service (package gpucbf-cuda) does this");
 }
 
 /* ---- The window on the bus --------------------------------------------------------------------------------------- */

@@ -213,7 +213,7 @@ static void say_where_to_look(const struct doctor *doctor, const struct doctor_f
     else if (doctor_runs(doctor, TOPIC_STREAMS))
         SAY(t->fix, "look at %s", place);
     else
-        SAY(t->fix, "cbf-doctor streams %s%s%s   # what arrives; then look at %s", fgpu ? fgpu->path : "",
+        SAY(t->fix, "cbf-doctor streams %s%s%s   # shows what arrives; then look at %s", fgpu ? fgpu->path : "",
             fgpu ? " " : "", file->path, place);
 }
 

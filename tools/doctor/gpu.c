@@ -121,7 +121,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
-    SAY(f->expected, "%s, as the GPU supports", max);
+    SAY(f->expected, "%s, the best link of the GPU", max);
     SAY(f->why, "all samples cross this link once");
     SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }
@@ -266,7 +266,7 @@ static void check_cache(struct doctor *doctor, const char *path)
         struct finding *f = doctor_add(doctor, FINDING_WARN, "gpu.cache", path);
         SAY(f->found, "its group or other users may write to it");
         SAY(f->expected, "a directory that only its owner may write to");
-        SAY(f->why, "the daemon does not use kernels from this directory: each start compiles them for seconds");
+        SAY(f->why, "the daemon does not use kernels from this directory: each start spends seconds to compile them");
         SAY(f->fix, "rm %s/*.bin && chmod go-w %s", path, path);
         return;
     }
@@ -275,11 +275,11 @@ static void check_cache(struct doctor *doctor, const char *path)
     if (state.n_damaged) {
         SAY(f->found, "%zu of %zu compiled kernels are damaged, among them %s", state.n_damaged, state.n,
             state.damaged);
-        SAY(f->why, "each start compiles them again for seconds; the disk may damage more files");
+        SAY(f->why, "each start spends seconds to compile them again; the disk may damage more files");
     } else if (state.n_old) {
         SAY(f->found, "%zu of %zu compiled kernels are older than the installed programs", state.n_old, state.n);
-        SAY(f->why, "probably no program uses these kernels any more; the first start compiles for seconds; the old "
-                    "files only take disk space");
+        SAY(f->why, "probably no program uses these kernels any more, and they only take disk space; the first start "
+                    "spends seconds to compile new kernels");
     } else {
         SAY(f->found, "%zu compiled kernels, all undamaged", state.n);
     }

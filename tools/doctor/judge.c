@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
-#define WHOLE_SECOND_S 0.1  /* an offset counts as whole seconds within this distance */
+#define WHOLE_SECOND_S 0.1  /* an offset this close to whole seconds counts as whole seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -154,9 +154,9 @@ static void judge_wiring(struct doctor *doctor, const struct stream_file *stream
                 stream->file->path);
     } else if (both && id0 >> 1 != id1 >> 1) {
         f = add(doctor, stream, FINDING_WARN, "streams.polarisation", name);
-        SAY(f->found, "pol0 is of digitiser %" PRIu64 ", pol1 of digitiser %" PRIu64, id0, id1);
+        SAY(f->found, "pol0 has digitiser id %" PRIu64 ", pol1 digitiser id %" PRIu64, id0, id1);
         SAY(f->expected, "ids that differ in the last bit only");
-        SAY(f->why, "these may be polarisations of two antennas");
+        SAY(f->why, "the two polarisations may belong to different antennas");
         SAY(f->fix, "compare pol0 and pol1 of %s in %s with the digitisers' addresses", name, stream->file->path);
     }
 }
@@ -182,7 +182,7 @@ static bool judge_identity(struct doctor *doctor, const struct stream_file *stre
         wrong = true;
     }
     if (wrong) {
-        SAY(f->why, "their heaps contest each other and count as missing (contested_heaps), or two streams mix");
+        SAY(f->why, "their heaps differ and count as missing (contested_heaps), or two streams mix");
         SAY(f->fix, "stop one of them: sudo ss -unap '( dport = :%u )'   # on the sender's host",
             input->endpoint->port);
     }
@@ -208,22 +208,22 @@ static bool judge_shape(struct doctor *doctor, const struct stream_file *stream,
 
     if (s->n_wrong_length > 0) {
         f = add(doctor, stream, FINDING_FAIL, "streams.heap_size", input->name);
-        SAY(f->found, "%" PRIu64 " of %" PRIu64 " packets are of heaps of %" PRIu64 " bytes", s->n_wrong_length,
+        SAY(f->found, "%" PRIu64 " of %" PRIu64 " packets belong to heaps of %" PRIu64 " bytes", s->n_wrong_length,
             s->n_packets, s->wrong_length);
         SAY(f->expected, "%" PRIu64 " bytes, by %s", input->shape.heap_bytes,
             is_f(stream) ? "recv.packet_samples and recv.sample_bits"
                          : "recv.channels_per_substream, spectra_per_heap and sample_bits");
-        SAY(f->why, "they are refused (rejected_packets, reason heap_size)");
+        SAY(f->why, "these packets are refused (rejected_packets, reason heap_size)");
         SAY(f->fix, "correct these keys in %s, or the sender", stream->file->path);
         return true;
     }
     if (s->n_bad_timestamps > 0) {
         f = add(doctor, stream, FINDING_FAIL, "streams.timestamp", input->name);
-        SAY(f->found, "%" PRIu64 " of %" PRIu64 " packets have timestamps that are no multiple of %lld",
+        SAY(f->found, "%" PRIu64 " of %" PRIu64 " packets have timestamps that are not multiples of %lld",
             s->n_bad_timestamps, s->n_packets, (long long)input->shape.heap_samples);
         SAY(f->expected, "multiples of %lld samples, according to %s", (long long)input->shape.heap_samples,
             is_f(stream) ? "recv.packet_samples" : "spectra_per_heap x samples_between_spectra");
-        SAY(f->why, "they are refused (bad_timestamp)");
+        SAY(f->why, "these packets are refused (bad_timestamp)");
         SAY(f->fix, "correct these keys in %s, or the sender", stream->file->path);
         return true;
     }
@@ -302,7 +302,7 @@ static bool judge_clocks(struct doctor *doctor, const struct stream_file *stream
     SAY(f->expected, "heaps that arrive between %.3g s before and %.3g s after their last sample's time",
         stream->early_max_s, stream->late_max_s);
     SAY(f->why, "the times of delays and dumps are wrong by the same amount");
-    SAY(f->fix, "chronyc tracking   # this host's clock; if it is right: sync_time in %s is not the digitisers'",
+    SAY(f->fix, "chronyc tracking   # shows this host's clock; if the clock is right, correct sync_time in %s",
         stream->file->path);
     return true;
 }
@@ -344,12 +344,12 @@ static bool judge_loss(struct doctor *doctor, const struct stream_file *stream, 
     SAY(f->found, "%" PRIu64 " of %" PRIu64 " heaps are missing or incomplete (%.3g %%)", n_missing, n_expected,
         100 * (double)n_missing / (double)n_expected);
     SAY(f->expected, "all");
-    SAY(f->why, "they were lost before this host's sockets: on the way, or the sender did not send them");
+    SAY(f->why, "the heaps did not reach this host's sockets: they were lost on the way, or were not sent");
     const char *sender = is_f(stream) ? "the digitiser and its cable" : "fgpu's skipped and dropped heaps on its host";
     if (doctor_runs(doctor, TOPIC_LOSS))
         SAY(f->fix, "look at %s, then at the switch's counters of the port to this host", sender);
     else
-        SAY(f->fix, "cbf-doctor loss --seconds 30 %s   # where they are lost on this host; then look at %s",
+        SAY(f->fix, "cbf-doctor loss --seconds 30 %s   # shows where this host loses them; then look at %s",
             stream->file->path, sender);
     return true;
 }
@@ -390,18 +390,18 @@ static void judge_strangers(struct doctor *doctor, const struct stream_file *str
     }
     if (stream->n_foreign > 0) {
         f = add(doctor, stream, FINDING_WARN, "streams.unknown", "");
-        SAY(f->found, "%" PRIu64 " packets that are no SPEAD-64-48, from %s", stream->n_foreign,
+        SAY(f->found, "%" PRIu64 " packets are not SPEAD-64-48, from %s", stream->n_foreign,
             inet_ntop(AF_INET, &stream->foreign_from.sin_addr, from, sizeof(from)));
         SAY(f->expected, "none");
         SAY(f->why, "another program sends to the same group and port; its packets fill the socket buffer");
-        SAY(f->fix, "sudo ss -unap   # on %s: which program sends there", from);
+        SAY(f->fix, "sudo ss -unap   # on %s: shows which program sends there", from);
     }
     if (stream->n_itemless > 0) {
         f = add(doctor, stream, FINDING_WARN, "streams.unknown", "");
         SAY(f->found, "%" PRIu64 " packets lack items of this stream", stream->n_itemless);
         SAY(f->expected, is_f(stream) ? "a timestamp, a digitiser id and a status, as immediates"
                                       : "a timestamp, a feng_id and a frequency, as immediates");
-        SAY(f->why, "they are refused: these may be another stream's packets");
+        SAY(f->why, "these packets are refused; they may belong to another stream");
         SAY(f->fix, "compare the groups of %s with the sender's", stream->file->path);
     }
     if (stream->n_drops > 0) {

@@ -53,23 +53,23 @@ static const struct {
     [STAGE_SOCKET] =
         {"socket", "in the socket",
          "the receive thread does not empty the socket in time, or the socket buffer is too small for a burst",
-         "raise recv.buffer (and net.core.rmem_max) or recv.threads in {file}, and pin them with "
+         "raise recv.buffer (and net.core.rmem_max) or recv.threads in {file}, and pin the threads with "
          "recv.affinity; interface {interface}"},
     [PLACE_WORKER] = {"worker", "no free chunk", "the worker (the GPU or CPU that computes) is too slow",
-                      "nvidia-smi dmon   # or top; fewer antennas or outputs for this daemon, or more recv.chunks in "
-                      "{file}"},
+                      "nvidia-smi dmon   # or top; then give this daemon fewer antennas or outputs, or raise "
+                      "recv.chunks in {file}"},
     [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not match the configuration file",
-                       "cbf-doctor config {file}; cbf-doctor streams {file}   # which packets, and from which sender",
+                       "cbf-doctor config {file}; cbf-doctor streams {file}   # shows these packets and their sender",
                        "compare {file} with the settings of its senders"},
     [PLACE_HEAPS] = {"heaps", "before this host",
-                     "no counter of this host grew: the sender did not send them, or the "
+                     "no counter of this host grew: the sender did not send the heaps, or the "
                      "switch lost them",
-                     "cbf-doctor streams {file}   # which sources; then the switch's counters of the port to "
-                     "{interface}",
+                     "cbf-doctor streams {file}   # shows which sources; then look at the switch's counters of the "
+                     "port to {interface}",
                      "look at the senders, then at the switch's counters of the port to {interface}"},
     [PLACE_MATCH] = {"match", "between the inputs", "the other polarisation's chunk did not come, or came too late",
-                     "cbf-doctor streams {file}   # why one input is behind; or raise recv.chunks of fgpu, recv.window "
-                     "of xbgpu",
+                     "cbf-doctor streams {file}   # shows which input is behind; or raise recv.chunks of fgpu, "
+                     "recv.window of xbgpu",
                      "look at the input that is behind; or raise recv.chunks of fgpu, recv.window of xbgpu"},
     [PLACE_OUTPUT] = {"output", "no free output buffer",
                       "the sender is too slow: its rate is too low, or it gets too little CPU time",
@@ -79,8 +79,8 @@ static const struct {
 };
 
 /* Texts for PLACE_HEAPS if the daemon receives on the loopback interface. */
-static const char loopback_why[] = "no counter of this host grew: the sender did not send them";
-static const char loopback_fix[] = "cbf-doctor streams {file}   # which sources; then look at their logs";
+static const char loopback_why[] = "no counter of this host grew: the sender did not send the heaps";
+static const char loopback_fix[] = "cbf-doctor streams {file}   # shows which sources; then look at their logs";
 static const char loopback_fix_of_all[] = "look at the senders' logs";
 
 /* The counters of a running daemon, before and after the observation. */
@@ -355,11 +355,11 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
         fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost of " : "", s->losing);
     SAY(f->expected, "heaps from all %zu", s->n);
     if (fgpu) {
-        SAY(f->why, "the digitiser is off or sends elsewhere%s", is_loopback(w) ? "" : ", or the network loses it");
+        SAY(f->why, "the digitiser is off or sends elsewhere%s", is_loopback(w) ? "" : ", or the network loses heaps");
         if (all)
             SAY(f->fix, "look at the digitiser and its cable");
         else
-            SAY(f->fix, "cbf-doctor streams %s   # what arrives, and where; then look at the digitiser and its cable",
+            SAY(f->fix, "cbf-doctor streams %s   # shows what arrives; then look at the digitiser and its cable",
                 w->file->path);
         return;
     }
@@ -369,7 +369,7 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
         SAY(f->fix, "systemctl status 'fgpu@*'   # on the host of the fgpu%s%.*s", s->files[0] ? " of " : "",
             s->files[0] ? (int)strlen(s->files) - 1 : 0, s->files);
     else
-        SAY(f->fix, "cbf-doctor streams %s%s   # which stage; on the host of the fgpu: systemctl status 'fgpu@*'",
+        SAY(f->fix, "cbf-doctor streams %s%s   # shows the stage; on the host of the fgpu: systemctl status 'fgpu@*'",
             s->files, w->file->path);
 }
 

@@ -135,10 +135,10 @@ static void check_mtu(struct doctor *doctor, const struct nic *nic)
     struct finding *f = doctor_add(doctor, fits ? FINDING_OK : FINDING_FAIL, "nic.mtu", nic->name);
     SAY(f->found, "MTU %lld bytes, packets up to %zu", (long long)mtu, nic->packet_bytes);
     SAY(f->expected, "at least %zu bytes, for the IP packets of %s", nic->packet_bytes, nic->packet_file);
-    SAY(f->why, "larger packets leave in fragments: one lost fragment loses the packet, and many receivers take no "
-                "fragments; larger packets are not received");
+    SAY(f->why, "larger packets are not received; they are sent in fragments, which many receivers refuse, and one "
+                "lost fragment loses the packet");
     SAY(f->fix,
-        "sudo ip link set %s mtu %d   # and on the switch and all that send to it; or lower packet_payload there",
+        "sudo ip link set %s mtu %d   # also on the switch and on all senders; or lower the senders' packet_payload",
         nic->name, nic->packet_bytes <= 9000 ? 9000 : (int)nic->packet_bytes);
 }
 
@@ -160,7 +160,7 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     SAY(f->found, "the link's rate is %s; %s are received, %s are sent", doctor_rate((double)speed * 1e6, have),
         doctor_rate(nic->recv_bits_per_s, in), doctor_rate(nic->send_bits_per_s, out));
     SAY(f->expected, "at least %s", doctor_rate(most / FULL_LINK, needed));
-    SAY(f->why, "packets above the link's rate are lost in the switch, or wait here without end");
+    SAY(f->why, "packets above the link's rate are lost in the switch, or wait on this host ever longer");
     SAY(f->fix, "sudo ethtool %s   # the negotiated speed; or divide the antennas among more links", nic->name);
 }
 
@@ -193,7 +193,7 @@ static void check_pcie(struct doctor *doctor, const struct nic *nic)
         return;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, slower), "nic.pcie", nic->name);
     SAY(f->found, "PCIe %s", now);
-    SAY(f->expected, "%s, as the NIC supports", max);
+    SAY(f->expected, "%s, the best link of the NIC", max);
     SAY(f->why, "a NIC that cannot write to memory fast enough discards packets (rx_discards_phy)");
     SAY(f->fix, "put the NIC into a slot of its full width and speed: sudo lspci -vv | grep -e Ethernet -e LnkSta:");
 }

@@ -141,7 +141,7 @@ static void compare_integration(struct recorder_pair *pair, const struct xbgpu_c
         snprintf(value, sizeof(value), "%.12g",
                  (double)(wanted * recv->spectra_per_heap * recv->samples_between_spectra) / pair->x->rate_hz);
     struct finding *f = disagree(pair, "config.x-recorder", why);
-    SAY(f->found, "a dump has %" PRId64 " batch%s, but one of the X-engine has %" PRId64, n_batches,
+    SAY(f->found, "a dump has %" PRId64 " batch%s, but a dump of the X-engine has %" PRId64, n_batches,
         n_batches == 1 ? "" : "es", wanted);
     SAY(f->expected, "stream.%s: %s", in_batches ? "integration_batches" : "integration_time", value);
     SAY(f->fix, "set stream.%s in %s to %s", in_batches ? "integration_batches" : "integration_time",
@@ -321,7 +321,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
     add_loss(doctor, file, "recorder.slow",
              doctor_metrics_sum(page, "visrec_rejected_packets_total", "reason=\"no_chunk\""),
              "packets lost because no buffer was free", "the disk is slower than the data",
-             "iostat -x 1   # then a faster disk, or a longer integration");
+             "iostat -x 1   # then use a faster disk or a longer integration");
     add_loss(doctor, file, "recorder.socket", doctor_metrics_sum(page, "visrec_kernel_drops", NULL),
              "messages lost in the socket", "the receive thread was too slow, or recv.buffer is too small",
              "sysctl net.core.rmem_max   # then raise recv.buffer");

@@ -88,7 +88,7 @@ double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_re
         err = EROFS;
     if (err == EACCES) {
         doctor_note(doctor, FINDING_SKIPPED, "recorder.disk", recording->file->name,
-                    "%s may not be looked at: run as root", directory);
+                    "this user has no access to %s: run as root", directory);
         return -1;
     }
     /* A missing directory below STATE_DIRECTORY is no fault, because systemd creates it. */

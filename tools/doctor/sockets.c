@@ -113,7 +113,7 @@ static void check_file(struct doctor *doctor, const struct doctor_file *file, co
     bool small = smallest < file->recv_socket_min_bytes;
     struct finding *f = doctor_add(doctor, small ? FINDING_FAIL : FINDING_OK, "host.socket_buffers", file->name);
     SAY(f->found, "%zu sockets of the running daemon, the smallest buffer is %u bytes", n, smallest);
-    SAY(f->expected, "%zu bytes each, by recv.buffer", file->recv_socket_min_bytes);
+    SAY(f->expected, "%zu bytes each, as recv.buffer requests", file->recv_socket_min_bytes);
     SAY(f->why, "the kernel granted less than requested: bursts are lost in the socket");
     SAY(f->fix, "sudo sysctl -w net.core.rmem_max=%zu   # then restart the daemon", file->recv_socket_bytes);
 }

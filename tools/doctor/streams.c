@@ -223,7 +223,7 @@ static void add_open_errors(struct doctor *doctor, const struct listen_want *wan
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "streams.join", owner->file->file->name);
         SAY(f->found, "%s cannot be joined: %s", endpoint_format(&wants[i].endpoint, text, sizeof(text)),
             strerror(-wants[i].err));
-        SAY(f->expected, "a membership of the group");
+        SAY(f->expected, "membership in the group");
         SAY(f->why, "the daemon cannot join it, either");
         SAY(f->fix,
             wants[i].err == -ENODEV ? "set recv.interface in %s, because there is no route to the group"

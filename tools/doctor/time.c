@@ -76,7 +76,7 @@ static void check_ptp(struct doctor *doctor)
 
     SAY(f->found, "%s, ptp4l %s, phc2sys %s", hardware ? "a PTP clock" : "no PTP clock", runs ? "runs" : "does not run",
         sets ? "runs" : "does not run");
-    SAY(f->expected, "phc2sys beside ptp4l");
+    SAY(f->expected, "phc2sys in addition to ptp4l");
     SAY(f->why, "ptp4l sets only the NIC's clock, not the host's");
     SAY(f->fix, "sudo systemctl enable --now phc2sys");
 }
@@ -94,7 +94,7 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     if (file->time->timebase == CONFIG_TIMEBASE_PACKETS) {
         f = doctor_add(doctor, file->recv->pcap_file ? FINDING_OK : FINDING_WARN, "time.sync", file->name);
         SAY(f->found, "time.timebase is packets: the clock is not used");
-        SAY(f->expected, "clock, unless a capture is replayed");
+        SAY(f->expected, "time.timebase: clock, unless a capture is replayed");
         SAY(f->why, "F- and X-engines that start before and after a wrap of the 48-bit timestamps disagree");
         SAY(f->fix, "remove timebase from %s", file->name);
         return;

@@ -47,8 +47,8 @@ static const struct config_key signals_keys[] = {
     KEY_STRING(
         "specification", specification, "", 0, 1000000,
         "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, "
-        "or one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( "
-        "), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
+        "or one for all. Statements are 'variable = expression;' or 'expression;', with numbers (1 is full scale), + - "
+        "* ( ), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
         "deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency of 0 Hz[, seed]), "
         "gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, Hz/s[, seed]), "
         "delay(expression, samples), track(expression, samples, rate), repeat(expression), nodither(expression). "

@@ -128,7 +128,7 @@ static void *compute(void *arg)
                                      sizeof(job->why));
     if (!job->err)
         job->err = dsim_heaps_create(job->program, &job->format, &job->heaps, job->why, sizeof(job->why));
-    atomic_store_explicit(&job->done, true, memory_order_release); /* pairs with on_poll() */
+    atomic_store_explicit(&job->done, true, memory_order_release); /* on_poll() loads it with acquire order */
     return NULL;
 }
 

@@ -114,7 +114,7 @@ static int compute(struct dsim_node *node, double rate_hz, const char *code_file
     int8_t chips[GNSS_MAX_CHIPS];
     int err = 0;
 
-    node->gnss = gnss; /* freed with the program */
+    node->gnss = gnss; /* dsim_program_free() frees it */
     if (!gnss)
         return why_out_of_memory(why, why_bytes);
     if (facts->is_in_memory)

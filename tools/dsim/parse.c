@@ -19,10 +19,10 @@
 /* Greatest delay of track().  For smaller delays a double has enough digits for the fraction of a sample. */
 #define MAX_TRACK_SAMPLES 1e9
 
-#define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as in xbgpu's gates */
+#define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3; xbgpu's gates have the same limit */
 #define MAX_RADIO_HZ           1e12
 #define MAX_CN0_DB_HZ          200
-#define MAX_GNSS_DELAY         1e17 /* samples; the range of timestamps that are several years long */
+#define MAX_GNSS_DELAY         1e17 /* samples; as large as timestamps after several years */
 #define MAX_NOISE              1e6
 #define MAX_DOPPLER_HZ         1e6
 #define MAX_DOPPLER_RATE_HZ_S  1e4

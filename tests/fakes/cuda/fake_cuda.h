@@ -1,15 +1,16 @@
 /* fake_cuda.h - the cuda device without a GPU: common/device/cuda/ linked with a CUDA runtime that does everything on
- * the CPU.  Like the real one, this device is a plugin.
+ * the CPU.  Like the real cuda device, this device is a plugin.
  *
- * The fake tests the host's side: the choice of a GPU, its sentences, memory, callbacks and failures.  Under the thread
+ * The fake tests the host's side: the choice of a GPU, messages, memory, callbacks and failures.  Under the thread
  * sanitizer it also tests the order of operations.  A stream is a stream of the cpu device.  A kernel is its C twin, or
  * the CUDA variant on the emulator (device_emulated.h).  FFTs are the FFTs of the cpu device.
  *
  * $CBF_FAKE_CUDA is a list "name=number,...":
- *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
+ *   gpus, major, memory_mib, driver   properties; the defaults are 1 GPU, compute capability 9, 1024 MiB and the
+ *                 driver version of the runtime (0: no driver)
  *   compiler=0    no kernel can be compiled
  *   emulate=1     kernels are their CUDA variants
- *   idle=1        kernels do nothing; each takes 20 to 83 us, a time computed from its constants
+ *   idle=1        kernels do nothing; each takes 20 to 83 us, depending on its constants
  *   register=0    memory of the program cannot be registered
  *   import=CODE, map=CODE   memory of another library cannot be imported, or cannot be mapped
  *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know this attribute
@@ -17,7 +18,7 @@
  *   flushes=0     writes by network cards cannot be flushed
  *   ordering=0, flush=CODE  writes by network cards must be flushed; the flush fails
  *   init=CODE     cudaInitDevice returns this error
- *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and no other
+ *   refuse=N      only the Nth operation (copy, fill, launch, callback) is refused, when it is enqueued
  *   die=N         the GPU fails at the Nth operation: later operations and callbacks do not run, and every later call
  *                 returns the failure
  *   hang=N        the GPU never ends the Nth operation
@@ -29,28 +30,28 @@
 
 #include <cuda_runtime_api.h>
 
-/* A number of $CBF_FAKE_CUDA. */
+/* The number that $CBF_FAKE_CUDA gives for 'name', or 'otherwise'. */
 long fake_setting(const char *name, long otherwise);
 
-/* With idle=1: a kernel, and how long its launches take. */
+/* A kernel with idle=1: each launch takes 'ns' nanoseconds. */
 struct fake_idle_kernel {
     struct device_kernel base;
     int64_t ns;
 };
 
-/* The cpu or emulated device that all runs on. */
+/* The cpu device or emulated device on which everything runs. */
 struct device *fake_cuda_device(void);
 
-/* Counts an operation of a stream.  Returns what the call that enqueues it is to return. */
+/* Counts an operation of a stream.  Returns the code that the call which enqueues the operation must return. */
 cudaError_t fake_cuda_operation(struct device_stream *stream);
 
-/* What is counted in the file $CBF_FAKE_CUDA_COUNTS, bytes as 64-bit integers in this order: what has been taken and not
- * been given back. */
+/* Kinds of memory.  The file $CBF_FAKE_CUDA_COUNTS has a 64-bit integer for each kind, in this order: the number of
+ * bytes that are allocated at present. */
 enum fake_memory { FAKE_DEVICE, FAKE_PINNED, FAKE_N_MEMORIES };
 
 void fake_taken(enum fake_memory kind, const void *memory, size_t bytes);
 void fake_given_back(enum fake_memory kind, const void *memory);
-/* Whether 'memory' is in such memory that has been taken. */
+/* Returns true if 'memory' lies in allocated memory of this kind. */
 bool fake_has(enum fake_memory kind, const void *memory);
 
 #endif

@@ -4,7 +4,7 @@
  * call that touches the memory fails.  The fault says whether the access was a write.  For a write, the guard opens the
  * page for one instruction.  The processor traps after that instruction, and the guard closes the page again.  A read
  * ends the process with a sentence.  An instruction that reads and then writes passes as a write.  The guard is slow:
- * two signals a store, about 2 MB/s.
+ * each store causes two signals, so it reaches about 2 MB/s.
  *
  * direct-guard.so, preloaded, guards all memory that is mapped for writing only. */
 #ifndef TESTS_DIRECT_GUARD_H
@@ -14,11 +14,11 @@
 
 #define DIRECT_GUARD_EXIT_CODE 99
 
-/* Guards whole pages until direct_unguard(), which must come before they are unmapped; one thread at a time. */
+/* Guards whole pages until direct_unguard().  Unguard pages before you unmap them.  One thread at a time may call. */
 void direct_guard(void *memory, size_t bytes);
 void direct_unguard(void *memory);
 
-/* Writes that were let through. */
+/* Number of writes that the guard has let through. */
 unsigned long direct_guard_writes(void);
 
 #endif

@@ -1,14 +1,14 @@
-/* cuda_on_cpu.h - the words, vectors and intrinsics of CUDA C that a .cu file uses, for g++.
+/* cuda_on_cpu.h - keywords, vector types and intrinsics of CUDA C for g++, which compiles .cu files for the emulator.
  *
  * emulate.cpp, which runs the launch, includes this file before the kernel.  The file has only the functions that our
  * kernels use.  Add functions as kernels need them.  EMULATE_CUDA is defined, so that a kernel can give a plain
  * alternative to inline assembly.
  *
- * Names:     the C library's <math.h> must not have them.  glibc 2.41 declares sinpif and cospif, glibc 2.42 rsqrtf: a
- *            kernel that needs one of these gets a macro here.
+ * Names:     functions here must not be in the C library's <math.h>.  glibc 2.41 declares sinpif and cospif, and
+ *            glibc 2.42 rsqrtf.  For a kernel that needs one of these, add a macro here.
  * Exactness: a function that is exact on the device is exact here.  __sinf and __cosf are as coarse as the device's
- *            own, so that a kernel that needs more accuracy fails here too.  Nothing is contracted to FMA; the device
- *            compiler does that. */
+ *            own, so that a kernel that needs more accuracy fails here too.  g++ contracts no operations to FMA; the
+ *            device's compiler does. */
 #ifndef TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
 #define TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
 
@@ -17,7 +17,7 @@
 #include <cstring>
 #include <type_traits>
 
-/* Without C++17's special functions, which take a sixth of a kernel's compilation. */
+/* Leaves out C++17's special functions, which take a sixth of a kernel's compilation time. */
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #include <cmath>
 
@@ -87,10 +87,10 @@ static inline void __syncthreads()
     emulate_block_barrier();
 }
 
-/* PTX's bar.sync with a number: the barrier opens when 'n_threads' have come. */
+/* PTX's bar.sync with a number of threads: the barrier opens when 'n_threads' threads have come. */
 void emulate_barrier_wait(unsigned barrier, unsigned n_threads);
 
-/* Barriers in shared memory: kernels/util/barrier.h. */
+/* The barriers in shared memory of kernels/util/barrier.h. */
 void emulate_memory_barrier_init(uint64_t *barrier, uint32_t n_threads);
 void emulate_memory_barrier_arrive(uint64_t *barrier);
 void emulate_memory_barrier_wait(uint64_t *barrier, uint32_t opening);
@@ -157,11 +157,11 @@ template <typename T> static inline T atomicMin(T *least, typename std::common_t
 
 extern uint32_t emulate_registers[32][32][6]; /* [warp][lane][a0 to a3, b0, b1] */
 
-/* Row and column of c[i] of a lane: m16n8 (PTX ISA, matrix fragments of mma). */
+/* Row and column that a lane's c[i] has in the 16 x 8 matrix (PTX ISA, matrix fragments of mma). */
 #define EMULATE_ROW(lane, i)    ((lane) / 4 + (i) / 2 * 8)
 #define EMULATE_COLUMN(lane, i) ((lane) % 4 * 2 + (i) % 2)
 
-/* c[i] += sum over k of multiply(register of the row, register of the column). */
+/* Multiplies matrices: adds to each c[i] the products of the registers of its row of 'a' and its column of 'b'. */
 template <typename T, typename M>
 static inline void emulate_mma(T (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, M multiply)
 {
@@ -175,7 +175,7 @@ static inline void emulate_mma(T (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
     __syncwarp();
     for (unsigned i = 0; i < 4; i++) {
         unsigned row = EMULATE_ROW(lane, i), column = EMULATE_COLUMN(lane, i);
-        for (unsigned k = 0; k < 8; k++) /* registers of a row: four lanes' two */
+        for (unsigned k = 0; k < 8; k++) /* a row has 8 registers: two in each of four lanes */
             c[i] = multiply(registers[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2],
                             registers[column * 4 + k % 4][4 + k / 4], c[i]);
     }
@@ -189,7 +189,7 @@ static inline int emulate_dp4a(uint32_t a, uint32_t b, int sum)
     return sum;
 }
 
-/* Half floats: two in a register. */
+/* A register holds two half floats. */
 static inline float emulate_half(uint32_t halves, int which)
 {
     _Float16 half;
@@ -216,10 +216,10 @@ static inline void emulate_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------- */
 
-/* cp.async: what is copied is there after a wait, and not before. */
+/* cp.async: the copied bytes appear at the wait, not before. */
 void emulate_copy_async(void *to, const void *from, unsigned bytes);
 void emulate_copies_commit();
-/* Waits for all but the last 'n' groups that were committed. */
+/* Waits for all committed groups of copies except the last 'n'. */
 void emulate_copies_wait(unsigned n);
 
 template <typename T> static inline T __ldg(const T *from)
@@ -268,7 +268,7 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     for (int i = 0; i < 4; i++) {
         unsigned select = selector >> (4 * i) & 15;
         unsigned byte = (unsigned)(bytes >> (8 * (select & 7))) & 255;
-        if (select & 8) /* the sign, eight times */
+        if (select & 8) /* the byte's sign bit, eight times */
             byte = byte & 128 ? 255 : 0;
         out |= byte << (8 * i);
     }
@@ -280,7 +280,7 @@ static inline int __popc(unsigned x)
     return __builtin_popcount(x);
 }
 
-/* Products of the four bytes, signed, and their sum added to 'sum'. */
+/* Returns 'sum' plus the four products of corresponding signed bytes. */
 static inline int __dp4a(int a, int b, int sum)
 {
     for (int i = 0; i < 4; i++)
@@ -288,7 +288,7 @@ static inline int __dp4a(int a, int b, int sum)
     return sum;
 }
 
-/* Products of two signed 16-bit numbers with the two low, or high, bytes, signed, and their sum added to 'sum'. */
+/* Returns 'sum' plus the products of a's two signed 16-bit numbers with b's two low (or high) signed bytes. */
 static inline int __dp2a_lo(int a, int b, int sum)
 {
     return sum + (int16_t)a * (int8_t)b + (int16_t)(a >> 16) * (int8_t)(b >> 8);
@@ -304,7 +304,7 @@ static inline int __dp2a_hi(int a, int b, int sum)
 template <typename A, typename B> static inline typename std::common_type<A, B>::type min(A a, B b)
 {
     typedef typename std::common_type<A, B>::type T;
-    if constexpr (std::is_floating_point<T>::value) /* the other one where one is not a number */
+    if constexpr (std::is_floating_point<T>::value) /* if one number is NaN: the other number */
         return a < b || b != b ? (T)a : (T)b;
     else
         return (T)a < (T)b ? (T)a : (T)b;
@@ -319,7 +319,7 @@ template <typename A, typename B> static inline typename std::common_type<A, B>:
         return (T)a > (T)b ? (T)a : (T)b;
 }
 
-/* The device saturates, and takes what is not a number for 0. */
+/* Converts as the device does: saturates, and NaN becomes 0. */
 static inline int emulate_to_int(float x)
 {
     return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x < -2147483648.0f ? INT32_MIN : (int)x;
@@ -327,7 +327,7 @@ static inline int emulate_to_int(float x)
 
 #define __float2int_rn(x) emulate_to_int(rintf(x))
 
-/* a + b rounded down, where double precision holds the sum. */
+/* a + b rounded down; exact only if double precision holds the sum. */
 static inline float __fadd_rd(float a, float b)
 {
     double sum = (double)a + (double)b;
@@ -343,7 +343,7 @@ static inline void sincospif(float x, float *sine, float *cosine)
     *cosine = (float)cos(M_PI * turn);
 }
 
-/* The special function unit: the angle in turns is rounded to float, the result to 2^-21 (CUDA C++ Programming Guide:
+/* A function of the special function unit: the angle in turns is rounded to float, the result to 2^-21 (CUDA C++ guide:
  * the largest error within +-pi is 2^-21.41 and 2^-21.19). */
 static inline float emulate_coarse(double (*function)(double), float x)
 {

@@ -3,8 +3,8 @@
  *
  * device_kernel_create() loads the shared object of kernels/<name>.cu (or tests/fakes/emulator/<name>.cu) with the
  * constants (kernel_cache.h).  A launch runs all blocks and threads of its grid on one CPU thread, the stream's.
- * emulate.cpp says which mistakes that finds; each ends the process with a sentence.  A kernel without a .cu file runs
- * its C twin.
+ * emulate.cpp lists the kernels' mistakes that the emulator finds.  Each mistake ends the process with a message.  A
+ * kernel without a .cu file runs its C twin.
  *
  * Tests run in the root of the source tree.  A compilation takes about a quarter of a second, so try many inputs per
  * set of constants.  EMULATE_SEED=... repeats the order of blocks and threads of the run that printed it.
@@ -16,10 +16,10 @@
 
 #include "common/device/device.h"
 
-/* Returns 0, -ENOPKG where there is no g++ (and says so), or -ENOMEM.  Close it with device_close(). */
+/* Returns 0, -ENOPKG if there is no g++ (and prints a message), or -ENOMEM.  Close the device with device_close(). */
 int device_emulated_open(struct device **device);
 
-/* True with EMULATE=compile, for a test that compares one kernel after the other. */
+/* Returns true with EMULATE=compile.  A test that compares one kernel after the other then skips the comparisons. */
 bool device_emulated_only_compiles(void);
 
 #endif

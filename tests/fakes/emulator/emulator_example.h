@@ -1,31 +1,32 @@
-/* emulator_example - sums of rows, by methods that need the threads of a block together.  Only check_emulator uses it.
+/* emulator_example - a kernel that sums rows by several methods for which a block's threads work together.  Only
+ * check_emulator uses the kernel.
  *   in   uint32 [block][n]
- *   out  uint64 [block][EXAMPLE_N_SUMS]   every one is the sum of the block's row
+ *   out  uint64 [block][EXAMPLE_N_SUMS]   the sum of the block's row, once by each method
  *
- * Constants: MISTAKE, one of the enum, and THREADS, the number of threads of a block.  'args' reaches the .cu file as
- * the arguments of product kernels do. */
+ * Constants: MISTAKE, a value of enum emulator_mistake, and THREADS, the number of threads of a block.  'args' reaches
+ * the .cu file in the same way as the arguments of the product's kernels. */
 #ifndef TESTS_FAKES_EMULATOR_EMULATOR_EXAMPLE_H
 #define TESTS_FAKES_EMULATOR_EMULATOR_EXAMPLE_H
 
 #include "common/device/device.h"
 
-#define EXAMPLE_N_SUMS 5 /* tree in shared memory, shuffles, atomic, ballots, barriers in shared memory */
+#define EXAMPLE_N_SUMS 5 /* methods: tree in shared memory, shuffles, atomic, ballots, barriers in shared memory */
 
 enum emulator_mistake {
     MISTAKE_NONE,
     MISTAKE_NO_BARRIER,
-    MISTAKE_WARP_AHEAD, /* a warp waits for itself alone, and reads what another one writes */
+    MISTAKE_WARP_AHEAD, /* a warp waits only for itself, and reads data of another warp */
     MISTAKE_SHARED_OVERRUN,
-    MISTAKE_SHARED_UNWRITTEN, /* not caught by itself: it makes NaN */
+    MISTAKE_SHARED_UNWRITTEN, /* not caught by the emulator, which fills the memory with NaN */
     MISTAKE_MISALIGNED,
     MISTAKE_INDEX,
     MISTAKE_EARLY_EXIT,
     MISTAKE_LONE_LANE,
     MISTAKE_BARRIER_UNMADE,
-    MISTAKE_BARRIER_TOO_FEW, /* arrive, fewer than it was made for */
-    MISTAKE_BARRIER_AHEAD,   /* a wait for the opening behind the next */
-    MISTAKE_BARRIER_BEHIND,  /* for one before the last */
-    MISTAKE_GLOBAL_OVERRUN,  /* caught where the program has the address sanitizer */
+    MISTAKE_BARRIER_TOO_FEW, /* fewer threads arrive than the barrier was made for */
+    MISTAKE_BARRIER_AHEAD,   /* a wait for the opening after the next opening */
+    MISTAKE_BARRIER_BEHIND,  /* a wait for an opening before the last opening */
+    MISTAKE_GLOBAL_OVERRUN,  /* caught if the program has the address sanitizer */
 };
 
 struct emulator_example_args {

@@ -5,8 +5,8 @@
  * a kernel that is missing.
  *
  * Key:       the command that compiles the kernel, and the version of g++. Flags are part of the command.  So variants
- *            with equal flags share an entry: all but SANITIZE=address do.
- * Freshness: decided as make decides it.  g++ writes the names of the files that it read.  If an entry is older than
+ *            with equal flags share an entry: all variants except SANITIZE=address.
+ * Freshness: by file times, as in make.  g++ writes the names of the files that it read.  If an entry is older than
  *            one of these files, the kernel is compiled again.
  * Processes: tests run side by side.  An entry is written under a temporary name and then renamed, so a reader sees
  *            only complete entries.  If two processes write the same entry, each loads a complete one. */
@@ -15,13 +15,13 @@
 
 #include <stdbool.h>
 
-/* Asks g++ for its version; returns false where there is no g++.  Comes before the others. */
+/* Asks g++ for its version; returns false if there is no g++.  Call it before the other functions. */
 bool kernel_cache_has_compiler(void);
 
-/* Compiles kernel 'name' with 'command', unless a fresh entry is there.  Returns false where that fails, which g++ says. */
+/* Compiles kernel 'name' with 'command', unless a fresh entry is there.  Returns false after an error of g++. */
 bool kernel_cache_compile(const char *name, const char *command);
 
-/* Loads the shared object of kernel 'name' that 'command' compiles.  Returns NULL where that fails, which it says. */
+/* Loads the shared object of kernel 'name' that 'command' compiles.  Prints a message and returns NULL on failure. */
 void *kernel_cache_load(const char *name, const char *command);
 
 #endif
