@@ -393,15 +393,15 @@ static void bench_on(int n_threads)
 int main(void)
 {
     bench_print_machine();
-    printf("%d repetitions; the ratio is of the best to the best\n", BENCH_REPETITIONS);
+    printf("%d repetitions; the ratio is the best rate / the best ceiling\n", BENCH_REPETITIONS);
     bench_on(1);
     if (bench_n_cpus() > 1)
         bench_on(bench_n_cpus());
-    printf("\nShares are of the time that the three stages take by themselves.\n");
+    printf("\nShares refer to the total time of the three stages if each runs alone.\n");
     printf("F-engine: %d spectra of both polarisations, %d-bit samples, %d taps, dither, no delay.\n", N_SPECTRA,
            SAMPLE_BITS, N_TAPS);
-    printf("X-engine: a jones is one sample of one channel of one antenna, both polarisations: MHz of bandwidth x\n"
-           "antennas.  Dumps of %d heaps of %d spectra: longer ones reduce less often.\n",
+    printf("X-engine: a jones is a sample of both polarisations of one channel of one antenna.  So 10^6 jones/s are\n"
+           "MHz of bandwidth x antennas.  Dumps have %d heaps of %d spectra; longer dumps need fewer reductions.\n",
            N_BATCHES, N_SPECTRA);
     return 0;
 }
