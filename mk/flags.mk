@@ -1,11 +1,11 @@
 # Flags and libraries.  pkg-config runs once for each set.
 pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
-# ibverbs, if its libraries are installed.
+# VERBS names the ibverbs libraries, if they are installed.
 VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && echo yes),libibverbs librdmacm)
-# Vulkan's headers, if they are installed.  Programs open the library when they need it.
+# VULKAN is `yes` if Vulkan's headers are installed.  Programs open the Vulkan library when they need it.
 VULKAN  ?= $(if $(call pkg,--modversion,vulkan),yes)
-# The CUDA toolkit (12.8 or later), if there is one.
+# CUDA is the folder of the CUDA toolkit (12.8 or later), if there is one.
 cuda_at  = $(firstword $(foreach d,$(1),$(if $(wildcard $(d)/include/cuda_runtime_api.h),$(d))))
 CUDA    ?= $(call cuda_at,$(CUDA_PATH) $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc 2>/dev/null))) /usr/local/cuda)
 VULKAN  := $(VULKAN)
@@ -24,16 +24,16 @@ VULKAN_CFLAGS := $(if $(VULKAN),-DCBF_VULKAN $(call pkg,--cflags,vulkan))
 CFLAGS  ?= -O3 -g
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter -Wno-missing-field-initializers \
            $(if $(filter clang%,$(notdir $(CC))),-Wthread-safety) $(if $(WERROR),-Werror)
-# Hardening against attacks on faults of the programs, in optimised builds without sanitizers.  A level of FORTIFY_SOURCE
-# from outside, as in Debian's packages, stays.
+# Hardening against attacks on faults of the programs, in optimised builds without sanitizers.  If the given flags set
+# a level of FORTIFY_SOURCE, as Debian's packages do, this level stays.
 OPTIMISED := $(filter-out -O0,$(filter -O%,$(CFLAGS)))
 FORTIFY   := $(if $(OPTIMISED),$(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3))
 HARDEN_CFLAGS  := $(if $(SANITIZE),,-fPIE -fstack-protector-strong $(FORTIFY) -Wformat-security \
                   $(if $(filter x86_64,$(shell uname -m)),-fcf-protection))
 HARDEN_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 PIE            := $(if $(SANITIZE),,-pie)
-# No contraction into FMA: the kernels' twins must give the same bits on every CPU.  No code reads floating point
-# exceptions (trapping-math).  So comparisons may become selections, which vectorise; this changes no bits.
+# No contraction into FMA: the kernels' twins must give the same bits on every CPU.  No code reads floating-point
+# exceptions, so -fno-trapping-math lets comparisons become selections.  Selections vectorise, and change no bits.
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
               $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
               $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \

@@ -3,10 +3,10 @@ PROGRAMS := fgpu xbgpu dsim fsim visrec beamrec
 # Programs without a configuration file.
 COMMANDS := cbf-doctor
 
-# If ibverbs is not installed, NO_VERBS is built in place of VERBS_SOURCES; it refuses `transport: ibverbs`.
+# If ibverbs is not installed, NO_VERBS replaces VERBS_SOURCES.  Programs then refuse `transport: ibverbs`.
 VERBS_SOURCES := common/net/verbs.c common/recv/source_verbs.c common/recv/source_verbs_open.c common/send/sink_verbs.c
 NO_VERBS      := common/recv/source_verbs_none.c common/send/sink_verbs_none.c
-# The cuda device is a shared object.  Its part for files, NVRTC and Vulkan is tested without a GPU.
+# The cuda device is a shared object.  Its code for files, NVRTC and Vulkan is tested without a GPU.
 IMAGES   := $(addprefix common/device/cuda/,image.c cache.c nvrtc.c library.c vulkan.c)
 
 sources  = $(filter-out %/main.c,$(wildcard $(addsuffix /*.c,$(1))))
@@ -32,7 +32,8 @@ $(BUILD)/clock-state: $(call objects,tools/clock_state.c)
 $(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS) clock-state): $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
 
-# Checks would make their loops a sixth slower.  Their input has already been checked.
+# The kernels have no run-time checks of memory, which would make their loops a sixth slower.  The kernels' input has
+# already been checked.
 $(OBJ)/kernels/%.o: EXTRA_CFLAGS = -U_FORTIFY_SOURCE -fno-stack-protector
 $(OBJ)/tools/visrec/%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 $(OBJ)/common/device/plugin.o: EXTRA_CFLAGS = -DCBF_LIBDIR='"$(prefix)/lib/cbf"'

@@ -35,7 +35,7 @@ VERBS_TESTS := $(addprefix $(BUILD)/tests/check_,fake_verbs source_verbs)
 $(VERBS_TESTS): $(FAKE_VERBS)
 $(VERBS_TESTS): override LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
 
-# Libraries that are preloaded, or opened in place of the real ones.
+# Libraries that tests preload, or that programs open in place of the real libraries.
 define fake
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
@@ -53,7 +53,7 @@ $(FAKE_CLOCK): tests/fakes/clock/fake_clock.c
 FAKES := $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK)
 
 # The emulated CUDA kernels that the unit tests ask for, compiled before the tests (tests/fakes/emulator/kernel_cache.h).
-# Many of the kernels' sizes follow from the seed.
+# TEST_SEED chooses many of the kernels' sizes.
 ifeq ($(TEST_SEED),)
 TEST_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
@@ -87,7 +87,8 @@ check-unit: unit-tests
 check-engine: all $(FAKES) $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(PYTEST_FLAGS)
 
-# Optimisation would leave lines without code; counters are atomic because threads share them.
+# The coverage build is not optimised, because optimisation would leave lines without code.  Counters are atomic,
+# because threads share them.
 coverage: ## lines and branches that the tests run, by folder; as HTML in build-coverage/html (40 minutes)
 	@scripts/setup coverage
 	@$(SUBMAKE) $(ALL_CORES) $(COVERAGE) all unit-tests
@@ -126,7 +127,7 @@ $(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(ARCHIVES)
 check-compile: $(BUILD)/tests/compile_kernels ## compiles the CUDA kernels for every kind of GPU, without one (6 minutes)
 	@$<
 
-# The device is CBF_TEST_DEVICE (cpu, cuda).
+# CBF_TEST_DEVICE (cpu, cuda) chooses the device.
 QUALIFY_FLAGS ?= --output docs/qualification.md --plots docs/images
 qualify-f: ## measures the F-engine against the acceptance catalogue; writes docs/qualification.md
 	@scripts/setup check

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 N_COLUMNS = 24
 GREEN, AMBER, RED, BLUE = "green", "orange", "red", "blue"
 SIZES = {"stat": (4, 4), "state-timeline": (12, 8), "table": (24, 9), "heatmap": (12, 8), "timeseries": (12, 8)}
-OF_ANTENNA = r"\b(xbgpu_feng_\w+|fgpu_(?:input_(?!kernel)|output|gnss|late|unmatched)\w+)\{SEL"  # metrics with this label
+OF_ANTENNA = r"\b(xbgpu_feng_\w+|fgpu_(?:input_(?!kernel)|output|gnss|late|unmatched)\w+)\{SEL"  # by antenna
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
@@ -22,19 +22,19 @@ class Panel:
     queries: dict  # legend, or column of a table -> PromQL; SEL: the labels that the dashboard's variables choose
     steps: tuple = ()  # (from this value on, colour); the first colour is also the colour of all lower values
     states: dict = field(default_factory=dict)  # value -> (text, colour)
-    columns: dict = field(default_factory=dict)  # in a table: column -> (unit, steps, states); other columns have the panel's
+    columns: dict = field(default_factory=dict)  # of a table: column -> (unit, steps, states); default: the panel's
 
 
 # ---- Limits and states, each once ------------------------------------------------------------------------------------
 
 NONE_IS_GOOD = ((None, GREEN), (1, RED))
-ANY_LOSS = ((None, GREEN), (1e-9, AMBER), (0.005, RED))  # as the alerts FeedLoses and AntennaLoses
+ANY_LOSS = ((None, GREEN), (1e-9, AMBER), (0.005, RED))  # the limits of the alerts FeedLoses and AntennaLoses
 RATE_LOST = ((None, GREEN), (1e-9, RED))
-POWER = ((None, RED), (-33, AMBER), (-30, GREEN), (-10, AMBER), (-7, RED))  # as the alert FeedLevel
-CLIPPED = ((None, GREEN), (1e-4, AMBER), (1e-3, RED))  # as the alert FeedClips
-BEAM_ZEROS = ((None, GREEN), (1, RED))  # as the alert BeamZero
-BEAM_CLIPPED = ((None, GREEN), (0.01, RED))  # as the alert BeamClips
-BEAM_WEIGHTS = ((None, GREEN), (0.5, AMBER))  # as the alert BeamWeightsZero
+POWER = ((None, RED), (-33, AMBER), (-30, GREEN), (-10, AMBER), (-7, RED))  # the limits of the alert FeedLevel
+CLIPPED = ((None, GREEN), (1e-4, AMBER), (1e-3, RED))  # the limits of the alert FeedClips
+BEAM_ZEROS = ((None, GREEN), (1, RED))  # the limits of the alert BeamZero
+BEAM_CLIPPED = ((None, GREEN), (0.01, RED))  # the limits of the alert BeamClips
+BEAM_WEIGHTS = ((None, GREEN), (0.5, AMBER))  # the limits of the alert BeamWeightsZero
 FLOW = ((None, BLUE),)
 ALL = ((None, RED), (1, GREEN))
 ANSWERS = {0: ("no answer", RED), 1: ("answers", GREEN)}
@@ -46,7 +46,7 @@ DBFS, DBHZ, GBPS, PER_S = "suffix: dBFS", "suffix: dB-Hz", "bps", "cps"
 
 
 def share(missing, received, by):
-    """Part of the heaps that is missing."""
+    """PromQL for the share of heaps that is missing."""
     lost, came = (f"sum by ({by}) (rate({name}{{SEL}}[RANGE]))" for name in (missing, received))
     return f"{lost} / ({lost} + {came})"
 
@@ -92,28 +92,28 @@ OVERVIEW = [
           {"": 'count(ALERTS{SEL, alertstate="firing", severity="warning"}) or vector(0)'},
           ((None, GREEN), (1, AMBER))),
     Panel("stat", "Antennas that are not received", "none",
-          "Antennas of which at least one X-engine gets nothing, or not everything.",
+          "Antennas of which at least one X-engine receives no heaps, or not all heaps.",
           {"": f"count({ANTENNA_STATE} < 3) or vector(0)"}, NONE_IS_GOOD),
     Panel("stat", "Packets lost in an hour", "percentunit",
-          "Digitiser packets that no F-engine got, as a share of all, over the last hour.",
+          "Share of the digitiser packets that did not reach an F-engine in the last hour.",
           {"": share(*FEED_LOSS, "array").replace("RANGE", "1h")}, ANY_LOSS),
     Panel("stat", "Voltages lost in an hour", "percentunit",
-          "Heaps of voltages that no X-engine got, as a share of all, over the last hour.",
+          "Share of the heaps of voltages that did not reach an X-engine in the last hour.",
           {"": share(*FENG_LOSS, "array").replace("RANGE", "1h")}, ANY_LOSS),
     Panel("state-timeline", "Engines", "none",
           "Whether each engine answered Prometheus. Red: the process or its host is down.",
           {"{{engine}} {{host}}": "max by (engine, host) (up{SEL})"}, states=ANSWERS),
     Panel("state-timeline", "Clocks of the hosts", "none",
-          "Whether the kernel calls each host's clock synchronised. The clock places timestamps. Run chronyc "
-          "tracking on a host that is red.",
+          "Whether each host's kernel reports a synchronised clock. The clock determines the upper bits of timestamps. "
+          "Run chronyc tracking on a host that is red.",
           {"{{host}}": "min by (host) (fgpu_clock_synchronised{SEL} or xbgpu_clock_synchronised{SEL} or "
                        "visrec_clock_synchronised{SEL})"}, states=CLOCK),
     Panel("table", "Alerts", "none",
-          "All alerts that fire. Prometheus has the command to run with each (docs/array.md).",
+          "All alerts that fire. In Prometheus each alert has a command to run (docs/array.md).",
           {"Alert": 'max without (alertstate, instance, job) (ALERTS{SEL, alertstate="firing"})'}),
     Panel("table", "Antennas", "none",
-          "One row an antenna: input power, losses before the F-engine and before the X-engines, and the worst "
-          "state that an X-engine has of the antenna. Good power is -30 to -10 dBFS.",
+          "One row for each antenna: input power, losses before the F-engine and before the X-engines, and the worst "
+          "state of the antenna in any X-engine. Good power is -30 to -10 dBFS.",
           FEED_COLUMNS | FENG_COLUMNS, columns=FEED_CELLS | FENG_CELLS),
     Panel("timeseries", "Digitisers to F-engines", GBPS,
           "Payload that F-engines received, by host.",
@@ -127,7 +127,7 @@ OVERVIEW = [
     Panel("timeseries", "Visibilities out", GBPS,
           "Payload of visibilities that X-engines sent, by host.",
           {"{{host}}": gbps("xbgpu_output_x_bytes_total", "host")}),
-    # The loss locator: where heaps stop, in the order of the data.
+    # The loss locator: six panels, in the order of the data, that show where heaps stop.
     Panel("timeseries", "1 Missing before F-engines", "pps",
           "Digitiser packets that F-engines expected and did not get. The first of these six panels that is not "
           "zero shows where heaps stop.",
@@ -150,16 +150,16 @@ OVERVIEW = [
 ]
 F_ENGINES = [
     Panel("stat", "Inputs that flow", "percentunit",
-          "Share of all inputs (antennas and polarisations) of which packets come.",
+          "Share of the inputs (antennas and polarisations) from which packets arrive.",
           {"": f"avg({rate('fgpu_input_heaps_total')} > bool 0)"}, ALL),
     Panel("stat", "Outputs that flow", "percentunit",
           "Share of all outputs that send heaps.",
           {"": f"avg({rate('fgpu_output_heaps_total')} > bool 0)"}, ALL),
     Panel("stat", "Lowest input power", DBFS,
-          "The weakest input. Good is -30 to -10 dBFS; 0 is a sine that fills the range.",
+          "Power of the weakest input. Good power is -30 to -10 dBFS. A full-scale sine has 0 dBFS.",
           {"": "min(fgpu_input_power_dbfs{SEL})"}, POWER),
     Panel("stat", "Highest input power", DBFS,
-          "The strongest input. Good is -30 to -10 dBFS; 0 is a sine that fills the range.",
+          "Power of the strongest input. Good power is -30 to -10 dBFS. A full-scale sine has 0 dBFS.",
           {"": "max(fgpu_input_power_dbfs{SEL})"}, POWER),
     Panel("stat", "Most saturated", "percentunit",
           "The input with the largest share of saturated samples, as its digitiser reports them.",
@@ -168,26 +168,26 @@ F_ENGINES = [
           "The input with the largest share of missing packets.",
           {"": f"max({share(*FEED_LOSS, 'antenna, pol')})"}, ANY_LOSS),
     Panel("state-timeline", "Inputs", "none",
-          "Whether packets of each polarisation come. Silent: digitiser, cable, or multicast group.",
+          "Whether packets of each polarisation arrive. If not, check digitiser, cable and multicast group.",
           {"{{antenna}} {{pol}}": f"max by (antenna, pol) ({rate('fgpu_input_heaps_total')} > bool 0)"},
           states=FLOWING),
     Panel("state-timeline", "Outputs", "none",
-          "Whether each antenna's streams leave. Silent while the inputs flow: loss of input in every batch, or a "
-          "wrong delay.",
+          "Whether each antenna's streams are sent. If a stream is silent while the inputs flow, input is missing in "
+          "every batch, or a delay is wrong.",
           {"{{antenna}} {{stream}}": f"max by (antenna, stream) ({rate('fgpu_output_heaps_total')} > bool 0)"},
           states=FLOWING),
     Panel("table", "Antennas", "none",
-          "One row an antenna: power, lost packets, heaps that were not sent as input was missing, and latency.",
+          "One row for each antenna: power, lost packets, heaps not sent because input was missing, and latency.",
           {**FEED_COLUMNS, "Not sent": f"sum by (antenna) ({rate('fgpu_output_skipped_heaps_total')})",
            "Latency": "max by (antenna) (fgpu_output_latency_seconds{SEL})"},
           columns={**FEED_CELLS, "Not sent": (PER_S, RATE_LOST, {}), "Latency": ("s", (), {})}),
     Panel("heatmap", "Power of the inputs", DBFS,
-          "Power of every input over time, one row each. A row that differs from the others is a receiver or a "
+          "Power of every input over time. Each input has a row. If one row differs, check the input's receiver and "
           "cable.",
           {"{{antenna}} {{pol}}": "max by (antenna, pol) (fgpu_input_power_dbfs{SEL})"}),
     Panel("heatmap", "Packets lost", "percentunit",
-          "Share of the packets of every input that is missing, one row each. A column across all rows is a switch "
-          "or a host; one row is a digitiser or a cable.",
+          "Share of missing packets over time. Each input has a row. Loss in all rows at one time is a fault of a "
+          "switch or a host. Loss in one row is a fault of a digitiser or a cable.",
           {"{{antenna}} {{pol}}": share(*FEED_LOSS, "antenna, pol")}),
     Panel("timeseries", "Power", DBFS,
           "Mean power of the samples over about a second. The alert FeedLevel fires outside -33 to -7 dBFS.",
@@ -202,36 +202,36 @@ F_ENGINES = [
           "Packets of each input that were expected and did not come.",
           {"{{antenna}} {{pol}}": rate(FEED_LOSS[0])}, RATE_LOST),
     Panel("timeseries", "Packets refused", "pps",
-          "Packets that came and were not taken, by reason (docs/loss.md).",
+          "Packets that arrived but were refused, by reason (docs/loss.md).",
           {"{{engine}} {{reason}}": f"sum by (engine, reason) ({rate('fgpu_input_rejected_packets_total')}) > 0"},
           RATE_LOST),
     Panel("timeseries", "Packets too late", "pps",
-          "Packets whose chunk had been closed. recv.window sets how long a chunk is open.",
+          "Packets that arrived after their chunk was closed. recv.window sets how long a chunk is open.",
           {"{{antenna}} {{pol}}": rate("fgpu_input_too_old_heaps_total")}, RATE_LOST),
     Panel("timeseries", "Chunks discarded", PER_S,
-          "Chunks without the other polarisation's, or behind later ones.",
+          "Chunks without a chunk of the other polarisation, and chunks that came after later chunks.",
           {"{{antenna}}": f"{rate('fgpu_unmatched_chunks_total')} + {rate('fgpu_late_chunks_total')}"}, RATE_LOST),
     Panel("timeseries", "Heaps sent", PER_S,
-          "Heaps of voltages that left, by antenna and stream.",
+          "Heaps of voltages that were sent, by antenna and stream.",
           {"{{antenna}} {{stream}}": rate("fgpu_output_heaps_total")}),
     Panel("timeseries", "Heaps not sent", PER_S,
           "Heaps left out because input was missing, or because no output buffer was free.",
           {"{{antenna}} {{stream}}": NOT_SENT}, RATE_LOST),
     Panel("timeseries", "Packets that could not be sent", "pps",
-          "Packets that the kernel or the card refused.",
+          "Packets that the kernel or the network card refused to send.",
           {"{{antenna}} {{stream}}": rate("fgpu_output_failed_packets_total")}, RATE_LOST),
     Panel("timeseries", "Saturated voltages", PER_S,
           "Complex samples that saturated in the output. Lower the gain if there are many.",
           {"{{antenna}} {{stream}} {{pol}}": rate("fgpu_output_clipped_samples_total")}),
     Panel("timeseries", "Latency", "s",
-          "Time from the last packet of a window received to the window's first packet sent.",
+          "Time from receiving a window's last packet to sending the window's first packet.",
           {"{{antenna}} {{stream}}": "fgpu_output_latency_seconds{SEL}"}),
     Panel("timeseries", "Satellites tracked", "none",
-          "Satellites whose code and carrier are followed. The alert NoSatelliteTracked fires after 5 minutes without "
-          "one.",
+          "Number of satellites whose code and carrier are tracked. The alert NoSatelliteTracked fires after 5 minutes "
+          "without a tracked satellite.",
           {"{{antenna}} {{stream}}": "sum by (antenna, stream) (fgpu_gnss_stage{SEL} == bool 3)"}),
     Panel("timeseries", "Satellites: C/N0", DBHZ,
-          "Carrier over noise of each satellite that is followed, of each polarisation. The code is lost below 25.",
+          "C/N0 of each tracked satellite in each polarisation. Below 25 dB-Hz the code is lost.",
           {"{{antenna}} {{satellite}} {{pol}}": "fgpu_gnss_cn0_db_hz{SEL} > 0"}),
     Panel("timeseries", "Satellites: heaps dropped", PER_S,
           "Heaps of satellites' sums that were not made because no output buffer was free.",
@@ -239,16 +239,16 @@ F_ENGINES = [
 ]
 X_ENGINES = [
     Panel("stat", "Antennas that are not received", "none",
-          "Antennas of which at least one X-engine gets nothing, or not everything.",
+          "Antennas of which at least one X-engine receives no heaps, or not all heaps.",
           {"": f"count({ANTENNA_STATE} < 3) or vector(0)"}, NONE_IS_GOOD),
     Panel("stat", "Worst loss of an antenna", "percentunit",
           "The antenna with the largest share of missing heaps.",
           {"": f"max({share(*FENG_LOSS, 'antenna')})"}, ANY_LOSS),
     Panel("stat", "Devices", "none",
-          "Good while all checksums and audited sums agreed. If not, take the GPU out of service.",
+          "Good if all checksums and audited sums have agreed. Otherwise take the GPU out of service.",
           {"": "min(xbgpu_device_ok{SEL})"}, ALL, DEVICE),
     Panel("stat", "Incomplete dumps", "percentunit",
-          "Share of the dumps that miss baselines. The first dump after a start is nearly always one.",
+          "Share of the dumps that miss baselines. The first dump after a start nearly always does.",
           {"": f"sum({rate('xbgpu_output_x_incomplete_accs_total')}) / sum({rate('xbgpu_output_x_heaps_total')})"},
           ANY_LOSS),
     Panel("stat", "Voltages received", GBPS,
@@ -258,14 +258,14 @@ X_ENGINES = [
           "Payload of visibilities that these X-engines send.",
           {"": gbps("xbgpu_output_x_bytes_total")}, FLOW),
     Panel("state-timeline", "F-engines, as X-engines receive them", "none",
-          "The worst state of each antenna in the chosen X-engines. Dead: nothing since the start. Silent: data "
+          "The worst state of each antenna in the chosen X-engines. Dead: no data since the start. Silent: data "
           "came before. Losing: heaps were missing in the last seconds.",
           {"{{antenna}}": ANTENNA_STATE}, states=FENG),
     Panel("state-timeline", "Devices", "none",
-          "Whether all checksums and audited sums of each engine agreed since its start.",
+          "Whether all checksums and audited sums of each engine have agreed since its start.",
           {"{{engine}} {{host}}": "min by (engine, host) (xbgpu_device_ok{SEL})"}, states=DEVICE),
     Panel("table", "Antennas", "none",
-          "One row an antenna: state, share of lost heaps, and heaps received, late and refused in all chosen "
+          "One row for each antenna: state, share of lost heaps, and heaps received, late and refused in all chosen "
           "X-engines.",
           {**FENG_COLUMNS, **{name: f"sum by (antenna) ({rate(metric)})" for name, metric in (
               ("Received", FENG_LOSS[1]), ("Missing", FENG_LOSS[0]), ("Late", "xbgpu_feng_late_heaps_total"),
@@ -273,8 +273,8 @@ X_ENGINES = [
           columns={**FENG_CELLS, "Received": (PER_S, (), {}),
                    **{name: (PER_S, RATE_LOST, {}) for name in ("Missing", "Late", "Refused")}}),
     Panel("heatmap", "Voltages lost", "percentunit",
-          "Share of the heaps of every antenna that is missing, one row each. A column across all rows is an "
-          "X-engine or a switch; one row is an F-engine.",
+          "Share of missing heaps over time. Each antenna has a row. Loss in all rows at one time is a fault of an "
+          "X-engine or a switch. Loss in one row is a fault of an F-engine.",
           {"{{antenna}}": share(*FENG_LOSS, "antenna")}),
     Panel("timeseries", "Heaps received", PER_S,
           "Heaps of voltages, by X-engine and antenna.",
@@ -283,21 +283,21 @@ X_ENGINES = [
           "Heaps that were expected and did not come, by X-engine and antenna.",
           {"{{engine}} {{antenna}}": rate(FENG_LOSS[0]) + " > 0"}, RATE_LOST),
     Panel("timeseries", "Heaps late or refused", PER_S,
-          "Heaps that came and were not taken. They count as missing, too.",
+          "Heaps that arrived too late or were refused. These heaps also count as missing.",
           {"{{engine}} {{antenna}}": f"{rate('xbgpu_feng_late_heaps_total')} + "
                                       f"{rate('xbgpu_feng_refused_heaps_total')} > 0"}, RATE_LOST),
     Panel("timeseries", "Heaps of which a part came", PER_S,
-          "Missing heaps with some of their packets: loss of single packets.",
+          "Missing heaps of which some packets arrived. The cause is the loss of single packets.",
           {"{{engine}} {{fengs}}": rate("xbgpu_input_incomplete_heaps_total")}, RATE_LOST),
     Panel("timeseries", "Packets refused", "pps",
-          "Packets that came and were not taken, by reason (docs/loss.md).",
+          "Packets that arrived but were refused, by reason (docs/loss.md).",
           {"{{engine}} {{reason}}": f"sum by (engine, reason) ({rate('xbgpu_input_rejected_packets_total')}) > 0"},
           RATE_LOST),
     Panel("timeseries", "Chunks discarded", PER_S,
-          "Chunks that were complete after later ones had been processed.",
+          "Chunks that were complete only after later chunks had been processed.",
           {"{{engine}}": rate("xbgpu_late_chunks_total")}, RATE_LOST),
     Panel("timeseries", "Dumps sent", PER_S,
-          "Dumps that left, by X-engine and stream.",
+          "Dumps that were sent, by X-engine and stream.",
           {"{{engine}} {{stream}}": rate("xbgpu_output_x_heaps_total")}),
     Panel("timeseries", "Dumps incomplete", PER_S,
           "Dumps with flagged baselines.",
@@ -306,27 +306,27 @@ X_ENGINES = [
           "Dumps that were not sent: no complete baseline, no heap, or no free output buffer.",
           {"{{engine}} {{stream}}": dumps("skipped", "absent", "dropped")}, RATE_LOST),
     Panel("timeseries", "Saturated visibilities", "percentunit",
-          "Share of the visibilities that saturated. The F-engines' gain is too high if there are any.",
+          "Share of the visibilities that saturated. If any do, the F-engines' gain is too high.",
           {"{{engine}} {{stream}}": f"{rate('xbgpu_output_x_clipped_visibilities_total')} / "
                                      f"{rate('xbgpu_output_x_visibilities_total')}"}, RATE_LOST),
     Panel("timeseries", "Packets that could not be sent", "pps",
-          "Packets that the kernel or the card refused.",
+          "Packets that the kernel or the network card refused to send.",
           {"{{engine}} {{stream}}": rate("xbgpu_output_x_failed_packets_total")}, RATE_LOST),
     Panel("timeseries", "Wrong sums", PER_S,
           "Audited products whose sums disagree, and dumps flagged because of checksums.",
           {"audit {{engine}} {{stream}}": rate("xbgpu_audit_failures_total"),
            "dumps {{engine}} {{stream}}": rate("xbgpu_output_x_wrong_accs_total")}, RATE_LOST),
     Panel("timeseries", "Latency", "s",
-          "Time from the last packet of a dump received to the dump's first packet sent.",
+          "Time from receiving a dump's last packet to sending the dump's first packet.",
           {"{{engine}} {{stream}}": "xbgpu_output_x_latency_seconds{SEL}"}),
     Panel("timeseries", "Beams: rms", "none",
-          "Root mean square of the parts of each beam's samples, of at most 127.",
+          "Root mean square of the real and imaginary parts of each beam's samples. Full scale is 127.",
           {"{{engine}} {{stream}}": "xbgpu_output_b_rms{SEL}"}),
     Panel("timeseries", "Detected beams: power", "none",
           "Mean power of each detected beam's samples, in squares of a voltage beam's steps.",
           {"{{engine}} {{stream}} {{product}}": "xbgpu_output_b_power{SEL}"}),
     Panel("timeseries", "Beams: zeros", "percentunit",
-          "Share of each beam's measured samples that are 0. All of them are if weights, gain or voltages are.",
+          "Share of each beam's measured samples that are 0. All are 0 if the weights, the gain or the voltages are 0.",
           {"{{engine}} {{stream}}": f"{rate('xbgpu_output_b_zero_samples_total')} / "
                                      f"{rate('xbgpu_output_b_measured_samples_total')}",
            "powers {{engine}} {{stream}}": "xbgpu_output_b_zero_powers_ratio{SEL}"}, BEAM_ZEROS),
@@ -336,10 +336,10 @@ X_ENGINES = [
                                      f"{rate('xbgpu_output_b_samples_total')}",
            "powers {{engine}} {{stream}}": "xbgpu_output_b_clipped_ratio{SEL}"}, BEAM_CLIPPED),
     Panel("timeseries", "Beams: antennas", "none",
-          "Antennas whose heaps came, of each beam.",
+          "Number of antennas whose heaps arrived, for each beam.",
           {"{{engine}} {{stream}}": "xbgpu_output_b_antennas{SEL}"}),
     Panel("timeseries", "Detected beams: data that came", "percentunit",
-          "Share of the antennas' spectra that came, of each stream of detected beams.",
+          "Share of the antennas' spectra that arrived, for each stream of detected beams.",
           {"{{engine}} {{stream}}": "xbgpu_output_b_present_ratio{SEL}"}),
     Panel("timeseries", "Beams: weights of 0", "percentunit",
           "Share of the antennas whose weight in a beam is 0.",
@@ -414,7 +414,7 @@ def overrides(panel):
 
 
 def transformations(panel):
-    """One row an antenna, and columns with the names of the queries; of alerts, one row each."""
+    """For a table: one row for each antenna or alert, and columns with the names of the queries."""
     if panel.kind != "table":
         return []
     names = {f"Value #{ref(i)}": column for i, column in enumerate(panel.queries)}

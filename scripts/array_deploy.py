@@ -4,7 +4,7 @@ import json
 from array_engines import MARKER
 from array_plan import parse_feed
 
-# Not less than the values of systemd/sysctl.conf.
+# The smallest settings to write: the values of systemd/sysctl.conf.
 LEAST = {"rmem_max": 1 << 30, "wmem_max": 1 << 28, "memberships": 4096}
 
 
@@ -18,19 +18,19 @@ def memberships(engine):
 
 
 def sysctl(plan):
-    """The same settings for all hosts: those that the most demanding engine needs."""
+    """Kernel settings that suffice for the most demanding engine.  All hosts get the same settings."""
     array = plan.array
     largest = {key: max(LEAST[key], *(array[engine.kind][section]["buffer"] for engine in plan.engines))
                for key, section in (("rmem_max", "recv"), ("wmem_max", "send"))}
     groups = max(LEAST["memberships"], *(memberships(engine) for engine in plan.engines))
     return "\n".join([
-        f"{MARKER}: what the engines of {array['name']} ask of the kernel.",
-        "# Socket buffers, as recv.buffer and send.buffer have them.",
+        f"{MARKER}: kernel settings that the engines of {array['name']} need.",
+        "# Socket buffers: at least recv.buffer and send.buffer of every engine.",
         f"net.core.rmem_max = {largest['rmem_max']}",
         f"net.core.wmem_max = {largest['wmem_max']}",
         "# Packets that wait for the kernel, on each CPU.",
         "net.core.netdev_max_backlog = 100000",
-        "# Multicast groups of one socket.",
+        "# Multicast groups that one socket may join.",
         f"net.ipv4.igmp_max_memberships = {groups}",
         ""])
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import array_file
 import array_plan
 
-DETECTED_SHAPE = ("beams", "products", "spectra", "channels", "windows", "format")  # keys of X-engines and recorders
+# Keys that X-engines and recorders share.
+DETECTED_SHAPE = ("beams", "products", "spectra", "channels", "windows", "format")
 MARKER = "# Made by scripts/array"  # first line of files that may be overwritten or removed
 
 
@@ -47,8 +48,8 @@ class Lines:
         return "".join(text + "\n" for text, _ in self.lines)
 
     def mark(self, line):
-        """The place in array.yaml of a line, counted from 1; or the place of the nearest line before it that has
-        one."""
+        """The place in array.yaml of line number 'line', counted from 1.  A line without a place has the place of the
+        line before it."""
         for _, mark in reversed(self.lines[:line]):
             if mark is not None:
                 return mark
@@ -99,7 +100,7 @@ def control(lines, array, engine, schema):
 
 def begin(plan, engine):
     lines = Lines()
-    lines.add(f"{MARKER} for {engine.kind}@{engine.name} on {engine.host['name']}: change the array's file, not this.")
+    lines.add(f"{MARKER} for {engine.kind}@{engine.name} on {engine.host['name']}: change array.yaml, not this file.")
     what = "F-engine of" if engine.kind == "fgpu" else "X-engine of"
     lines.add(f"# {what} {engine.carries()}.")
     lines.section("time", plan.array["time"].texts(), plan.array["time"].mark)
@@ -128,7 +129,7 @@ def fgpu_lines(plan, engine, schema):
 
 
 def antenna_names(array):
-    """Names that sensors may have.  If one antenna has another name, X-engines number all antennas."""
+    """The antennas' names, if names of sensors may contain all of them.  Otherwise X-engines number the antennas."""
     names = [antenna["name"] for antenna in array["antennas"]]
     usable = all(re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z._-][A-Za-z0-9._-]*", name) for name in names)
     return [("antenna_names", ", ".join(names), array.mark_at("antennas"))] if usable else []
@@ -142,7 +143,7 @@ def window_keys(array, stream):
 
 
 def filter_keys(plan, stream):
-    """Only the centres of detected beams' windows need it."""
+    """The length of the F-engines' filter.  X-engines need it only for the times of detected beams."""
     n_samples = array_plan.f_window_samples(stream)
     return [("filter_samples", n_samples, stream.mark)] if plan.made_of("detected", stream) else []
 
@@ -202,7 +203,7 @@ def streams_yaml(plan):
     """Sources and destinations of all streams, for recorders and for people."""
     array, port = plan.array, plan.array["multicast"]["port"]
     lines = Lines()
-    lines.add(f"{MARKER}: the streams of {array['name']}, an address for each substream.")
+    lines.add(f"{MARKER}: the streams of {array['name']}, with an address for each substream.")
     lines.items("f_outputs", [
         [("name", output["name"], None), ("channels", output["channels"], None),
          ("substreams", output["substreams"], None), ("spectra_per_heap", output["spectra_per_heap"], None),

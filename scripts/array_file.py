@@ -1,4 +1,4 @@
-"""The keys of array.yaml, and reading it: values with their places, and all faults.
+"""The keys of array.yaml, and a reader that returns values with their places, and all faults.
 
 A JSON Schema describes the keys.  Keys that go into the engines' files unchanged (sizes of outputs, buffers, ...) come
 from the engines' own schemas (fgpu --print-schema).  So keys, ranges and defaults equal the engines'.
@@ -101,7 +101,7 @@ class Section:
         return item.mark if isinstance(item, (Value, Section)) else item[0].mark if item else self.mark
 
     def texts(self, *names):
-        """[(name, text, mark)] of the given scalars, of these names or all."""
+        """[(name, text, mark)] of the given scalars: all, or only those with these names."""
         return [(name, item.text, item.mark) for name, item in self.given.items()
                 if isinstance(item, Value) and (not names or name in names)]
 
@@ -119,7 +119,7 @@ def engine_schemas(programs):
 
 
 def without(rule, names, **more):
-    """An object's rule without some of its keys, and with additional ones."""
+    """An object's rule without some of its keys, and with additional keys."""
     properties = {name: key for name, key in rule["properties"].items() if name not in names}
     required = [name for name in rule["required"] if name not in names]
     return {**rule, "properties": {**more, **properties}, "required": required}
@@ -145,7 +145,7 @@ def _list(description, item, n_max):
 def _engine_sections(schema, kind):
     sections = {name: without(schema["properties"][name], DEALT.get(name, ()) + DEALT.get(f"{kind}.{name}", ()))
                 for name in ENGINE_SECTIONS if name in schema["properties"]}
-    return _object(f"Keys of every {kind} beside its defaults.", **sections)
+    return _object(f"Keys of every {kind} that differ from its defaults.", **sections)
 
 
 NAME = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
@@ -153,14 +153,16 @@ NAME = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
 
 def _outputs(fgpu, xbgpu):
     """Schemas of an item of f_outputs, of x_outputs, of beams and of detected."""
-    substreams = _number("X-engines among which the channels are divided: a power of two.", minimum=1, maximum=65536)
+    substreams = _number("Number of X-engines among which the channels are divided: a power of two.",
+                         minimum=1, maximum=65536)
     f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams)
     f_output["properties"]["name"] = _text("Name of the stream.", **NAME)
     f_output["required"].append("substreams")
     x_output = without(xbgpu["outputs"]["items"], DEALT["x_outputs"],
                        stream=_text("The output of f_outputs that is correlated."))
     x_output["required"].append("stream")
-    beams = [without(xbgpu[section]["items"], DEALT[section], stream=_text("The output of f_outputs that it is made of."))
+    beams = [without(xbgpu[section]["items"], DEALT[section],
+                     stream=_text("The output of f_outputs that the beam is made of."))
              for section in ("beams", "detected")]
     for beam in beams:
         beam["properties"]["name"] = _text("Name of the stream.", **NAME)
@@ -174,22 +176,23 @@ def _host(fgpu):
     engine = _object(
         "A process.", ["kind"],
         kind={"description": "F-engine or X-engine.", "enum": list(KINDS)},
-        gpu=_text("Its GPU, by index, UUID or PCI address; auto: the first that will do; cpu: none.", default="auto"),
-        interface=_text("The interface through which data come and go; none: the host's first."),
+        gpu=_text("Index, UUID or PCI address of the GPU; auto: the first suitable GPU; cpu: no GPU.", default="auto"),
+        interface=_text("The interface through which data come and go; default: the host's first interface."),
         recv_affinity=affinity,
         send_affinity=fgpu["send"]["properties"]["affinity"])
-    interface = _object("", ["name", "rate"], name=_text("Name, as the host has it."),
-                        rate=_number("Rate that it carries, each way. Unit: Gb/s.", "number", minimum=0.001, maximum=10000),
-                        cpus=_text("CPUs for the engines' receive and send threads, one each: those of the interface's NUMA "
-                                   "node, as /sys/class/net/NAME/device/local_cpulist lists them; none: not pinned."))
+    interface = _object("", ["name", "rate"], name=_text("Name of the interface on the host."),
+                        rate=_number("Rate in each direction. Unit: Gb/s.", "number", minimum=0.001, maximum=10000),
+                        cpus=_text("CPUs for the engines' receive and send threads, one for each thread. Choose CPUs "
+                                   "of the interface's NUMA node (/sys/class/net/NAME/device/local_cpulist). Default: "
+                                   "threads are not pinned."))
     host = _object(
         "", ["name", "address", "memory", "cores", "interfaces"],
-        name=_text("Name, for people, Ansible and metrics.", **NAME),
-        address=_text("IPv4 address for control: Ansible, Prometheus and KATCP come here."),
+        name=_text("Name of the host, for people, Ansible and metrics.", **NAME),
+        address=_text("IPv4 address for control: Ansible, Prometheus and KATCP clients connect to it."),
         memory=_number("Memory. Unit: GiB.", "number", minimum=0.001, maximum=1000000),
         cores=_number("CPU cores.", minimum=1, maximum=4096),
         interfaces=_list("Interfaces for data.", interface, 64),
-        engines=_list("Engines that run here, in order: antennas, and substreams, are dealt to them in the order of the file.",
+        engines=_list("Engines of the host. Antennas and substreams are assigned to engines in the order of the file.",
                       engine, 64))
     host["properties"]["engines"]["minItems"] = 0  # a host that only records
     return host
@@ -201,8 +204,8 @@ def _recorder(visrec):
         "A visrec.", ["output", "host"],
         output=_text("The output of x_outputs that is recorded."),
         host=_text("The host that records."),
-        interface=_text("The interface through which visibilities come; none: the host's first."),
-        directory={"description": "Where files go; none: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
+        interface=_text("The interface through which visibilities come; default: the host's first interface."),
+        directory={"description": "Folder of the files; default: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
                    "maxLength": 2000},
         centre_frequency=visrec["stream"]["properties"]["centre_frequency"],
         **{key: visrec["output"]["properties"][key] for key in ("max_file_size", "max_file_time")})
@@ -213,10 +216,10 @@ def _beam_recorder(beamrec):
     keys = {key: beamrec["beams"]["items"]["properties"][key] for key in ("bits", "sum_spectra", "sum_channels")}
     return _object(
         "A beamrec.", ["stream", "host"],
-        stream=_text("The output of f_outputs whose beams are recorded, all of them."),
+        stream=_text("The output of f_outputs of which all beams are recorded."),
         host=_text("The host that records."),
-        interface=_text("The interface through which beams come; none: the host's first."),
-        directory={"description": "Where files go; none: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
+        interface=_text("The interface through which beams come; default: the host's first interface."),
+        directory={"description": "Folder of the files; default: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
                    "maxLength": 2000},
         voltages={"description": "Record the voltages of voltage beams, too.", "type": "boolean", "default": False},
         dada={"description": "Record PSRDADA files of detected beams, too.", "type": "boolean", "default": False},
@@ -230,7 +233,7 @@ def make_schema(engines):
     f_output, x_output, beam, detected = _outputs(fgpu, xbgpu)
     gnss = without(fgpu["gnss"]["items"], DEALT["gnss"])
     gnss["properties"]["name"] = _text("Name of the stream.", **NAME)
-    telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; none: that of the array."))
+    telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; default: the array's name."))
     antenna = without(fgpu["antennas"]["items"], DEALT["antennas"])
     metres = _number("", "number", minimum=-1e7, maximum=1e7)
     antenna["properties"]["position"] = {"description": visrec["antennas"]["items"]["properties"]["position"]["description"],
@@ -239,7 +242,7 @@ def make_schema(engines):
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "array",
         **_object(
-            "One correlator: what there is, and where it runs.",
+            "One correlator: its antennas, its streams and its hosts.",
             ["name", "time", "antennas", "f_outputs", "x_outputs", "multicast", "hosts"],
             name=_text("Name of the array, for people and metrics.", **NAME),
             time=without(fgpu["time"], ("timebase",)),
@@ -251,23 +254,23 @@ def make_schema(engines):
             x_outputs=_list("Streams of visibilities.", x_output, 64),
             beams=_list("Tied-array beams, which X-engines make of all antennas.", beam, 1024),
             gnss=_list("Streams of satellites' sums, which F-engines make of each antenna.", gnss, fgpu["gnss"]["maxItems"]),
-            satellites=_list("Satellites that these streams follow.", fgpu["satellites"]["items"],
+            satellites=_list("Satellites that the streams of gnss follow.", fgpu["satellites"]["items"],
                              fgpu["satellites"]["maxItems"]),
             detected=_list("Streams of detected or incoherent beams, which X-engines make of all antennas.", detected, 64),
             recorders=_list("Recorders of visibilities.", _recorder(visrec), 64),
             beam_recorders=_list("Recorders of beams.", _beam_recorder(beamrec), 64),
             multicast=_object(
-                "Addresses of all streams between and behind the engines.", ["range"],
-                range=_text("They are taken from here: a.b.c.d/bits."),
+                "Addresses of all streams that engines send.", ["range"],
+                range=_text("Range of the addresses: a.b.c.d/bits."),
                 port=_number("UDP port.", minimum=1, maximum=65535, default=7148)),
             ports=_object(
-                "TCP ports, counted up from these on each host.",
+                "First TCP ports. The engines of a host count up from these ports.",
                 http=_number("First port of /metrics.", minimum=1, maximum=65000, default=8000),
                 katcp=_number("First port of KATCP.", minimum=1, maximum=65000, default=7150)),
             control=_object(
-                "Who may change what the engines do, over KATCP.",
-                allow={"description": "Networks, 10.8.0.0/16, 192.168.1.7: comma separated; any: all; empty: each "
-                                      "host itself.",
+                "Hosts that may control the engines over KATCP.",
+                allow={"description": "Networks and addresses, comma separated, as 10.8.0.0/16, 192.168.1.7; any: "
+                                      "all hosts; empty: only the engine's own host.",
                        "type": "string", "minLength": 0, "maxLength": 4096, "default": ""}),
             hosts=_list("The machines.", _host(fgpu), 1024),
             fgpu=_engine_sections(engines["fgpu"], "fgpu"),
@@ -279,7 +282,7 @@ def make_schema(engines):
 
 
 def distance(a, b):
-    """Insertions, deletions, substitutions and swaps of neighbours between two names."""
+    """Number of insertions, deletions, substitutions and swaps of neighbours that turn one name into the other."""
     rows = [list(range(len(b) + 1))]
     for i in range(1, len(a) + 1):
         row = [i]
@@ -293,7 +296,7 @@ def distance(a, b):
 
 
 def nearest(name, names):
-    """The name that was probably meant.  One slip in every three characters is forgiven."""
+    """The name that was probably meant.  One wrong character in every three is tolerated."""
     limit = 2 if len(name) < 3 else len(name) // 3 + 1
     best = min(names, key=lambda other: distance(name, other), default=None)
     return best if best is not None and distance(name, best) < limit else None
@@ -369,7 +372,7 @@ def written(node):
 
 
 def hint(rule, text):
-    """Common mistakes in place of a number, and the right form; as hint_of() of common/config/values.c."""
+    """The right form for a common mistake in writing a number, as hint_of() of common/config/values.c gives it."""
     if rule.get("type") not in ("integer", "number"):
         return ""
     if unit_of(rule) == " s" and re.match(r"\d{4}-", text):

@@ -16,14 +16,14 @@ from array_engines import MARKER, antenna_names, http_address
 
 SCRAPE_S = 1
 BY = "array, host, engine, program"
-ENGINE_OF = "cbf_antenna_engine"  # the F-engine of each antenna, as a separate series
+ENGINE_OF = "cbf_antenna_engine"  # a series whose labels name the F-engine of each antenna
 
 
 # ---- Parts of expressions --------------------------------------------------------------------------------------------
 
 
 def rate(metric, labels="", by="", over="1m"):
-    """Rate per second of each engine over the last minute.  'by': labels that are kept as well."""
+    """Rate per second of each engine over the last minute.  'by': additional labels to keep."""
     return f"sum by ({BY}{by}) (rate({metric}{{ARRAY{labels}}}[{over}]))"
 
 
@@ -36,7 +36,7 @@ def refused(program, reasons):
 
 
 def unless_here(expression, program):
-    """The expression, unless this host's sockets or this engine have dropped data, which would explain it."""
+    """The expression, except for engines that have dropped data themselves or in their sockets."""
     here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0 or " \
            f"{rate(program + '_input_contested_heaps_total')} > 0"
     if program == "fgpu":
@@ -45,7 +45,7 @@ def unless_here(expression, program):
 
 
 def share(missing, received):
-    """Part of the heaps that is missing."""
+    """PromQL for the share of heaps that is missing."""
     return f"{missing} / ({missing} + {received})"
 
 
@@ -55,12 +55,12 @@ def beam_share(part, whole):
 
 
 def of_powers(metric, above):
-    """A figure of a detected beam that is above a limit while voltages arrive."""
+    """A metric of a detected beam that is above a limit while voltages arrive."""
     return f"({gauge(metric, ', stream')} {above} and on ({BY}) {rate('xbgpu_feng_heaps_total', over='10s')} > 0)"
 
 
 def of_antenna(expression):
-    """An expression by antenna, with host and engine of the antenna's F-engine."""
+    """The expression by antenna, with labels for the host and the engine of the antenna's F-engine."""
     return f"({expression}) * on (array, antenna) group_left (host, engine) {ENGINE_OF}{{ARRAY}}"
 
 
@@ -79,7 +79,7 @@ class Rule:
     severity: str
     summary: str
     where: str  # probable place of the fault
-    command: str = "cbf-doctor loss"  # for a closer look on the host; cbf-doctor takes the engine's file
+    command: str = "cbf-doctor loss"  # to run on the host; cbf-doctor gets the engine's file, too
 
 
 DOCTOR_HOST, DOCTOR_STREAMS = "cbf-doctor host", "cbf-doctor streams"
@@ -98,8 +98,8 @@ SOCKET = "this host: the receive thread is too slow for its socket buffer (CPU t
          "recv.buffer, net.core.rmem_max)"
 STRANGE = "malformed|no_items|heap_size|alignment|bad_source|bad_frequency|crc|duplicate"
 STRANGE_VISIBILITIES = "jump|clock|heap_size|alignment|bad_timestamp|bad_source|bad_frequency|crc"
-SECOND_SENDER = "a second sender on this group: this engine's log names both; recv.from keeps others away, where their " \
-                "addresses are not forged"
+SECOND_SENDER = "a second sender on this group: this engine's log names both senders; recv.from keeps other senders " \
+                "out, unless they forge addresses"
 FOREIGN = "another program or host sends to these addresses (the log names it), or recv.from lacks an address"
 CLOCK = "this host: chronyd, ntpd or ptp4l with phc2sys does not run, or has no server"
 CLIPPED = 1e-3  # of the samples
@@ -135,10 +135,10 @@ def recorder_rules(name, program, written, data, file, strange):
         Rule(f"{name}Refuses", rate(f"{program}_rejected_packets_total", f', reason=~"{strange}"') +
              f" > 0 and on ({BY}) " + rate(f"{program}_{written}_total") + " == 0", "10s", "critical",
              f"{WHO} records nothing: it refuses the {data} that come",
-             "configuration: another stream on this address, or recorder and X-engines do not agree; if the reason is "
-             "jump, time is not the same in all X-engines", JOURNAL),
+             "configuration: another stream uses this address, or recorder and X-engines disagree; if the reason is "
+             "jump, the times of X-engines differ", JOURNAL),
         Rule(f"{name}ClockUnsynchronised", gauge(f"{program}_clock_synchronised") + " == 0", "30s", "warning",
-             f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK,
+             f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps with it", CLOCK,
              CLOCK_COMMAND),
     ]
 
@@ -150,7 +150,7 @@ RULES = {
              f"systemctl status {UNIT}"),
         # This is only the kernel's state: the clock may still be right.
         Rule("ClockUnsynchronised", f"{gauge('fgpu_clock_synchronised')} == 0 or {gauge('xbgpu_clock_synchronised')} == 0",
-             "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it",
+             "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps with it",
              CLOCK, CLOCK_COMMAND),
     ],
     "digitisers to F-engines": [
@@ -165,8 +165,8 @@ RULES = {
                                 rate(FEED_HEAPS, by=FEED, over="10s")) + f" > {MUCH} and on ({BY}{FEED}) " +
              rate(FEED_HEAPS, by=FEED, over="INPUT_S") + " > 0", "2s", "critical",
              f"{INPUT}: {PERCENT} of the packets are missing in {WHO}",
-             "FeedLostInSocket, FeedLate, FeedStrange or FeedContested of this engine names the cause; else it is before "
-             "this host (FeedLostOnTheWay)"),
+             "FeedLostInSocket, FeedLate, FeedStrange or FeedContested of this engine names the cause; else packets "
+             "are lost before this host (FeedLostOnTheWay)"),
         Rule("FeedLostOnTheWay", unless_here(rate("fgpu_input_missing_heaps_total", by=FEED) + " > 0", "fgpu"), "2s",
              "warning", f"{INPUT}: {{{{ $value | humanize }}}} packets/s are missing, and {WHO} has dropped none",
              "before this host's sockets: digitiser, cable, switch, or the interface's queues (ethtool -S)"),
@@ -174,11 +174,11 @@ RULES = {
              f"{WHO}: the kernel drops digitiser packets", SOCKET),
         Rule("FeedLate", rate("fgpu_input_too_old_heaps_total", by=FEED) + " > 0", "2s", "warning",
              f"{INPUT}: packets come too late for {WHO}",
-             "the digitiser's time, a long way through the network, or this host was stopped for a moment (recv.window)",
+             "the digitiser's time is wrong, the network is slow, or this host was stopped for a moment (recv.window)",
              DOCTOR_STREAMS),
         Rule("FeedStrange", refused("fgpu", STRANGE) + " > 0 or " + rate("fgpu_input_bad_timestamp_heaps_total") + " > 0",
              "10s", "warning", f"{WHO} refuses packets that are not what it expects",
-             "configuration: another sender on this address, polarisations exchanged, sample_bits or packet_samples",
+             "configuration: another sender on this address, exchanged polarisations, sample_bits or packet_samples",
              DOCTOR_STREAMS),
         Rule("FeedContested", rate("fgpu_input_contested_heaps_total", by=FEED) + " > 0", "0s", "critical",
              f"{INPUT}: {{{{ $value | humanize }}}} heaps/s came twice with different bytes, and {WHO} counts them as missing",
@@ -188,13 +188,13 @@ RULES = {
         Rule("FeedClips", f"{rate('fgpu_input_clipped_samples_total', by=FEED)} > {CLIPPED} * PACKET_SAMPLES * "
              f"{rate(FEED_HEAPS, by=FEED)}", "30s", "warning",
              f"{INPUT}: more than a thousandth of the samples is saturated",
-             "before the digitiser: interference or its attenuator", DOCTOR_STREAMS),
+             "before the digitiser: interference, or the digitiser's attenuator", DOCTOR_STREAMS),
         Rule("FeedQuiet", f"{POWER} < {QUIET_DBFS} {POWER_VALID}", "30s", "critical",
              f"{INPUT}: hardly any power ({{{{ $value }}}} dBFS) in {WHO}",
-             "before the digitiser: receiver, its supply, or a cable", DOCTOR_STREAMS),
+             "before the digitiser: the receiver, its power supply, or a cable", DOCTOR_STREAMS),
         Rule("FeedLevel", f"({POWER} < {LOW_DBFS} >= {QUIET_DBFS} or {POWER} > {HIGH_DBFS}) {POWER_VALID}", "30s", "warning",
              f"{INPUT}: the power is {{{{ $value }}}} dBFS in {WHO}, outside {LOW_DBFS} to {HIGH_DBFS}",
-             "before the digitiser: its attenuator, the receiver's gain, or interference; good is -30 to -10 dBFS",
+             "before the digitiser: an attenuator, the receiver's gain, or interference; good power is -30 to -10 dBFS",
              DOCTOR_STREAMS),
     ],
     "F-engines": [
@@ -206,7 +206,7 @@ RULES = {
              f"systemctl restart {UNIT}"),
         Rule("FEngineDelay", gauge("fgpu_output_delay_seconds", ", antenna, stream") + " > 0.1", "0s", "critical",
              "antenna {{ $labels.antenna }}, stream {{ $labels.stream }}: its delay is "
-             f"{{{{ $value | humanizeDuration }}}} in {WHO}, and no sky comes that late",
+             f"{{{{ $value | humanizeDuration }}}} in {WHO}, too long for any source in the sky",
              "?delays, or a delay file, was wrong: correct it, then ?resume over KATCP", "cbf-doctor"),
         Rule("FEngineSilent", rate("fgpu_output_heaps_total", by=OUTPUT, over="OUTPUT_S") + f" == 0 and on ({BY}, antenna) "
              f"min by ({BY}, antenna) ({rate(FEED_HEAPS, by=FEED, over='OUTPUT_S')}) > 0 unless on ({BY}, antenna) "
@@ -215,7 +215,7 @@ RULES = {
              "this engine: a wrong delay, polarisations whose times are far apart, or a GPU that does not keep up",
              JOURNAL),
         Rule("FEngineSkips", rate("fgpu_output_skipped_heaps_total", by=OUTPUT) + " > 0", "2s", "warning",
-             f"{STREAM}: {WHO} leaves out {{{{ $value | humanize }}}} heaps/s as input is missing",
+             f"{STREAM}: {WHO} leaves out {{{{ $value | humanize }}}} heaps/s because input is missing",
              "the antenna's inputs: see the Feed alerts of this engine"),
         Rule("FEngineBehind", rate("fgpu_output_dropped_heaps_total") + " > 0 or " +
              rate("fgpu_gnss_dropped_heaps_total") + " > 0 or " + refused("fgpu", "no_chunk") + " > 0", "0s",
@@ -230,7 +230,7 @@ RULES = {
         Rule("NoSatelliteTracked", f"{gauge('fgpu_gnss_stage', OUTPUT)} < 3 and on ({BY}{OUTPUT}) "
              f"{rate('fgpu_gnss_samples_total', by=OUTPUT)} > 0", "5m", "warning",
              f"{STREAM}: {WHO} has tracked no satellite for 5 minutes, and its input flows",
-             "all that 'satellites' names are out of the antenna's sight, or the band is another one: centre_frequency, "
+             "the antenna sees none of the satellites in 'satellites', or the band is wrong: centre_frequency, "
              "sky_frequency, inverted", DOCTOR_STREAMS),
     ],
     "F-engines to X-engines": [
@@ -241,8 +241,8 @@ RULES = {
         Rule("AntennaLoses", of_antenna(share(by_antenna("xbgpu_feng_missing_heaps_total"),
                                               by_antenna("xbgpu_feng_heaps_total")) + f" > {MUCH} and {STATE} >= 2"), "2s",
              "critical", f"{FENG}: {PERCENT} of the voltages are missing in the X-engines; its F-engine is {WHO}",
-             "FeedLoses or FEngineSkips of this antenna: before or in the F-engine; else VoltagesLostOnTheWay and "
-             "VoltagesLostInSocket say which X-engines lose them", "cbf-doctor loss"),
+             "if FeedLoses or FEngineSkips fires for this antenna: before or in the F-engine; else "
+             "VoltagesLostOnTheWay and VoltagesLostInSocket say which X-engines lose voltages", "cbf-doctor loss"),
         Rule("VoltagesSilent", f"{gauge('xbgpu_feng_state', VOLTAGES)} < 2 and on (array, antenna) {STATE} >= 2", "2s",
              "critical", f"no voltages of {FENG} reach {WHO}, and other X-engines get them",
              "the switch's multicast group (IGMP), or this host's interface", DOCTOR_STREAMS),
@@ -250,8 +250,8 @@ RULES = {
                  rate("xbgpu_feng_missing_heaps_total", by=VOLTAGES) +
                  f" > 0 and on ({BY}{VOLTAGES}) {gauge('xbgpu_feng_state', VOLTAGES)} >= 2", "xbgpu"), "2s", "warning",
              f"{{{{ $value | humanize }}}} heaps/s of {FENG} are missing, and {WHO} has dropped none",
-             "if every X-engine says so, the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if only this "
-             "one, its switch port or the interface's queues (ethtool -S)"),
+             "if every X-engine reports this: the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if "
+             "only this X-engine does: its switch port or the interface's queues (ethtool -S)"),
         Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
              f"{WHO}: the kernel drops packets of F-engines", SOCKET),
         Rule("VoltagesLate", refused("xbgpu", "too_old|jump") + " > 0", "2s", "warning",
@@ -282,7 +282,7 @@ RULES = {
         # The first dump after a start nearly always began before the start.
         Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
              "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} miss baselines",
-             "see the other alerts: this is what they cost"),
+             "see the other alerts, which name the cause"),
         Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
              f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time",
              DOCTOR_STREAMS),
@@ -300,7 +300,7 @@ RULES = {
     "recorders": [
         *recorder_rules("Recorder", "visrec", "dumps", "visibilities", "output.file", STRANGE_VISIBILITIES),
         Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
-             f"{WHO} began another file: time went back",
+             f"{WHO} began another file, because time went back",
              "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", JOURNAL),
         *recorder_rules("BeamRecorder", "beamrec", "batches", "beams", "the files of beams[] and detected[]", STRANGE_VISIBILITIES),
     ],
@@ -314,8 +314,8 @@ SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "_
 
 
 def quiet_s(plan):
-    """Seconds without a heap after which an input, and an output, of an fgpu counts as silent.  They count in chunks
-    and buffers."""
+    """Seconds without a heap after which an input and an output of an fgpu count as silent.  An fgpu counts inputs a
+    chunk at a time, and outputs a buffer at a time."""
     array = plan.array
     chunk = array["fgpu"]["recv"]["chunk_samples"]
     buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])
@@ -326,7 +326,7 @@ def quiet_s(plan):
 
 
 def targets(plan):
-    """For file_sd_configs."""
+    """Prometheus' targets, for file_sd_configs."""
     rows = []
     for engine in plan.engines + plan.recorders:
         rows.append({"targets": [http_address(plan.array, engine)],
@@ -337,7 +337,7 @@ def targets(plan):
 
 def antenna_engines(plan):
     """Rules that record which F-engine an antenna has."""
-    named = antenna_names(plan.array)  # otherwise xbgpu/labels.c names them
+    named = antenna_names(plan.array)  # without names, the labels are those of common/engine/labels.c
     return [{"record": ENGINE_OF, "expr": "vector(1)",
              "labels": {"array": plan.array["name"], "antenna": antenna["name"] if named else f"a{feng_id}",
                         "host": engine.host["name"], "engine": engine.name}}
@@ -364,7 +364,7 @@ def rules(plan):
 
 
 def prometheus(plan):
-    """A server that watches this array alone.  For an existing server, copy the parts."""
+    """Configuration of a Prometheus server for this array alone.  For an existing server, copy the parts."""
     return dump({
         "global": {"evaluation_interval": f"{SCRAPE_S}s"},
         "rule_files": ["rules.yaml"],

@@ -9,25 +9,26 @@ from dataclasses import dataclass, field
 from array_file import Section, nearest
 
 N_POLS = 2
-FRAME_BYTES = 66  # of Ethernet (with checksum, preamble and gap), IPv4 and UDP
-SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for each item more
+FRAME_BYTES = 66  # of a packet: Ethernet (with checksum, preamble and gap), IPv4 and UDP headers
+SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; each other item has 8 bytes
 DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS, GNSS_ITEMS = 4, 4, 3, 4, 3
-POWER_ITEMS = {"float32": 5, "uint8": 7}  # of detected beams, by format
+POWER_ITEMS = {"float32": 5, "uint8": 7}  # items in a packet of detected beams, by format
 GIB = 1 << 30
-PROCESS_BYTES = 64 << 20  # code, stacks, sockets: no key sets their size
+PROCESS_BYTES = 64 << 20  # code, stacks and sockets, whose sizes no key sets
 HUGE_PAGE_BYTES = 2 << 20
-BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of the number that holds...
-BEAM_BUFFERS_S = 0.05  # ...this time
-BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; struct beam_steering of an antenna
+BEAM_BUFFERS = 8, 64  # least and largest number of an xbgpu's output buffers for beams
+BEAM_BUFFERS_S = 0.05  # time that these output buffers hold, if the number allows
+BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; bytes of struct beam_steering for an antenna
 GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
 GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
 GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 10230, "L5Q": 10230}
-GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10  # a piece with its sums; bytes of each satellite
+# Bytes of a record in a heap, of a piece with its sums, and of a satellite.
+GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10
 GNSS_BUFFERS = 4
-RECEIVER_BYTES = 64 * 3 * 65536  # for each receive thread: room for a batch of packets
+RECEIVER_BYTES = 64 * 3 * 65536  # of a receive thread, for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
-MAC_BITS = 0x7FFFFF  # of an IPv4 multicast address are in the Ethernet address
+MAC_BITS = 0x7FFFFF  # bits of an IPv4 multicast address that its Ethernet address has, too
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Engine:
     out_gbps: float = 0.0
     memory_bytes: float = 0.0  # of the host
     threads: int = 0
-    flow_threads: dict = field(default_factory=dict)  # "recv", "send" -> how many threads
+    flow_threads: dict = field(default_factory=dict)  # "recv", "send" -> number of threads
     cpus: dict = field(default_factory=dict)  # "recv", "send" -> [CPU] of each thread, where the interface's CPUs are known
 
     @property
@@ -117,19 +118,19 @@ def multicast_range(array, faults):
         return None
     if int(network[0]) & MAC_BITS < 256:
         faults.add(mark, f"multicast.range {text} has Ethernet addresses of 224.0.0.0/24, which switches send to every "
-                         f"port: begin at least 256 addresses later, or above")
+                         f"port: begin the range at least 256 addresses later")
         return None
     return network
 
 
 def span(addresses):
-    """The lowest and the highest address, in words."""
+    """The lowest and the highest address, as text."""
     first, last = ipaddress.IPv4Address(min(addresses)), ipaddress.IPv4Address(max(addresses))
     return str(first) if first == last else f"{first} to {last}"
 
 
 def check_feeds(array, network, faults):
-    """Each address belongs to one input.  No address lies in the range from which streams are assigned."""
+    """Checks that each address belongs to one input, and that no address lies in the range for the streams."""
     owners, twice, inside = {}, {}, []
     dealt = range(int(network[0]) & MAC_BITS, (int(network[-1]) & MAC_BITS) + 1) if network else ()
     for antenna in array["antennas"]:
@@ -161,7 +162,8 @@ def check_feeds(array, network, faults):
 
 
 def deal_block(network, at, end, n):
-    """'n' consecutive addresses in [at, end), in a block whose size is a power of two, at a multiple of that size.
+    """Assigns 'n' consecutive addresses in [at, end).  The size of their block is a power of two.  The block begins at
+    a multiple of its size.
 
     Returns the addresses and the place where the next block may begin; None if there is no room.
     """
@@ -173,9 +175,10 @@ def deal_block(network, at, end, n):
 
 
 def deal_addresses(plan, network, faults):
-    """F-engines' streams come from the first half of the range, detected beams down from its end.  Visibilities come
-    from the second half, voltage beams down from its end, sums of satellites from its middle.  So an item added at the
-    end of a list moves no other address."""
+    """Assigns the addresses of all streams.  In the first half of the range, F-engines' streams go up from the start, and
+    detected beams go down from the end.  In the second half, visibilities go up from the start, sums of satellites go
+    up from the middle, and voltage beams go down from the end.  So an item added at the end of a list moves no other
+    address."""
     first, middle, end = int(network[0]), int(network[0]) + network.num_addresses // 2, int(network[-1]) + 1
     gnss, n_gnss = end - network.num_addresses // 4, len(plan.array["gnss"])
     blocks = [(plan.f_groups, output, output["substreams"], 0) for output in plan.array["f_outputs"]]
@@ -258,12 +261,12 @@ def check_hosts(array, faults):
 
 
 def check_ports(array, host, faults, n=None):
-    """'n': the number of the host's programs that have ports; None: its engines."""
+    """Checks the ports of the first 'n' programs of a host.  None: all engines of the host."""
     ports, n = array["ports"], len(host["engines"]) if n is None else n
     taken = [range(ports[key], ports[key] + n) for key in ("http", "katcp")]
     if taken[0].start < taken[1].stop and taken[1].start < taken[0].stop or max(t.stop for t in taken) > 65536:
         faults.add(ports.mark, f"the {n} programs of {host['name']} have HTTP ports from {taken[0].start} and KATCP "
-                               f"ports from {taken[1].start}: put them further apart, and below 65536")
+                               f"ports from {taken[1].start}: choose ports that are further apart, and below 65536")
 
 
 def make_engines(plan):
@@ -292,7 +295,7 @@ def deal(plan, faults):
         first, end = e * len(antennas) // len(f_engines), (e + 1) * len(antennas) // len(f_engines)
         engine.antennas = [(i, antennas[i]) for i in range(first, end)]
         if end - first > 256:
-            faults.add(hosts, f"{engine.name} would have {end - first} antennas, and can have 256: add engines of kind "
+            faults.add(hosts, f"{engine.name} would have {end - first} antennas, but may have 256: add engines of kind "
                               f"fgpu")
     wanted = [(stream, s) for stream in streams for s in range(stream["substreams"])]
     if len(wanted) != len(x_engines):
@@ -325,19 +328,19 @@ def batch_bytes(stream):
 
 
 def wire_bytes(heap_bytes, payload, n_items):
-    """Bytes of a heap on the cable, in packets."""
+    """Bytes of a heap on the cable, with the headers of its packets."""
     return heap_bytes + math.ceil(heap_bytes / payload) * (FRAME_BYTES + SPEAD_BYTES + 8 * n_items)
 
 
 def f_substream_gbps(array, stream):
-    """Rate of one antenna's voltages, one substream.  Short-term additions by pacing do not count."""
+    """Rate in Gb/s of one antenna's voltages in one substream.  Pacing may exceed this rate for short times."""
     payload = array["fgpu"]["send"]["packet_payload"]
     heap = wire_bytes(batch_bytes(stream) // stream["substreams"], payload, F_ITEMS)
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / batch_samples(stream)
 
 
 def digitiser_gbps(array):
-    """Rate of one polarisation."""
+    """Rate in Gb/s of the digitiser packets of one polarisation."""
     digitiser = array["digitiser"]
     packet = digitiser["packet_samples"] * digitiser["sample_bits"] // 8
     return 8e-9 * wire_bytes(packet, packet, DIGITISER_ITEMS) * array["time"]["adc_sample_rate"] \
@@ -365,44 +368,44 @@ def x_output_gbps(array, output, stream):
 
 
 def beam_bytes(stream):
-    """Bytes of one heap of one substream."""
+    """Bytes of a voltage beam's heap in one substream."""
     return stream["channels"] // stream["substreams"] * stream["spectra_per_heap"] * 2
 
 
 def beam_gbps(array, stream):
-    """Rate of one beam, one substream."""
+    """Rate in Gb/s of one voltage beam in one substream."""
     heap = wire_bytes(beam_bytes(stream), array["xbgpu"]["send"]["packet_payload"], BEAM_ITEMS)
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / batch_samples(stream)
 
 
 def powers(stream, detected):
-    """Number of powers in a heap of one substream."""
+    """Number of powers in a heap of detected beams in one substream."""
     n_products = 4 if detected["products"] == "IQUV" else 1
     n_groups = stream["channels"] // stream["substreams"] // detected["channels"]
     return detected["beams"] * detected["windows"] * n_products * n_groups
 
 
 def detected_bytes(stream, detected):
-    """Bytes of a heap of one substream.  Powers of 8 bits come with offsets and scales."""
+    """Bytes of a heap of detected beams in one substream.  Powers of 8 bits come with offsets and scales."""
     n, n_windows = powers(stream, detected), detected["windows"]
     return 4 * n_windows + (n + 2 * 4 * n // n_windows if detected["format"] == "uint8" else 4 * n)
 
 
 def detected_s(array, stream, detected):
-    """The length of a heap in seconds."""
+    """Seconds of data in a heap of detected beams."""
     n_samples = detected["windows"] * detected["spectra"] * samples_between_spectra(stream)
     return n_samples / array["time"]["adc_sample_rate"]
 
 
 def detected_gbps(array, stream, detected):
-    """Rate of all beams of a stream of detected, one substream."""
+    """Rate in Gb/s of a stream of detected beams in one substream."""
     heap = wire_bytes(detected_bytes(stream, detected), array["xbgpu"]["send"]["packet_payload"],
                       POWER_ITEMS[detected["format"]])
     return 8e-9 * heap / detected_s(array, stream, detected)
 
 
 def beams_gbps(array, stream):
-    """Rate of all voltage beams and detected beams of a stream, one substream."""
+    """Rate in Gb/s of all voltage beams and detected beams that are made of one substream of a stream."""
     return len(made_of(array, "beams", stream)) * beam_gbps(array, stream) \
         + sum(detected_gbps(array, stream, detected) for detected in made_of(array, "detected", stream))
 
@@ -413,7 +416,7 @@ def pinned_bytes(n_bytes, engine):
 
 
 def chunk_pool_bytes(n_chunks, n_heaps, heap_bytes, engine):
-    """Bytes of payload, of a bit for every 8 bytes, and of the record of each heap."""
+    """Bytes of a pool of chunks: payload, a bit for every 8 bytes of payload, and a record for each heap."""
     return n_chunks * (pinned_bytes(n_heaps * heap_bytes, engine) + n_heaps * (heap_bytes / 64 + 16))
 
 
@@ -430,7 +433,7 @@ def subsampling(band):
 
 
 def narrow_shape(stream):
-    """Samples of input for each channelised sample, and points of the transform."""
+    """Samples of input for each sample of the narrow band, and points of the transform."""
     return subsampling(stream), stream["channels"] * (1 if stream["pass_bandwidth"] > 0 else 2)
 
 
@@ -439,33 +442,33 @@ def gnss_window_samples(gnss):
 
 
 def gnss_signals(array, gnss):
-    """The signal of each satellite whose carrier lies in a stream's band."""
+    """A list: the signal of each satellite whose carrier lies in the stream's band."""
     half_hz = gnss["pass_bandwidth"] / 2 or array["time"]["adc_sample_rate"] / 4 / gnss["decimation"]
     return [satellites["signal"] for satellites in array["satellites"] for _ in satellites["prns"]
             if abs(GNSS_CARRIERS_HZ[satellites["signal"]] - gnss["sky_frequency"]) <= half_hz]
 
 
 def gnss_period(array, gnss, signal):
-    """Samples of a code's period."""
+    """Number of samples in a period of the signal's code."""
     return math.ceil(GNSS_PERIODS_S[signal] * array["time"]["adc_sample_rate"] / subsampling(gnss))
 
 
 def gnss_pieces(array, gnss):
-    """Integrations, and parts of them, in a heap of one antenna."""
+    """Number of integrations, and parts of integrations, in a heap of one antenna."""
     n_samples = array["fgpu"]["recv"]["chunk_samples"] // subsampling(gnss) + 3
     periods = [gnss_period(array, gnss, signal) for signal in gnss_signals(array, gnss)]
     return sum(2 + n_samples // (period - period // 8) for period in periods)
 
 
 def gnss_gbps(array, gnss):
-    """Rate of one antenna."""
+    """Rate in Gb/s of one antenna's sums of satellites."""
     heap = wire_bytes(gnss_pieces(array, gnss) * GNSS_RECORD_BYTES, array["fgpu"]["send"]["packet_payload"], GNSS_ITEMS)
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / array["fgpu"]["recv"]["chunk_samples"]
 
 
 def gnss_memory(array, gnss, history):
-    """Host and device memory of one antenna: buffers, codes, satellites and a search; the band, as floats and 8
-    bits."""
+    """Host and device memory of one antenna: buffers, codes, satellites, a search, and the band's samples as floats
+    and as 8 bits."""
     signals, pieces = gnss_signals(array, gnss), gnss_pieces(array, gnss)
     tables, chunk = sum(GNSS_TABLE_BYTES[signal] for signal in signals), array["fgpu"]["recv"]["chunk_samples"]
     search = max([gnss_period(array, gnss, signal) for signal in signals], default=0) * max(gnss["acquire_periods"], 4)
@@ -515,13 +518,13 @@ def fgpu_memory(array, engine):
 
 
 def beam_buffers(buffer_s):
-    """Number of output buffers of beams.  Each holds buffer_s."""
+    """Number of output buffers for beams.  Each holds data of 'buffer_s' seconds."""
     least, most = BEAM_BUFFERS
     return min(max(math.ceil(BEAM_BUFFERS_S / buffer_s), least), most)
 
 
 def beams_memory(array, engine):
-    """Host and device memory for the voltage beams of an xbgpu: buffers for a chunk of all of them."""
+    """Host and device memory for the voltage beams of an xbgpu: each buffer holds a chunk of all beams."""
     stream, n_batches = engine.stream, array["xbgpu"]["recv"]["batches_per_chunk"]
     beams = n_batches * len(made_of(array, "beams", stream)) * beam_bytes(stream)
     n_buffers = beam_buffers(n_batches * batch_samples(stream) / array["time"]["adc_sample_rate"])
@@ -529,8 +532,8 @@ def beams_memory(array, engine):
 
 
 def detected_memory(array, engine, detected):
-    """Host and device memory for a stream of detected beams: buffers for a heap, and on the device for its sums of 64
-    bits."""
+    """Host and device memory for a stream of detected beams: each buffer holds a heap, and on the device also the
+    heap's sums of 64 bits."""
     stream, heap = engine.stream, detected_bytes(engine.stream, detected)
     chunk_spectra = array["xbgpu"]["recv"]["batches_per_chunk"] * stream["spectra_per_heap"]
     least = 2 * (chunk_spectra // (detected["windows"] * detected["spectra"]) + 1) + 1
@@ -539,13 +542,13 @@ def detected_memory(array, engine, detected):
 
 
 def steering_memory(array, stream):
-    """Host and device memory for models and coefficients: of voltage beams, and of both polarisations of each detected
-    one."""
+    """Host and device memory for models and coefficients of beams.  Each detected beam has models for both
+    polarisations."""
     coherent = [d for d in made_of(array, "detected", stream) if d["kind"] == "coherent"]
     n_beams = len(made_of(array, "beams", stream)) + N_POLS * sum(d["beams"] for d in coherent)
     models = n_beams * BEAM_MODELS * len(array["antennas"]) * STEERING_BYTES
     coefficients = n_beams * stream["channels"] // stream["substreams"] * (len(array["antennas"]) * 2 + 2) * 2
-    return 4 * models, models + coefficients  # three inputs in flight, and the requested models
+    return 4 * models, models + coefficients  # on the host: models of three inputs in flight, and requested models
 
 
 def xbgpu_memory(array, engine):
@@ -591,7 +594,7 @@ def cost(array, engine):
 
 
 def check_capacity(plan, host, faults):
-    """Checks whether a host can carry its engines.  Each overload gets a sentence."""
+    """Checks whether a host can carry its engines.  Reports each overload."""
     engines = plan.on(host)
     for interface in host["interfaces"]:
         mine = [engine for engine in engines if engine.interface is interface]
@@ -603,14 +606,14 @@ def check_capacity(plan, host, faults):
                            f"interfaces or hosts")
     memory = sum(engine.memory_bytes for engine in engines) / GIB
     if memory > host["memory"]:
-        faults.add(host.mark_at("memory"), f"the engines of {host['name']} need about {memory:.3g} GiB of memory, and "
+        faults.add(host.mark_at("memory"), f"the engines of {host['name']} need about {memory:.3g} GiB of memory, but "
                                            f"it has {host['memory']:.3g}: lower recv.chunk_samples, recv.window, recv.chunks, "
                                            f"recv.batches_per_chunk or buffers, or move engines to other hosts")
     threads = sum(engine.threads for engine in engines)
     if threads > host["cores"]:
         cpu = any(engine.on_cpu for engine in engines)
         faults.add(host.mark_at("cores"),
-                   f"the engines of {host['name']} have {threads} busy threads, and it has {host['cores']} cores: "
+                   f"the engines of {host['name']} have {threads} busy threads, but it has {host['cores']} cores: "
                    f"lower recv.threads or send.threads{', or device.threads' if cpu else ''}, or move engines to "
                    f"other hosts")
 
@@ -643,8 +646,8 @@ def deal_cpus(host, engines, faults):
         free = [cpu for cpu in near if cpu not in taken]
         if len(free) < n_wanted:
             faults.add(interface.mark_at("cpus"),
-                       f"{n_wanted} receive and send threads of {', '.join(e.name for e in mine)} want a CPU each near "
-                       f"{interface['name']}, and {len(free)} of {text} are free: lower recv.threads or send.threads, add "
+                       f"{n_wanted} receive and send threads of {', '.join(e.name for e in mine)} need a CPU each near "
+                       f"{interface['name']}, but {len(free)} of {text} are free: lower recv.threads or send.threads, add "
                        f"CPUs, or leave cpus out")
             continue
         for engine, name in wanted:

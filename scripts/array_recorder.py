@@ -5,18 +5,18 @@ import array_engines
 import array_plan
 from array_file import Section, nearest
 
-STATE = "/var/lib/cbf"  # a recorder's unit may write below its directory here without further settings
+STATE = "/var/lib/cbf"  # a recorder's unit may write to STATE/NAME without further settings
 
 
 @dataclass
 class Recorder:
-    """One visrec.  Its members have the names of the members of array_plan.Engine."""
+    """One visrec or beamrec.  Its members have the names of the members of array_plan.Engine."""
 
     name: str
     host: Section
     given: Section
     index: int  # on its host, after the engines
-    output: Section  # of x_outputs; of a beamrec: of f_outputs
+    output: Section  # item of x_outputs, or for a beamrec of f_outputs
     kind: str = "visrec"
 
     @property
@@ -36,7 +36,7 @@ class Recorder:
 
 
 def find(items, name, mark, what, faults):
-    """The item of this name, or None after a fault was reported."""
+    """The item with this name, or None after a fault was reported."""
     names = [item["name"] for item in items]
     if name in names:
         return items[names.index(name)]
@@ -57,7 +57,7 @@ def make_recorders(array, faults):
 
 
 def make_some(array, all_given, kind, key, outputs, others, faults):
-    """Recorders of one kind. 'others' have ports before them."""
+    """Makes the recorders of one kind.  Their ports follow the ports of 'others'."""
     recorders = []
     for given in all_given:
         host = find(array["hosts"], given["host"], given.mark_at("host"), "host", faults)
@@ -75,9 +75,9 @@ def make_some(array, all_given, kind, key, outputs, others, faults):
 
 
 def check_places(array, faults):
-    """A recording needs the positions of the telescope and its antennas."""
+    """Checks the positions of the telescope and its antennas, which a recording needs."""
     if "telescope" not in array.given:
-        faults.add(array.mark_at("recorders"), "telescope is missing; a recorder writes where the array is")
+        faults.add(array.mark_at("recorders"), "telescope is missing; a recorder writes the array's position")
     for antenna in array["antennas"]:
         if "position" not in antenna.given:
             faults.add(antenna.mark, f"position of {antenna['name']} is missing; a recorder writes it")
@@ -86,7 +86,7 @@ def check_places(array, faults):
 
 
 def describe(plan, recorder):
-    """A line after the table.  The table has no recorders."""
+    """A line about a recorder.  The table of engines has no recorders."""
     if recorder.kind == "visrec":
         stream = plan.stream(recorder.output)
         gbps = stream["substreams"] * array_plan.x_output_gbps(plan.array, recorder.output, stream)
@@ -107,7 +107,7 @@ def shape_keys(stream):
 
 
 def sky_keys(given, stream):
-    """A narrow band's centre as the F-engine has it, unless a mixer has moved the sky."""
+    """The centre of a narrow band: the recorder's key, or without this key the F-engine's."""
     return given.texts("centre_frequency") or [("centre_frequency", text, mark) for _, text, mark in
                                                stream.texts("centre_frequency")]
 
@@ -121,8 +121,8 @@ def stream_keys(array, output, stream):
 
 
 def beam_keys(plan, recorder, beam, name, dada):
-    """A voltage beam or a stream of detected ones, and its files. 'name' distinguishes its files from others. 'dada':
-    the key of PSRDADA files, which given[dada] requests."""
+    """Keys of a voltage beam or of a stream of detected beams.  'name' is a part of the names of its files.  'dada': the
+    key of PSRDADA files, which given[dada] requests."""
     array, given = plan.array, recorder.given
     file, mark = f"{recorder.directory}/{array['name']}-{name}-%Y%m%dT%H%M%SZ", given.mark_at("directory")
     keys = [("name", beam["name"], beam.mark),
@@ -135,8 +135,8 @@ def beam_keys(plan, recorder, beam, name, dada):
 
 def beam_lines(plan, recorder):
     array, given, stream, out = plan.array, recorder.given, recorder.output, array_engines.Lines()
-    out.add(f"{array_engines.MARKER} for beamrec@{recorder.name} on {recorder.host['name']}: change the array's file, "
-            f"not this.")
+    out.add(f"{array_engines.MARKER} for beamrec@{recorder.name} on {recorder.host['name']}: change array.yaml, "
+            f"not this file.")
     out.add(f"# Recorder of the beams of {stream['name']}.")
     out.section("time", array["time"].texts(), array["time"].mark)
     out.section("recv", [("interface", f'"{recorder.interface}"', given.mark_at("interface"))])
@@ -158,8 +158,8 @@ def lines(plan, recorder):
     array, given, output = plan.array, recorder.given, recorder.output
     stream, out = plan.stream(output), array_engines.Lines()
     port = array["multicast"]["port"]
-    out.add(f"{array_engines.MARKER} for visrec@{recorder.name} on {recorder.host['name']}: change the array's file, "
-            f"not this.")
+    out.add(f"{array_engines.MARKER} for visrec@{recorder.name} on {recorder.host['name']}: change array.yaml, "
+            f"not this file.")
     out.add(f"# Recorder of {output['name']}.")
     out.section("time", array["time"].texts(), array["time"].mark)
     out.section("recv", [

@@ -28,7 +28,7 @@
 struct ddc_args {
     const uint8_t *in[2]; /* [pol]: packed samples */
     float *out[2];        /* [pol]: complex [n_out] */
-    const void *weights;  /* twin: complex float [n_taps].  CUDA: half [chunk][shift][step][high, low][lane][8] */
+    const void *weights;  /* plain C: complex float [n_taps].  CUDA: half [chunk][shift][step][high, low][lane][8] */
     int64_t offset;       /* sample index in 'in' of the first sample of out[0]'s window */
     uint64_t phase;       /* phase of out[0] in 2^-64 turns */
     uint64_t phase_step;  /* phase difference between consecutive outputs, in 2^-64 turns */
@@ -50,17 +50,17 @@ static inline uint64_t ddc_window_samples(uint32_t subsampling, uint32_t n_taps,
     return n_out ? (uint64_t)(n_out - 1) * subsampling + n_taps : 0;
 }
 
-/* Division of the CUDA variant's work. */
+/* Sizes into which the CUDA variant divides its work. */
 struct ddc_shape {
     uint32_t n_warps; /* warps of a block; 1..16 */
     uint32_t n_tiles; /* tiles of a warp: 16 rows of DDC_ROW_OUTPUTS each */
-    uint32_t columns; /* samples of a row that are in shared memory at a time; a multiple of 16 */
+    uint32_t columns; /* samples of a row that shared memory holds at a time; a multiple of 16 */
 };
 
 #define DDC_ROW_OUTPUTS 8
 
-/* Number of 16-byte units that hold n_bits consecutive bits at any alignment, and the word after these bits.  The
- * number is odd, so that eight such segments lie in different banks. */
+/* Number of 16-byte units for n_bits consecutive bits at any alignment, and for the word after these bits.  The
+ * number is odd, so eight adjacent segments of this length begin in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
 /* Returns the default shape for the sizes in 'args'.  This function and the functions below use only n_taps,

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Warps of a block and tiles of a warp. */
+/* Candidates: {warps of a block, tiles of a warp}. */
 static const uint32_t known[][2] = {{4, 4}, {4, 2}, {4, 1}, {2, 4},  {2, 2}, {2, 1},
                                     {8, 4}, {8, 2}, {8, 1}, {16, 2}, {16, 1}};
 

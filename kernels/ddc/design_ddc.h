@@ -8,17 +8,17 @@
  *                                of aliases:
  *                                pass band [0, p / 2]; stop band [1 - p / 2, A / 2]
  * The error in the pass band counts 'weight_pass' times as much as the error in the stop bands.  All weights are
- * multiplied by sqrt(A), so that white noise keeps about its density.  The output of an ideal filter has the input's
- * variance, multiplied by the fraction of the band that the filter passes.  The filter is computed in double and stored
- * as float. */
+ * multiplied by sqrt(A), so that white noise keeps about the same spectral density.  The output of an ideal filter
+ * has the input's variance, multiplied by the fraction of the band that the filter passes.  The filter is computed in
+ * double and stored as float. */
 #ifndef KERNELS_DDC_DESIGN_DDC_H
 #define KERNELS_DDC_DESIGN_DDC_H
 
 #include <stddef.h>
 
 struct design_ddc {
-    unsigned subsampling; /* A; 2..DESIGN_DDC_MAX_SUBSAMPLING */
-    size_t n_taps;        /* 4..DESIGN_DDC_MAX_TAPS */
+    unsigned subsampling; /* A, the ratio of the sample rates; 2..DESIGN_DDC_MAX_SUBSAMPLING */
+    size_t n_taps;        /* length of the filter; 4..DESIGN_DDC_MAX_TAPS */
     double weight_pass;   /* > 0 */
     double pass_fraction; /* p: 0 <= p < 1 */
 };

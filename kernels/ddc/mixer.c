@@ -6,7 +6,7 @@
 
 typedef unsigned __int128 u128;
 
-/* A double as mantissa * 2^exponent, exactly.  The mantissa is odd. */
+/* The exact value of a double: mantissa * 2^exponent.  The mantissa is odd. */
 struct binary {
     uint64_t mantissa;
     int exponent;

@@ -23,8 +23,8 @@
 #define GRID_DENSITY   16
 #define HALVED_TAPS    64 /* from this number of taps on, the filter with half as many taps is found first */
 #define MAX_ITERATIONS 250
-#define CONVERGED      1e-7 /* relative excess of the largest error over the alternating error */
-#define N_REFINEMENTS  2    /* refinements of the taps */
+#define CONVERGED      1e-7 /* converged: the largest error exceeds the alternating error by at most this fraction */
+#define N_REFINEMENTS  2    /* number of times that find_taps() refines the taps */
 #define BLOCK          64   /* grid points whose error is computed together */
 
 struct exchange {
@@ -33,9 +33,9 @@ struct exchange {
     size_t n_grid;
     double *frequency, *x, *desired, *weight, *error; /* [n_grid]; x = cos(2 pi frequency) */
     size_t *extrema, *found;                          /* grid indices: [n + 1] and [n_grid] */
-    double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, the polynomial's values */
+    double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, values of the polynomial */
     double *wanted, *node_frequency;                  /* [n + 1]: values and frequencies at nodes, for find_taps() */
-    double deviation;                                 /* signed: the weighted error at the first extremum */
+    double deviation;                                 /* weighted error at the first extremum, with its sign */
 };
 
 static void exchange_fini(struct exchange *e)
@@ -84,8 +84,8 @@ static void make_grid(struct exchange *e, const struct remez_band *bands, size_t
 
     for (size_t band = 0; band < n_bands; band++) {
         double frequency = bands[band].low;
-        /* Other programs also add one step after the other.  So the rounding, and with it the number of points, is the
-         * same.  A multiplication would round differently. */
+        /* Adds one step after another, as other programs do.  Rounding then gives the same number of points as in
+         * these programs.  A multiplication would round differently. */
         for (; frequency + step <= bands[band].high; frequency += step)
             add_point(e, &bands[band], frequency);
         add_point(e, &bands[band], bands[band].high);
@@ -178,7 +178,8 @@ static void find_errors(struct exchange *e)
         e->error[j] = e->weight[j] * (e->desired[j] - e->error[j]);
 }
 
-/* Finds the largest error of each run of one sign; the errors at found[0..] alternate.  Returns the number of runs. */
+/* Finds the largest error of each run of errors with the same sign.  The errors at found[0..] have alternating signs.
+ * Returns the number of runs. */
 static size_t find_extrema(struct exchange *e)
 {
     size_t n_found = 0;
@@ -243,7 +244,7 @@ static int iterate(struct exchange *e)
 }
 
 /* Removes a node.  n values define a polynomial of n coefficients; n + 1 rounded values would contradict each other.
- * The node with the largest factor is removed, because the other values determine its value best. */
+ * The node with the largest factor is removed, because the other nodes determine the value at this node best. */
 static void drop_node(struct exchange *e)
 {
     size_t dropped = 0;
@@ -256,10 +257,10 @@ static void drop_node(struct exchange *e)
 }
 
 /* Adds to taps[n_taps] the filter that has e->values at the nodes.  The taps are the inverse transform of the
- * polynomial at n_taps equally spaced frequencies.  Uses the grid's memory. */
+ * polynomial at n_taps equally spaced frequencies.  Overwrites the grid's arrays. */
 static void add_taps(struct exchange *e, size_t n_taps, double *taps)
 {
-    double *x = e->x, *response = e->error, *cosines = e->frequency; /* long enough: 2 n_taps <= 4 n <= n_grid */
+    double *x = e->x, *response = e->error, *cosines = e->frequency; /* arrays suffice: 2 n_taps <= 4 n <= n_grid */
     size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* other points mirror these; at 1/2 an even filter is 0 */
 
     for (size_t j = 0; j < n_points; j++)

@@ -23,8 +23,8 @@ struct channelise {
     float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or the shape of 'filtered' */
     struct device_fft *fft; /* transform from 'filtered' to 'transformed' */
     struct device_kernel *pfb_fir, *postproc; /* 'pfb_fir' is pfb_fir_complex if the input is complex */
-    struct channelise_fused *fused;           /* not NULL: replaces the fields from 'weights' on */
-    struct channelise_narrow *narrow;         /* not NULL: replaces the same fields for complex input */
+    struct channelise_fused *fused;           /* fused kernels, used instead of 'weights' to 'postproc'; or NULL */
+    struct channelise_narrow *narrow;         /* fused kernels for complex input, used instead; or NULL */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -249,8 +249,8 @@ void channelise_destroy(struct channelise *channelise)
     free(channelise);
 }
 
-/* Returns the number of spectra of spectra[0..n), n > 0, that one launch can filter.  The windows of these spectra
- * advance by exactly the spacing. */
+/* Returns the number of spectra, from spectra[0] on, that one launch can filter.  The windows of these spectra begin
+ * exactly one spacing apart.  n > 0. */
 static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, size_t spacing)
 {
     size_t run = 1;
@@ -276,8 +276,8 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
     }
 }
 
-/* Filters both polarisations with the fused kernel, in runs whose windows advance by the spacing in both
- * polarisations. */
+/* Filters both polarisations with the fused kernel.  Each launch has a run of spectra whose windows begin exactly one
+ * spacing apart in both polarisations. */
 static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
                          size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS],
                          uint64_t *power)

@@ -34,7 +34,7 @@ struct channelise_narrow_shape;
 
 struct channelise_config {
     unsigned n_chan; /* a power of two, 64..65536 */
-    unsigned n_bins; /* 0: real, packed input; otherwise a power of two >= n_chan: complex input */
+    unsigned n_bins; /* points of the FFT for complex input, a power of two >= n_chan; 0: real, packed input */
     unsigned n_taps; /* 1..32 */
     double w_cutoff;
     enum pfb_window window;
@@ -64,11 +64,11 @@ struct channelise_spectrum {
     float phase;    /* phase at the band's centre, in radians */
 };
 
-/* Parts of an output buffer; n_spectra = n_batches * spectra_per_heap. */
+/* Arrays of an output buffer.  n_spectra is n_batches * spectra_per_heap. */
 struct channelise_buffer {
     uint8_t *voltages;      /* device: heaps [batch][chan][spectrum][pol] */
     uint32_t *saturated;    /* device: [batch][pol] */
-    float *rotation;        /* pinned host: [pol][n_spectra][2], written by append and copied by finish */
+    float *rotation;        /* pinned host: [pol][n_spectra][fine delay, phase]; append writes it, finish copies it */
     float *rotation_device; /* device: copy of 'rotation' */
     /* device: [pol]; for each spectrum, append adds the exact sum of squares of the window's first 2 n_chan samples.
      * So each sample counts once if consecutive windows advance by 2 n_chan samples. */

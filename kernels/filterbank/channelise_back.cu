@@ -30,19 +30,19 @@
 
 /* A warp processes whole lines, the same lines in both passes.  So a warp never waits for another warp. */
 #define WARP_LINES (N_LINES / (N_THREADS / 32))
-static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "all lanes have as many transforms");
+static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "transforms do not fill all lanes");
 
 struct tile {
-    uint32_t pair, spectrum; /* first pair and first spectrum in the buffer */
+    uint32_t pair, spectrum; /* first pair of rows, and index of the first spectrum in the buffer */
 };
 
 /* Order of the blocks.  The spectra of a 128-byte line of a channel of the output belong to consecutive blocks.  The
  * next blocks process the same spectra of the next pairs of rows.  So the lines in the L2 cache are complete soon, and
  * each line is written to memory once. */
-#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* spectra in a line, each with both polarisations */
+#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* spectra of a 128-byte line, each with both polarisations */
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
-#define N_PLACES     (M1 / 2 / PAIRS) /* groups of pairs, one for each block: gridDim.x */
+#define N_PLACES     (M1 / 2 / PAIRS) /* gridDim.x: groups of pairs of rows, one group for each block */
 
 /* Returns the first tile of the block. */
 static __device__ __forceinline__ struct tile find_tile(void)

@@ -29,7 +29,7 @@ static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint3
                        v.y + __uint_as_float(__byte_perm(im, exponent, select)));
 }
 
-/* Returns a b - DITHER_BEFORE in both parts. */
+/* Returns the complex product a b, with DITHER_BEFORE subtracted from both parts. */
 static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
 {
     return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -DITHER_BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -DITHER_BEFORE)));
@@ -41,7 +41,7 @@ static __device__ __forceinline__ uint32_t round_float(float v)
     return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23: adding this number rounds to an integer */
 }
 
-/* Returns (re, im) of both polarisations: 32 bits, or 16 bits. */
+/* Returns (re, im) of both polarisations, packed into 32 bits, or into 16 bits if OUT_BITS is 4. */
 static __device__ __forceinline__ uint32_t round_and_pack(float2 x0, float2 x1)
 {
     return pack(round_float(x0.x), round_float(x0.y), round_float(x1.x), round_float(x1.y));
@@ -102,7 +102,8 @@ static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
     return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
 }
 
-/* Computes a channel of each polarisation, multiplied by 2, from points k and POINTS - k of the transform. */
+/* Separates the polarisations: computes one channel of each from points k and POINTS - k of the transform.  The
+ * results are multiplied by 2. */
 static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
 {
     *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);
@@ -189,7 +190,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
         x[0][i] = x0;
         x[1][i] = x1;
     }
-    if (any_clipped) /* rare, so counted and clipped only here */
+    if (any_clipped) /* clipping is rare, so values are counted and clipped only here */
 #pragma unroll
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll

@@ -26,14 +26,14 @@
 #define ROWS           2                                 /* rows filtered together; each weight is read once */
 #define STAGES         FRONT_STAGES
 #define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* rows before spectrum 0 */
-#define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* lead rows before the window */
+#define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* lead rows that lie before the first window */
 
 #define FITS_FLOAT (THREAD_COLUMNS * SAMPLE_BITS <= 22)
 
 #include "kernels/filterbank/channelise_front_fetch.h"
 
-/* Selects four bytes from two words.  The lower half of 'how' is the selector.  The caller does not use the bytes of
- * selector digits above 7. */
+/* Selects four bytes from two words.  The lower half of 'how' is the selector.  A selector digit above 7 gives a byte
+ * that the caller does not use. */
 static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t second, uint32_t how)
 {
 #ifdef EMULATE_CUDA
@@ -45,14 +45,13 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* The samples of a thread's column i are shifted up by SAMPLE_SHIFT(i) bits, and the column's weights are divided by
+/* Number of bits by which the samples of a thread's column i are shifted up.  The column's weights are divided by
  * 2^SAMPLE_SHIFT(i). */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
-/* Unpacks the samples in four bytes.  If the samples fit a float's mantissa, they lie 'shift' bits above the lowest
- * bit.  The samples are then masked into a mantissa with an exponent, with the sign bit inverted.  masks[] are in
- * registers, so that masking and inverting are one operation.  Samples that do not fit lie 'shift' bits below the
- * highest bit. */
+/* Unpacks the samples in four bytes.  Samples that fit a float's mantissa lie 'shift' bits above the lowest bit.  One
+ * operation masks a sample, inverts its sign bit and sets the exponent of a float, because masks[] are in registers.
+ * The sample is then the float's mantissa.  Samples that do not fit lie 'shift' bits below the highest bit. */
 static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[THREAD_COLUMNS],
                                               float (&x)[THREAD_COLUMNS])
 {
@@ -333,7 +332,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     begin_section(args, begin, places, sums);
     load_tables(args, tables);
     __syncthreads();
-    /* Stage i is filtered into buffer i % 2.  Stage i - 1 is transformed; its first row completes spectrum 'first'. */
+    /* Round i filters stage i into buffer i % 2, and transforms stage i - 1.  The first row of stage i - 1 completes
+     * spectrum 'first'. */
 #pragma unroll 1
     for (int i = 0; i <= n_stages; i++) {
         const int now = i % 2, before = 1 - now, opening_before = (i - 1) / 2;

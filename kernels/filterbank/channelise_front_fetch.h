@@ -24,9 +24,9 @@
 #define PIECE_WORDS (PIECE_BYTES / 4)
 #define STAGE_BYTES (2 * STEP_SPECTRA * M1 * PIECE_BYTES)
 
-/* A box has the pieces of a row side by side.  But with pieces of 48 bytes the four pieces of a warp would cause bank
- * conflicts.  Then a box has the same piece of two rows side by side, so that pieces are 96 bytes apart.  There is one
- * box for each pair of rows. */
+/* Usually a box has the pieces of a row side by side.  If a warp has four pieces of 48 bytes, this order would cause
+ * bank conflicts.  Then a box has the same piece of two rows side by side, so that pieces are 96 bytes apart, and
+ * each pair of rows has one box. */
 #define ROW_PAIRS   (WARP_PIECES == 4 && PIECE_BYTES == 48)
 #define BOX_ROWS    (ROW_PAIRS ? 2 : STEP_SPECTRA)
 #define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
@@ -53,7 +53,7 @@ static __device__ __forceinline__ uint32_t first_bit(const struct channelise_fro
 }
 
 #ifdef EMULATE_CUDA
-/* Boxes in flight to each slot. */
+/* Copies of boxes that are in flight, for each slot of the ring. */
 static struct {
     bool any;
     int32_t row;
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
         return;
 #ifdef EMULATE_CUDA
     emulated_stages[slot] = {true, row};
-    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* undefined until the copy arrives */
+    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* the slot is undefined until the copy arrives */
     barrier_arrive(fetcher.landed + slot);
 #else
     bulk_expect(fetcher.landed + slot, STAGE_BYTES);
@@ -215,15 +215,15 @@ static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
     return (first * SAMPLE_BITS + bits) / 128;
 }
 
-/* Chunks that this lane fetches: their addresses 'from' in 'row', and their index 'to' in the stage.  'row' is counted
- * from the first row of the window.  Steps that are not 'active' fetch nothing. */
+/* The chunks that this lane fetches.  'from' are their addresses in row 'row', and 'to' is their position in the
+ * stage.  'row' is counted from the first row of the window.  Steps that are not 'active' fetch nothing. */
 struct fetcher {
     struct stage *stages;
     const uint4 *from[N_STEPS];
     bool active[N_STEPS];
     uint32_t row, n_rows;
     uint32_t to;
-    uint32_t oldest, newest; /* next stage to use, and stage to fill next */
+    uint32_t oldest, newest; /* index of the next stage to use, and of the next stage to fill */
 };
 
 /* Returns the index of the polarisation's sample in the block's first column and in the first row of the window. */

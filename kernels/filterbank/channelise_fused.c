@@ -13,18 +13,18 @@
 #define MIN_SECTION   64 /* fewest spectra of a section, by default */
 #define MAX_SECTION   (1 << 20)
 #define LEAST_SECTION 16 /* smallest front_section; CHANNELISE_CUDA_SPECTRA spectra then make 16384 sections */
-#define START_ROWS    16 /* cost of starting a block: about the time for filtering this number of rows */
+#define START_ROWS    16 /* cost of starting a block, as the number of rows that a block filters in the same time */
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensors and bulk copies.
  * Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)
 
 struct channelise_fused {
-    struct channelise_config config; /* 'shape' points to the next field */
+    struct channelise_config config; /* config.shape points to 'shape' below */
     struct channelise_shape shape;
     size_t n_points; /* M */
     size_t n_spectra;
     struct device *device;
-    float *tables; /* device: all the tables that follow */
+    float *tables; /* device: one allocation for the four tables below */
     const float *weights, *inner, *outer, *twiddles;
     float *between; /* device: complex [spectrum][k1][j2] */
     float *gain;    /* device: gains of the current buffer, complex [k1][k2][pol] */
@@ -58,7 +58,7 @@ static uint32_t back_points(const struct channelise_config *config, const struct
     return 2 * config->n_chan / s->front_rows;
 }
 
-/* Returns the number of a warp's pieces of a row.  A piece has front_columns samples. */
+/* Returns the number of pieces of a row that a warp has.  A piece has front_columns samples. */
 static uint32_t front_warp_pieces(const struct channelise_shape *s)
 {
     return 32 * s->front_per_thread / s->front_columns;
@@ -69,25 +69,25 @@ static uint32_t front_threads(const struct channelise_shape *s)
     return s->front_rows * s->front_columns / s->front_per_thread;
 }
 
-/* Returns the bytes of a block's columns of a row, for any position of the first sample in its 16 bytes. */
+/* Returns the bytes to fetch for a block's columns of a row.  These are whole units of 16 bytes, and suffice for any
+ * position of the first sample. */
 static size_t front_piece_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     return (s->front_columns * config->sample_bits + 254) / 128 * 16;
 }
 
-/* Returns true if boxes have two rows side by side instead of the pieces of a row.  channelise_front_fetch.h has the
- * reason. */
+/* Returns true if a box has the same piece of two rows side by side.  channelise_front_fetch.h gives the reason. */
 static bool front_row_pairs(const struct channelise_config *config, const struct channelise_shape *s)
 {
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
-/* Returns the bytes of the points and of struct tables in channelise_front.cu. */
+/* Returns the bytes of shared memory of a block: the points, and struct tables of channelise_front.cu. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;
-    /* Bytes of one polarisation in a stage: a block's bytes with tensors, otherwise a warp's bytes, because each warp
-     * has a ring. */
+    /* Bytes of one polarisation in a stage.  With tensors the block has one ring of stages.  Otherwise each warp has
+     * a ring, so a stage has only the warp's bytes. */
     int64_t stage = s->front_spectra * (int64_t)front_piece_bytes(config, s) *
                     (s->front_tensors ? s->front_rows : front_warp_pieces(s));
     int64_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);

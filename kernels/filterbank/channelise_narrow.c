@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* about twice the number of blocks of the largest size that an H200 runs at a time */
+#define MANY_BLOCKS  256 /* about twice the number of largest blocks that an H200 runs at a time */
 #define MIN_SECTION  64  /* fewest spectra of a section; a section has n_taps - 1 more rows than spectra */
 
 const struct kernel channelise_narrow_front_kernel = {
@@ -24,8 +24,8 @@ struct channelise_narrow {
     struct channelise_narrow_shape shape;
     size_t n_spectra; /* spectra of a buffer */
     struct device *device;
-    float *tables;                     /* device: all the following tables */
-    float *weights, *outer, *twiddles; /* arrays as in the arguments */
+    float *tables;                     /* device: one allocation for the three tables below */
+    float *weights, *outer, *twiddles; /* arrays as the kernels' arguments describe them */
     float *between;                    /* device: complex [pol][n_spectra][k1][j2] */
     struct device_kernel *front, *back;
 };
@@ -147,7 +147,7 @@ static size_t weights_floats(const struct channelise_config *config)
 
 static size_t tables_bytes(const struct channelise_config *config)
 {
-    /* A row has at most as many twiddles as there are factors between rows. */
+    /* The outer factors take 2 n_bins floats.  The twiddles of a row need no more than this. */
     return (weights_floats(config) + 4 * (size_t)config->n_bins) * sizeof(float);
 }
 

@@ -47,7 +47,7 @@ struct channelise_narrow_back_args {
 extern const struct kernel channelise_narrow_front_kernel;
 extern const struct kernel channelise_narrow_back_kernel;
 
-#define NARROW_BACK_SPECTRA 4 /* spectra of one store */
+#define NARROW_BACK_SPECTRA 4 /* spectra of a block of the back, stored together */
 
 /* Tile sizes; powers of two.  M1 = radix_a * radix_b of the front, M2 = radix_a * radix_b of the back. */
 struct channelise_narrow_shape {

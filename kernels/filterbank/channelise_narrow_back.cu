@@ -14,9 +14,9 @@
 #define LINE_PITCH    (RADIX_A * PITCH)
 #define N_KEPT        (N_CHAN / M1) /* channels of a row */
 
-/* Blocks of a multiprocessor: several, so that some load while others compute.  GPUs with enough shared memory run
- * three blocks, with 80 registers a thread and 66 KiB a block.  If half of the threads are idle in the first pass, 80
- * registers do not suffice. */
+/* Blocks that a multiprocessor runs at a time.  With several blocks, some blocks load while other blocks compute.
+ * GPUs with enough shared memory run three blocks, with 80 registers a thread and 66 KiB a block.  If half of the
+ * threads are idle in the first pass, 80 registers do not suffice. */
 #define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
 
 extern __shared__ float4 shared_memory[]; /* lines: float2 [pol][BLOCK_SPECTRA][LINE_PITCH] */
@@ -48,7 +48,8 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
     }
 }
 
-/* Returns true if the last pass's point b has a channel.  The channels are the first and the last of a row's bins. */
+/* Returns true if point b of the last pass belongs to a channel.  Only the first and the last of a row's bins are
+ * channels. */
 static __device__ __forceinline__ constexpr bool is_kept(int b)
 {
     return b * 2 * N_BINS < RADIX_B * N_CHAN || (RADIX_B - 1 - b) * 2 * N_BINS < RADIX_B * N_CHAN;
@@ -134,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED)
         rotation[i / BLOCK_SPECTRA][i % BLOCK_SPECTRA] =
             ((const float2 *)
                  args.rotation)[i / BLOCK_SPECTRA * args.n_spectra + blockIdx.y * BLOCK_SPECTRA + i % BLOCK_SPECTRA];
-    /* The row's bins are k1 + M1 k2.  The channels are the first and the last of these bins. */
+    /* The row's bins are k1 + M1 k2.  Only the first and the last of these bins are channels. */
     for (uint32_t q = threadIdx.x; q < N_KEPT; q += N_THREADS) {
         uint32_t k2 = q < N_KEPT / 2 ? q : q + M2 - N_KEPT, bin = blockIdx.x + M1 * k2;
         uint32_t k = (bin + N_CHAN / 2) & (N_BINS - 1), words[BLOCK_SPECTRA];

@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
                        (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * POINTS + place;
     float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * POINTS;
     float weights[N_TAPS];
-    float2 sums[N_SUMS], rows[STEP_SPECTRA], kept[RADIX_LAST], step; /* rows: the next STEP_SPECTRA */
+    float2 sums[N_SUMS], rows[STEP_SPECTRA], kept[RADIX_LAST], step; /* rows: the next STEP_SPECTRA rows */
 
     load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, rows);
     sincospif(-2.0f * (threadIdx.x / COLUMNS % N_FIRST) / M1, &step.y, &step.x);
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
 #pragma unroll
     for (int b = 0; b < RADIX_LAST; b++)
         kept[b] = outer[threadIdx.x % (N_FIRST * COLUMNS) + b * N_FIRST * COLUMNS];
-    for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* first spectrum that these rows complete */
+    for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* s: first spectrum that these rows complete */
         /* Two buffers alternate.  So no thread waits for threads that are still in the last pass of the other
          * buffer. */
         float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM_POINTS;

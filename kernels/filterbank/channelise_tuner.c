@@ -55,8 +55,8 @@ static bool front_plausible(const struct channelise_config *config, const struct
     return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
 }
 
-/* Returns true if a shape of the back is worth measuring: enough points for each thread but not too many, and enough
- * registers for the longer pass. */
+/* Returns true if a shape of the back is worth measuring.  Such a shape has enough points for each thread but not too
+ * many, and enough registers for the longer pass. */
 static bool back_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t m2 = 2 * config->n_chan / s->front_rows, a = s->back_radix, b = m2 / a;
@@ -125,7 +125,7 @@ static size_t wide_candidates(const struct tuner_kernel *kernel, const void *siz
 
 /* ---- Candidates of a narrow band --------------------------------------------------------------------------------- */
 
-/* Lists shapes with half, one and two times the default's 'columns' and 'together'. */
+/* Lists shapes whose 'columns' and 'together' are half, one or two times the defaults. */
 static size_t narrow_candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
                                 void *shapes)
 {
@@ -206,7 +206,7 @@ static int create(struct tuner_bed *bed, const void *sizes, const void *shape, v
 
     c.shape = c.n_bins ? NULL : shape;
     c.narrow = c.n_bins ? shape : NULL;
-    c.power = false; /* the measurement has no memory for the sums of squares */
+    c.power = false; /* the measurement allocates no memory for the sums of squares */
     r->sizes = sizes;
     r->n_spectra = n;
     r->spectra = calloc(n, sizeof(*r->spectra));

@@ -9,8 +9,8 @@ static double sinc(double x)
     return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
 }
 
-/* Returns weight i before normalisation.  Both halves of the filter use the same index, so the filter is exactly
- * symmetric and a Hann window's end points are exactly zero. */
+/* Returns weight i before normalisation.  Weights of both halves are computed from the distance to the nearer end.
+ * So the filter is exactly symmetric, and a Hann window's end points are exactly zero. */
 static double raw_weight(size_t i, size_t step, size_t n_taps, double w_cutoff, enum pfb_window window)
 {
     size_t last = step * n_taps - 1;

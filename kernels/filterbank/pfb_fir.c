@@ -12,11 +12,11 @@
 #include <string.h>
 
 #define MAX_TAPS      32
-#define BLOCK_COLUMNS 128 /* 16 KiB of ring and 16 KiB of weights with 32 taps; 8 KiB of each with 16 taps */
-#define BLOCK_SPECTRA 256 /* spectra of a thread's piece of work; with 32 taps the piece has 31 more rows */
+#define BLOCK_COLUMNS 128 /* with 32 taps, the ring and the weights take 16 KiB each; with 16 taps, 8 KiB each */
+#define BLOCK_SPECTRA 256 /* spectra that a thread filters at a time; with 32 taps it reads 31 more rows */
 
 struct ring {
-    float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
+    float rows[MAX_TAPS][BLOCK_COLUMNS]; /* [r % MAX_TAPS]: row r of the input */
 };
 
 /* Unpacks samples [first, first + n).  Eight samples take a whole number of bytes.  So the bit positions within a group
@@ -111,8 +111,8 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
-    /* Copies the weights.  The distance of the original rows is a power of two, so they would compete for the same few
-     * cache sets. */
+    /* Copies the weights.  The original rows are a power of two apart, so they would compete for the same few cache
+     * sets. */
     for (size_t i = 0; i < a->n_taps; i++)
         memcpy(weights[i], a->weights + i * step + column, n * sizeof(float));
     for (size_t s = s0; s < s1; s++) {

@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_spectra = min(section, (int)args.n_spectra - begin), n_rows = n_spectra + N_TAPS - 1;
     struct place place = make_place(args.in, args.offset + (int64_t)begin * STEP + 2 * pair);
-    /* Output of the spectrum that row 0 would complete. */
+    /* Address in the output of the spectrum that row 0 would complete. */
     float2 *out =
         (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_CHAN + pair % UNZIP * (N_CHAN / UNZIP) + pair / UNZIP;
     float2 weights[N_TAPS], sums[N_SUMS];

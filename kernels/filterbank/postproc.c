@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   128 /* 1 KiB of each spectrum at a time, because spectra are far apart in memory */
+#define BLOCK_CHANS   128 /* channels of a tile: 1 KiB of each spectrum, because spectra are far apart in memory */
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -155,8 +155,8 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
     multiply(x, &rotator, t->n);
 }
 
-/* Step 3, first half: adds the dither to both polarisations of spectra 'spectrum' (even) and 'spectrum' + 1.  One call
- * of the generator serves all of their components. */
+/* Step 3, first half: adds the dither to both polarisations of spectra 'spectrum' (even) and 'spectrum' + 1.  One
+ * call of the generator gives the dither of one channel in both spectra. */
 KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
                                      struct complex_block (*restrict x)[N_POLS])
 {
@@ -181,7 +181,7 @@ KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct
 /* Returns v rounded half to even and clipped to +-limit, or 0 if v is NaN.  Sets 'clipped' if v was clipped or NaN. */
 static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding this number rounds, and compilers vectorise additions */
+    const float shift = 12582912.0f; /* adding 1.5 * 2^23 rounds to an integer; compilers vectorise additions */
     float bounded = v > limit ? limit : v;
 
     bounded = bounded < -limit ? -limit : bounded;
@@ -234,7 +234,7 @@ static void process_spectrum(const struct postproc_args *a, const struct channel
 static void process_tile(const struct postproc_args *a, const struct channel_tables *t, size_t batch, size_t s,
                          size_t n_spectra, uint32_t saturated[N_POLS])
 {
-    size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* bytes of one channel and spectrum */
+    size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* bytes of one spectrum in one channel */
     struct complex_block x[2][N_POLS];               /* two spectra with common dither bits */
     struct turned turned;
 

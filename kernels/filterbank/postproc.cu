@@ -19,10 +19,10 @@
 #include "kernels/filterbank/quantise.h"
 
 #define N_FFT      (N_CHAN / UNZIP)
-#define N_MINE     (2 * UNZIP)           /* channels of a slot: first the channels at s, then those at n_fft - s */
+#define N_MINE     (2 * UNZIP)           /* channels of a slot: at s first, then at n_fft - s */
 #define TILE_CHANS (N_MINE * TILE_SLOTS) /* channels of the block: N_MINE runs of neighbours */
 #define PITCH      (TILE_SPECTRA + 1)    /* odd, so that neighbouring channels are in different banks */
-#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* blocks of 256 threads per multiprocessor without spills */
+#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* blocks per multiprocessor; more would spill registers */
 #define PI         3.14159265358979f
 
 extern __shared__ float4 shared_memory[]; /* tile: float2 [pol][TILE_CHANS][PITCH] */

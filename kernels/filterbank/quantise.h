@@ -49,7 +49,7 @@ static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
     return __float_as_uint(fminf(fmaxf(v, -QUANTISE_LIMIT), QUANTISE_LIMIT) + 12582912.0f);
 }
 
-/* Returns (re, im) of both polarisations as in a heap: 32 bits, or 16 bits. */
+/* Returns (re, im) of both polarisations as in a heap: 32 bits, or 16 bits if OUT_BITS is 4. */
 static __device__ __forceinline__ uint32_t pack(uint32_t re0, uint32_t im0, uint32_t re1, uint32_t im1)
 {
     if (OUT_BITS == 8)

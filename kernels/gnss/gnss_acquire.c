@@ -38,8 +38,8 @@ struct gnss_acquire {
     /* Sums since the restart. */
     float *powers; /* [pol][doppler][bin] */
     uint32_t n_blocks;
-    double sum_middles_s;   /* sum of the times of the blocks' middles */
-    uint64_t sum_fractions; /* sum of the samples' positions in their bins, 2^-32 bins */
+    double sum_middles_s;   /* sum over the blocks of the time of their middles */
+    uint64_t sum_fractions; /* sum of the samples' positions within their bins, in 2^-32 bins */
 };
 
 static double doppler_step_hz(const struct gnss_acquire_config *c)
@@ -193,7 +193,7 @@ static void bin_samples(struct gnss_acquire *a, const int8_t *samples, uint64_t 
     }
 }
 
-/* Computes the factor of each bin that removes the rotation by a Doppler. */
+/* Computes, for each bin, the factor that removes the rotation by a Doppler. */
 static void make_turns(struct gnss_acquire *a, double doppler_turns)
 {
     double angle = -2 * M_PI * doppler_turns / (double)a->n_bins, step_re = cos(angle), step_im = sin(angle);

@@ -79,7 +79,7 @@ static const uint16_t xb_advance[GPS_PRNS][2] = {
     {5955, 7106}, {6243, 5299}, {6345, 4660}, {6477, 276},  {6518, 4389}, {6875, 3783}, {7168, 1591}, {7187, 1601},
 };
 
-#define XA_CHIPS 8190 /* XA restarts one chip early */
+#define XA_CHIPS 8190 /* XA has 8191 states, but restarts one chip early */
 
 /* Generates an L5 code.  IS-GPS-705, 3.3.2.2: XA = 1 + x^9 + x^10 + x^12 + x^13, XB = 1 + x + x^3 + x^4 + x^6 + x^7 +
  * x^8 + x^12 + x^13. */
@@ -142,7 +142,7 @@ static int begin_code(struct reading *r, const struct table_row *row)
         return table_file_refuse(row, "the number of a code was expected", row->fields[3]);
     r->is_wanted = prn == r->prn && is_name(row->fields[0], r->facts->name);
     if (r->is_wanted && r->is_found)
-        return table_file_refuse(row, "this code is there twice", NULL);
+        return table_file_refuse(row, "the file has this code twice", NULL);
     r->is_found |= r->is_wanted;
     return 0;
 }

@@ -171,11 +171,11 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define N_THREADS          128
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
-#define MMA_MAX_WINDOW     1312 /* largest window; so a multiprocessor runs several blocks of small arrays */
-#define MMA_MIN_ANTS       8    /* fewest antennas for this variant: 16 inputs, the rows of a tile */
-#define MMA_MAX_TILES      4    /* largest number of tiles of a block: MMA_ANTS antennas */
+#define MMA_MAX_WINDOW     1312 /* largest window in samples: several blocks of small arrays fit a multiprocessor */
+#define MMA_MIN_ANTS       8    /* fewest antennas for gnss_correlate_mma: 16 inputs are the rows of a tile */
+#define MMA_MAX_TILES      4    /* largest number of tiles of a block, for MMA_ANTS antennas */
 #define MMA_WARP_TILES     1    /* tiles of a warp, if this divides the block's tiles */
-#define MMA_WARPS          4    /* number of pieces at a time, multiplied by the column tiles of a piece */
+#define MMA_WARPS          4    /* pieces that a block correlates at a time, times the column tiles of a piece */
 #define MMA_SPREAD_SAMPLES 256  /* spare samples of a window for differences of offsets, if a slice has two chunks */
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
@@ -186,7 +186,7 @@ const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 /* Tile sizes of gnss_correlate_mma. */
 struct shape {
     uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block, tiles of a warp, blocks for all inputs */
-    uint32_t n_pieces, satellites;              /* pieces of a block, and pieces at a time */
+    uint32_t n_pieces, satellites;              /* pieces of a block, and pieces that it correlates at a time */
     uint32_t slice_samples, window_samples;
 };
 

@@ -76,7 +76,7 @@ struct gnss_piece {
 
 struct gnss_correlate_args {
     const int8_t *samples;                   /* [ant][pol][sample][re, im] */
-    uint64_t pitch_samples;                  /* distance between the rows of an antenna's polarisations */
+    uint64_t pitch_samples;                  /* distance between the rows of an antenna's polarisations, in samples */
     const int8_t *carrier;                   /* [GNSS_CARRIER_ENTRIES][re, im] */
     const int8_t *codes;                     /* tables of sub-chips */
     const struct gnss_satellite *satellites; /* [satellite] */

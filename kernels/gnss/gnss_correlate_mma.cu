@@ -287,7 +287,7 @@ static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_
                                                     const struct window &window, bool is_rest)
 {
     const uint32_t lane = threadIdx.x % 32, n_inputs = args.n_ants * 2;
-    const int64_t last = n_inputs * args.pitch_samples - 8; /* later bytes may not be readable */
+    const int64_t last = n_inputs * args.pitch_samples - 8; /* start of the last copy within the rows */
 
     for (uint32_t row = threadIdx.x / 32; row < N_ROWS; row += N_WARPS) {
         const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(row / 2));
@@ -307,7 +307,7 @@ struct span {
     int64_t begin, end;
 };
 
-/* Returns the time that the block's pieces span. */
+/* Returns the span of time of the block's pieces, from the earliest start to the latest end. */
 static __device__ __forceinline__ struct span span_of(const struct gnss_piece *pieces, uint32_t n)
 {
     const struct gnss_piece &piece = pieces[min(threadIdx.x % 32, n - 1)];

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define GNSS_CODE_BITS 48                  /* bits of a code phase's fraction */
+#define GNSS_CODE_BITS 48                  /* bits of the fraction of a code phase */
 #define GNSS_STEP_BITS 50                  /* bits of a code step */
 #define GNSS_MAX_RUN   (UINT32_C(1) << 30) /* gnss_code_at() skips fewer samples than this limit */
 
@@ -43,7 +43,7 @@ static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, u
 /* Returns the phase of any number of sub-chips, also negative, modulo the table's length, to the nearest unit. */
 uint64_t gnss_code_phase(double subchips, uint32_t n_subchips);
 
-/* Returns the step of 'subchips' sub-chips a sample.  0 <= subchips < 4. */
+/* Returns the code step for 'subchips' sub-chips per sample.  0 <= subchips < 4. */
 uint64_t gnss_code_step(double subchips);
 
 /* Returns the phase or step of any number of turns, also negative, modulo 1. */

@@ -34,11 +34,11 @@ struct gnss_level {
 struct gnss_quantise_args {
     const float *in[2];        /* [pol]: complex [sample] */
     int8_t *out;               /* [pol][sample][re, im] */
-    uint64_t pitch_samples;    /* distance between the rows of the polarisations */
+    uint64_t pitch_samples;    /* distance between the rows of the polarisations, in samples */
     struct gnss_level *levels; /* [pol] */
     uint64_t n_samples;        /* samples of each polarisation */
     float scale[2];            /* [pol] */
-    float im_sign;             /* 1, or -1 for conjugates: a band with reversed frequencies */
+    float im_sign;             /* 1; or -1 to conjugate the samples of a band with reversed frequencies */
 };
 
 extern const struct kernel gnss_quantise_kernel;

@@ -25,14 +25,14 @@ static __device__ __forceinline__ bool elect_lane(void)
 
 #ifdef EMULATE_CUDA
 
-/* Copies in flight.  The emulator copies the data when a thread waits for them.  Until then the destination is
+/* Copies in flight.  The emulator copies the data when a thread waits for the copies.  Until then the destination is
  * poisoned. */
 static struct {
     void *to;
     const void *from;
     uint32_t n_bytes;
     uint64_t *barrier;   /* NULL: no copy */
-} emulated_copies[1024]; /* more than a tile's number of copies */
+} emulated_copies[1024]; /* more than the copies of a tile */
 
 static uint32_t emulated_expected; /* bytes that the barrier expects minus the bytes of started copies */
 

@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Converts exactly: a significand of 11 bits, exponents from -24 to 15.  Infinities and NaNs stay the same. */
+/* Converts without rounding.  Infinities and NaNs stay the same. */
 static inline float half_to_float(uint16_t half)
 {
     uint32_t exponent = half & 0x7C00, bits = (uint32_t)(half & 0x7FFF) << 13;
     float magnitude;
 
-    memcpy(&magnitude, &bits, sizeof(magnitude)); /* as a float, 2^112 times too small, subnormals included */
+    memcpy(&magnitude, &bits, sizeof(magnitude)); /* the bits as a float: 2^112 times too small, also for subnormals */
     magnitude *= 0x1p112f;
     memcpy(&bits, &magnitude, sizeof(bits));
     bits |= (exponent == 0x7C00 ? UINT32_C(0x7F800000) : 0) | (uint32_t)(half & 0x8000) << 16;

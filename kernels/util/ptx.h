@@ -21,8 +21,8 @@ static __device__ __forceinline__ shared_address shared_address_of(const void *s
 #endif
 }
 
-/* Returns 'x', hidden from the compiler.  So the compiler does not compute values from 'x' early.  Such values would
- * occupy registers that sums need. */
+/* Returns 'x', but the compiler cannot know the result.  So the compiler does not compute values from 'x' early.
+ * Such values would occupy registers that sums need. */
 static __device__ __forceinline__ uint32_t opaque(uint32_t x)
 {
 #ifndef EMULATE_CUDA
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void fence_proxy_async(void)
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Returns sum + the products of a's two signed 16-bit numbers with the two low bytes of b, unsigned. */
+/* Returns sum + the products of a's two signed 16-bit numbers with the two low bytes of b, which are unsigned. */
 static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
 {
 #ifdef EMULATE_CUDA
@@ -115,7 +115,7 @@ static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
 #endif
 }
 
-/* Returns sum + the products of a's two signed 16-bit numbers with the two high bytes of b, signed. */
+/* Returns sum + the products of a's two signed 16-bit numbers with the two high bytes of b, which are signed. */
 static __device__ __forceinline__ int dot_high(uint32_t a, uint32_t b, int sum)
 {
 #ifdef EMULATE_CUDA

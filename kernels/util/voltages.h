@@ -8,7 +8,7 @@
 
 enum voltage_format {
     VOLTAGES_4_BITS,        /* one byte: two's complement nibbles, the real part in the high nibble */
-    VOLTAGES_4_BITS_OFFSET, /* one byte: nibbles with the value + 8 (excess 8), the real part in the high nibble */
+    VOLTAGES_4_BITS_OFFSET, /* one byte: nibbles in excess 8 (value + 8), the real part in the high nibble */
     VOLTAGES_8_BITS,        /* two bytes in two's complement */
     VOLTAGES_16_BITS,       /* two half floats (IEEE binary16), little endian */
 };

@@ -1,14 +1,16 @@
-/* arrivals.c - when each packet came, by the kernel's clock: for scripts/bench/pacing.
+/* arrivals.c - records when each packet arrives, by the kernel's clock, for scripts/bench/pacing.
  *
  * Usage: arrivals --endpoints LIST --out FILE [--interface NAME] [--buffer BYTES] [--packets N]
  *   LIST       multicast groups or addresses, as in a configuration
- *   --buffer   socket buffer of each endpoint
- *   --packets  that there is room for
- * A plain socket for each endpoint, without joining (UDP_GRO), so that a packet has the time at which it, or the
- * message that it left in, came in (SO_TIMESTAMPNS), however late it is read.  Payloads are not read: the first
- * HEADER_BYTES of a packet say what it is.  Prints READY; at the end, by a signal or when the room is used up, writes
- * struct arrival for each packet to FILE and prints one line of JSON: how many packets came, and how many the kernel
- * dropped for want of socket buffer. */
+ *   --buffer   bytes of each endpoint's socket buffer
+ *   --packets  largest number of packets to record
+ * Each endpoint has a socket that does not join packets (no UDP_GRO).  So the kernel gives each packet the time at
+ * which the packet, or the message that contained it, arrived (SO_TIMESTAMPNS).  A late read does not change this
+ * time.  The program reads only the first HEADER_BYTES of a packet, which identify the packet.
+ *
+ * Prints READY.  Ends at a signal, or after --packets packets.  Then writes struct arrival for each packet to FILE.
+ * Prints one line of JSON: the number of packets that arrived, and the number that the kernel dropped because a
+ * socket buffer was full. */
 #include "common/net/endpoint.h"
 #include "common/base/log.h"
 #include "common/net/spead.h"
@@ -28,7 +30,7 @@
 #define HEADER_BYTES  256
 #define POLL_MS       100
 
-/* As scripts/bench/pacing reads it. */
+/* scripts/bench/pacing reads an array of these structs. */
 struct arrival {
     int64_t unix_ns;
     uint64_t timestamp; /* 0x1600, 48 bits */
@@ -187,10 +189,10 @@ int main(int argc, char **argv)
     }
     r.arrivals = calloc(r.max, sizeof(*r.arrivals));
     if (!out || r.endpoints.n == 0 || r.endpoints.n > ENDPOINTS_MAX || !r.arrivals) {
-        fprintf(stderr, "see the head of scripts/bench/arrivals.c for the options\n");
+        fprintf(stderr, "scripts/bench/arrivals.c explains the options at its start\n");
         return 2;
     }
-    memset(r.arrivals, 1, r.max * sizeof(*r.arrivals)); /* the pages are there before the packets are */
+    memset(r.arrivals, 1, r.max * sizeof(*r.arrivals)); /* touches the pages before packets arrive */
     for (size_t i = 0; i < BATCH; i++) {
         r.iovecs[i] = (struct iovec){r.headers[i], HEADER_BYTES};
         r.messages[i].msg_hdr.msg_iov = &r.iovecs[i];

@@ -88,7 +88,7 @@ void bench_options(int argc, char **argv, const struct bench_option *options, si
 {
     char unknown[120];
 
-    snprintf(unknown, sizeof(unknown), "see the head of scripts/bench/%s.c for the options",
+    snprintf(unknown, sizeof(unknown), "scripts/bench/%s.c explains the options at its start",
              program_invocation_short_name);
     for (int i = 1; i < argc; i++) {
         const struct bench_option *option = options;
@@ -149,7 +149,7 @@ size_t bench_read_list(const char *text, unsigned least, unsigned most, unsigned
 
 /* ---- CPUs -------------------------------------------------------------------------------------------------------- */
 
-/* What the process was started with, read before the first pin. */
+/* Returns the CPUs with which the process was started.  The first call must come before the first pin. */
 static const cpu_set_t *allowed_cpus(void)
 {
     static cpu_set_t cpus;
@@ -191,7 +191,7 @@ void bench_pin(int cpu)
 
 /* ---- Printing ---------------------------------------------------------------------------------------------------- */
 
-/* Reads the CPU's name as the kernel has it; other architectures than x86 have none there. */
+/* Reads the name of the CPU's model from /proc/cpuinfo.  Only x86 has a name there. */
 static void read_cpu_model(char *model, size_t bytes)
 {
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -212,7 +212,7 @@ static void read_cpu_model(char *model, size_t bytes)
 static const char *compiler(void)
 {
 #ifdef __clang__
-    return __VERSION__; /* begins with its name */
+    return __VERSION__; /* begins with the compiler's name */
 #else
     return "gcc " __VERSION__;
 #endif

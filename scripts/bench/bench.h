@@ -1,13 +1,14 @@
-/* bench.h - what the benchmarks (scripts/bench/bench_*.c) share: the command line, a core of one's own, statistics, and how
- * the results are printed.  Time comes from common/base/clock.h.
+/* bench.h - functions that the benchmarks (scripts/bench/bench_*.c) share: command line, pinning to a CPU,
+ * statistics, and printing of results.  Time comes from common/base/clock.h.
  *
- * How a benchmark goes: bench_print_machine(); then for each table bench_print_head(), and for each of its rows do the
- * work once to warm up and BENCH_REPETITIONS times for the figures, bench_stat_of(), bench_print_row().
+ * Order of a benchmark: bench_print_machine(); then bench_print_head() for each table.  For each row of a table, the
+ * benchmark does the work once to warm up, and BENCH_REPETITIONS times for the figures.  Then it calls
+ * bench_stat_of() and bench_print_row().
  *
- * Ratios: an absolute figure says little beyond its machine, so a row also names what bounds it: a ceiling measured in
- *         the same run.  Both are taken at their best, because other programs on the machine only ever take away.
- * CPU time or wall clock: work of one thread is best timed by the CPU time of that thread (clock_thread_cpu_ns), which
- *         leaves out what other programs got; work of several threads by the wall clock.
+ * Ratios: a rate alone says little about other machines.  So a row also names a ceiling that was measured in the same
+ *         run.  A ratio compares the best rate with the best ceiling, because other programs can only lower both.
+ * CPU time or wall clock: work of one thread is timed by the CPU time of this thread (clock_thread_cpu_ns), which
+ *         excludes the time of other programs.  Work of several threads is timed by the wall clock.
  * Threads: one. */
 #ifndef SCRIPTS_BENCH_BENCH_H
 #define SCRIPTS_BENCH_BENCH_H
@@ -23,65 +24,69 @@ struct bench_stat {
     double min, median, max;
 };
 
-/* Of values[0..n), n >= 1, which are sorted in place. */
+/* Returns the statistics of values[0..n), n >= 1.  Sorts the values in place. */
 struct bench_stat bench_stat_of(double *values, size_t n);
 
-/* How many CPUs this process may run on, and the last of them (which serves the fewest interrupts as a rule). */
+/* bench_n_cpus() returns the number of CPUs on which this process may run.  bench_last_cpu() returns the last of
+ * these CPUs, which usually serves the fewest interrupts. */
 int bench_n_cpus(void);
 int bench_last_cpu(void);
 
-/* Pins the calling thread, and those that it starts from now on, to CPU 'cpu'; or, if < 0, to all that the process may
- * run on.  Ends the program if the kernel refuses. */
+/* Pins the calling thread, and threads that it starts later, to CPU 'cpu'.  If cpu < 0, these threads may run on all
+ * CPUs of the process.  Ends the program if the kernel refuses. */
 void bench_pin(int cpu);
 
-/* Says what is wrong, after the program's name, and ends the program. */
+/* Prints the program's name and the message 'what', and ends the program. */
 _Noreturn void bench_fail(const char *what);
 
-/* Device memory.  Ends the program if there is not enough. */
+/* Allocates device memory.  Ends the program if there is not enough memory. */
 void *bench_alloc(struct device *device, size_t bytes);
 
-/* An option of the command line, "--once", and how its value becomes *value; 'read' NULL: a bool that takes no value. */
+/* An option of the command line, such as "--once".  'read' converts the option's value and stores it in *value.  If
+ * 'read' is NULL, the option takes no value and sets a bool. */
 struct bench_option {
     const char *name;
     void (*read)(const char *text, void *value);
     void *value;
 };
 
-/* Takes the options that are given.  Ends the program at any other, after naming the source file that explains them. */
+/* Reads the options of the command line.  At an unknown option, names the source file that explains the options, and
+ * ends the program. */
 void bench_options(int argc, char **argv, const struct bench_option *options, size_t n_options);
 
-/* For such rows. */
+/* Functions for 'read'.  The comments name the type of *value. */
 void bench_read_unsigned(const char *text, void *value); /* unsigned */
 void bench_read_size(const char *text, void *value);     /* size_t */
 void bench_read_text(const char *text, void *value);     /* const char * */
 void bench_read_device(const char *text, void *value);   /* enum device_kind: auto, cpu or cuda */
 
-/* A list of numbers from 'least' to 'most' with commas between them, n_max at most.  Returns how many there are; ends the
- * program with 'what' at any other text. */
+/* Reads a list of at most n_max numbers from 'least' to 'most', separated by commas.  Returns how many numbers there
+ * are.  Ends the program with the message 'what' if the text is not such a list. */
 size_t bench_read_list(const char *text, unsigned least, unsigned most, unsigned *values, size_t n_max,
                        const char *what);
 
-/* Times 'n' times the work, in wall time. */
+/* Does the work 'n' times.  Returns the wall time in ns. */
 typedef int64_t (*bench_time)(void *what, size_t n);
 
-/* Rates of 'amount' (for n = 1), in 10^9 a second.  The first time only warms up; the second says how often the work is
- * to be done, 'n_max' times at most, so that a repetition takes 'repetition_ns'. */
+/* Returns rates in 10^9 per second, where doing the work once is an amount of 'amount'.  The first call of 'time'
+ * only warms up.  The second call determines how often a repetition does the work, so that it takes 'repetition_ns';
+ * at most 'n_max' times. */
 #define BENCH_MAX_REPETITIONS 99
 struct bench_stat bench_measure(bench_time time, void *what, double amount, size_t n_repetitions, int64_t repetition_ns,
                                 size_t n_max);
 
-/* 10^9 bytes/s that copies within the device read and write. */
+/* Returns the rate of copies within the device, in 10^9 bytes/s.  Bytes read and bytes written both count. */
 struct bench_stat bench_measure_copy(struct device *device, struct device_stream *stream, size_t bytes,
                                      size_t n_repetitions);
 
-/* Prints what the figures hold for: CPU, kernel, compiler, build, and how busy the machine was. */
+/* Prints the conditions of the measurement: CPU, kernel, compiler, build, and the machine's load. */
 void bench_print_machine(void);
 
-/* Begins a table: a title, and a line that names the columns of bench_print_row(). */
+/* Begins a table: prints a title, and the names of the columns of bench_print_row(). */
 void bench_print_head(const char *title, const char *unit);
 
-/* One row: min, median and max, and how much of 'ceiling' (same unit; 0: none) the best reaches.  'bound' names the
- * ceiling, or says what else there is to say. */
+/* Prints a row: min, median and max, and the ratio of max to 'ceiling' (in the same unit; 0: no ceiling).  'bound'
+ * names the ceiling, or is another remark. */
 void bench_print_row(const char *label, struct bench_stat stat, double ceiling, const char *bound);
 
 #endif

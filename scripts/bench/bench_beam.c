@@ -1,19 +1,21 @@
-/* bench_beam.c - what the beamformer reaches on a device, beside what the device can do at most.
+/* bench_beam.c - measures the rates of the beamformer on a device, and compares them with the device's limits.
  *
  * Usage: bench_beam [--device auto|cpu|cuda] [--antennas N[,N...]] [--beams N[,N...]] [--channels N] [--bits 4|8]
  *                   [--repetitions N] [--once]
- *   --channels  of the slice: as many as 2^29 bytes of voltages allow, fewer on the cpu device
- *   --once      no timing: each size once to warm up and once more, for a profiler
+ *   --channels  number of channels; default: as many as 2^29 bytes of voltages hold, fewer on the cpu device
+ *   --once      no timing: runs each size once to warm up and once more, for a profiler
  *
- * 4 batches of 256 spectra, random voltages, dither on, beams of both polarisations by turns.  A run makes the coefficients
- * anew and then forms the beams of all 1024 spectra.  A Gjones/s is 10^9 antennas, channels and spectra a second, both
- * polarisations.  The ceiling is the smaller of two rates: that of a copy for the bytes that must be moved, and where there is
- * cuBLASLt, that of its product of bytes for the multiplications of two slices; both are measured in the same run.
- * Before a size is timed, the last channel of its first beam is compared with the twin's.
+ * Each run has 4 batches of 256 spectra, random voltages, and dither.  Beams of both polarisations alternate.  A run
+ * computes the coefficients and then forms the beams of all 1024 spectra.  A jones is a sample of both polarisations
+ * of an antenna and channel.  A Gjones/s is 10^9 jones a second.
  *
- * Then, for each number of antennas, the incoherent beam: its powers in windows of 64 spectra, beside a pass that reads the
- * voltages at the rate of the copy.  For the first number of antennas follow detected beams, and uploads, the correlation and
- * 16 beams, each alone and together. */
+ * The ceiling is the smaller of two rates, measured in the same run: the rate at which a copy moves the same bytes,
+ * and the rate at which cuBLASLt, if there is one, does the multiplications of two slices as a product of bytes.
+ * Before a size is timed, the last channel of its first beam is compared with the plain C kernel (the twin).
+ *
+ * Then follows the incoherent beam for each number of antennas: its powers in windows of 64 spectra.  Its ceiling is
+ * a pass that reads the voltages at the rate of the copy.  For the first number of antennas follow detected beams.
+ * Last come uploads, the correlation and 16 beams, each alone and all together. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -34,7 +36,7 @@
 #define REPETITION_NS (50 * NS_PER_MS)
 #define N_BATCHES     4
 #define N_SPECTRA     256
-#define N_WINDOWS     16 /* of the incoherent beam */
+#define N_WINDOWS     16 /* windows of the incoherent beam */
 
 struct options {
     struct device_config device;
@@ -47,7 +49,7 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    struct bench_stat copy, product; /* 10^9 bytes/s, read and written; 10^12 operations/s, 0: unknown */
+    struct bench_stat copy, product; /* copy: 10^9 bytes/s, read and written; product: 10^12 operations/s, or 0 */
 };
 
 /* The kernels for one size, and their arguments. */
@@ -75,7 +77,7 @@ static void *upload(const struct bed *bed, const void *from, size_t bytes)
     return memory;
 }
 
-/* Beams of both polarisations by turns, at random phases and slopes. */
+/* Sets random phases and slopes of the beams, whose polarisations alternate. */
 static void work_steer(struct work *w)
 {
     size_t n_beams = w->args.n_beams, n = n_beams * w->args.n_ants;
@@ -100,7 +102,7 @@ static void work_steer(struct work *w)
     free(slot_of);
 }
 
-/* Channels of a slice, each of which has 'chan_bytes' of voltages. */
+/* Returns the number of channels to measure, if each channel has 'chan_bytes' of voltages. */
 static size_t n_chan_of(const struct options *options, size_t chan_bytes)
 {
     size_t most = options->voltages_bytes / chan_bytes;
@@ -183,7 +185,7 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Whether the first beam's last channel of batch 0 is the twin's, after a launch. */
+/* Returns true if the first beam's last channel of batch 0 equals the twin's after a launch. */
 static bool is_right(const struct work *w)
 {
     const struct beamform_args *a = &w->args;
@@ -221,12 +223,12 @@ static bool is_right(const struct work *w)
     return right;
 }
 
-/* The most that there can be, 10^9 jones/s, and what sets it. */
+/* Returns the ceiling in 10^9 jones/s.  Sets '*bound' to the name of the limit. */
 static double ceiling_of(const struct work *w, const char **bound)
 {
     double beams_per_ant = (double)w->args.n_beams / w->args.n_ants;
     double by_memory = w->bed->copy.max / (N_POLS * voltage_bytes(w->args.format) + 2 * beams_per_ant);
-    double by_products = w->bed->product.max * 1e3 / (w->args.n_beams * 2 * 8); /* two slices, 4 multiply-adds */
+    double by_products = w->bed->product.max * 1e3 / (w->args.n_beams * 2 * 8); /* 2 slices, 4 multiply-adds each */
 
     *bound = "what the copy rate allows";
     if (w->bed->product.max == 0 || by_memory < by_products)
@@ -253,7 +255,7 @@ static bool bench_size(const struct options *options, const struct bed *bed, uns
             ceiling, bound);
     }
     if (!ok)
-        printf("    WRONG: another output than the twin's\n");
+        printf("    WRONG: the output differs from the twin's\n");
     work_fini(&w);
     return ok;
 }
@@ -313,7 +315,7 @@ static int64_t time_incoherent(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Whether the powers of the last channel are the twin's, after one launch. */
+/* Returns true if the powers of the last channel equal the twin's after one launch. */
 static bool is_incoherent_right(const struct incoherent *w)
 {
     const struct beam_incoherent_args *a = &w->args;
@@ -362,7 +364,7 @@ static bool bench_incoherent(const struct options *options, const struct bed *be
                                       options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
                         bed->copy.max / (N_POLS * voltage_bytes(w.args.format)), "what the copy rate allows");
     if (!ok)
-        printf("    WRONG: other powers than the twin's\n");
+        printf("    WRONG: the powers differ from the twin's\n");
     device_kernel_destroy(w.kernel);
     device_free(bed->device, (void *)w.args.voltages);
     device_free(bed->device, (void *)w.args.weights);
@@ -373,7 +375,7 @@ static bool bench_incoherent(const struct options *options, const struct bed *be
 /* ---- Detected beams ----------------------------------------------------------------------------------------------- */
 
 struct detected {
-    struct work beams; /* whose voltages are not stored */
+    struct work beams; /* beams whose voltages are not stored */
     struct device_kernel *kernel;
     struct beam_detect_args args;
 };
@@ -393,7 +395,8 @@ static int64_t time_detected(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Stokes I of half as many beams of both polarisations, in windows of 64 spectra. */
+/* Measures Stokes I of beams of both polarisations, in windows of 64 spectra.  The number of these beams is half of
+ * n_beams. */
 static void bench_detected(const struct options *options, const struct bed *bed, unsigned n_ants, unsigned n_beams)
 {
     struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
@@ -429,7 +432,8 @@ static void bench_detected(const struct options *options, const struct bed *bed,
 
 #define N_BESIDE 16 /* beams */
 
-/* Voltages are uploaded to two buffers by turns, while those before are correlated, and beams are made of them. */
+/* Voltages are uploaded to one of two buffers, while voltages in the other buffer are correlated and made into
+ * beams. */
 struct beside {
     struct work beams;
     struct correlate_kernels correlate;

@@ -1,8 +1,9 @@
-/* bench_cpu.c - what the kernels cost on the cpu device: the F-engine's chain and its stages, and the correlator.
+/* bench_cpu.c - measures the kernels on the cpu device: the F-engine's chain and its stages, and the correlator.
  *
- * Everything runs as in the daemons: as operations of a device stream, with the sizes of the default configuration
- * (one batch of 256 spectra, 16 taps, 10-bit samples, dither; 8 heaps of 256 spectra).  So do the ceilings: they are
- * kernels, too.  Work of one core is timed by the CPU time of the stream's thread, of several by the wall clock. */
+ * All work runs as in the daemons: as operations of a device stream, with the sizes of the default configuration (one
+ * batch of 256 spectra, 16 taps, 10-bit samples, dither; 8 heaps of 256 spectra).  The ceilings are kernels, too.
+ * Work on one core is timed by the CPU time of the stream's thread.  Work on several cores is timed by the wall
+ * clock. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "kernels/filterbank/channelise.h"
@@ -21,27 +22,27 @@
 #define N_SPECTRA     256 /* of a heap */
 #define N_TAPS        16
 #define SAMPLE_BITS   10
-#define N_BATCHES     8 /* of a chunk of the X-engine */
+#define N_BATCHES     8 /* batches of a chunk of the X-engine */
 #define REPETITION_NS (50 * NS_PER_MS)
 
-/* Where a table's work runs, and the ceilings found there. */
+/* The device on which a table's work runs, and the ceilings of this device. */
 struct bed {
     int n_threads;
     struct device *device;
     struct device_stream *stream;
-    double copy_mbytes; /* 10^6 bytes/s read, plus as many written */
+    double copy_mbytes; /* 10^6 bytes/s that are read; as many are written */
     double float_madds; /* 10^6/s: float multiplications, each with an addition */
     double int16_madds; /* 10^6/s: int16 multiplications, added to int32; 0: not known for this CPU */
 };
 
-/* Something to time: what it enqueues, and how much that is, in whatever the table counts. */
+/* Work to time: a function that enqueues the work, and the amount of work in the table's unit. */
 struct work {
     void (*enqueue)(const struct bed *bed, const void *what);
     const void *what;
     double amount;
 };
 
-/* Memory from alloc() since the last free_all(). */
+/* Memory that alloc() returned since the last free_all(). */
 static struct {
     size_t n;
     void *items[20];
@@ -51,7 +52,7 @@ static void *alloc(const struct bed *bed, size_t bytes)
 {
     void *memory = memories.items[memories.n++] = bench_alloc(bed->device, bytes);
 
-    memset(memory, 0, bytes); /* so that no page is touched first while the clock runs */
+    memset(memory, 0, bytes); /* touches all pages before the time is measured */
     return memory;
 }
 
@@ -67,7 +68,7 @@ struct moment {
     int64_t wall_ns, cpu_ns;
 };
 
-/* Runs in the stream's thread. */
+/* Reads the clocks.  Runs in the stream's thread. */
 static void take_moment(void *arg)
 {
     struct moment *moment = arg;
@@ -88,7 +89,7 @@ static int64_t time_runs_ns(const struct bed *bed, const struct work *work, int6
     return bed->n_threads == 1 ? end.cpu_ns - begin.cpu_ns : end.wall_ns - begin.wall_ns;
 }
 
-/* The cpu device keeps nothing of a kernel made ready but what it is. */
+/* A kernel of the cpu device needs no preparation, so launch() makes struct device_kernel itself. */
 static void launch(const struct bed *bed, const struct kernel *kernel, const void *args)
 {
     struct device_kernel ready = {bed->device, kernel};
@@ -96,7 +97,8 @@ static void launch(const struct bed *bed, const struct kernel *kernel, const voi
     device_launch(bed->stream, &ready, NULL, args);
 }
 
-/* In 10^6 per second.  The run that warms up also says how many make a repetition long enough for the clock. */
+/* Returns the rate in 10^6 per second.  The run that warms up also determines the number of runs of a repetition, so
+ * that a repetition is long enough for the clock. */
 static struct bench_stat measure(const struct bed *bed, const struct work *work)
 {
     int64_t n_runs = 1 + REPETITION_NS / (time_runs_ns(bed, work, 1) + 1);
@@ -127,7 +129,7 @@ static struct bench_stat measure_kernel(const struct bed *bed, const struct kern
 
 /* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
 
-/* Measures and prints one ceiling; returns its best. */
+/* Measures and prints one ceiling.  Returns its largest rate. */
 static double find_ceiling(const struct bed *bed, const struct kernel *kernel, const struct ceiling_args *args,
                            double amount, const char *label, const char *what)
 {
@@ -157,7 +159,7 @@ static void find_ceilings(struct bed *bed)
 
 /* ---- The F-engine ------------------------------------------------------------------------------------------------ */
 
-/* One antenna's output buffer, and the stages' own arguments, which equal those of channelise. */
+/* One antenna's output buffer, and the arguments of the stages, which equal the arguments in channelise. */
 struct f_engine {
     struct channelise_config config;
     struct channelise *channelise;
@@ -252,7 +254,7 @@ static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_
                                          .dither = true};
 }
 
-/* A stage's row: its ceiling, and its share of the time that the three stages take. */
+/* Prints a stage's row, with its ceiling and its share of the time of all three stages. */
 static void print_stage(const char *label, struct bench_stat stat, double stages_rate, double ceiling,
                         const char *bound)
 {
@@ -294,7 +296,7 @@ struct x_engine {
     struct reduce_args reduce;
 };
 
-/* A dump of one chunk. */
+/* Enqueues the kernels for a dump of one chunk. */
 static void enqueue_dump(const struct bed *bed, const void *what)
 {
     const struct x_engine *x = what;
@@ -391,15 +393,15 @@ static void bench_on(int n_threads)
 int main(void)
 {
     bench_print_machine();
-    printf("%d repetitions; the ratio is of the best to the best\n", BENCH_REPETITIONS);
+    printf("%d repetitions; the ratio is the best rate / the best ceiling\n", BENCH_REPETITIONS);
     bench_on(1);
     if (bench_n_cpus() > 1)
         bench_on(bench_n_cpus());
-    printf("\nShares are of the time that the three stages take by themselves.\n");
+    printf("\nShares refer to the total time of the three stages if each runs alone.\n");
     printf("F-engine: %d spectra of both polarisations, %d-bit samples, %d taps, dither, no delay.\n", N_SPECTRA,
            SAMPLE_BITS, N_TAPS);
-    printf("X-engine: a jones is one sample of one channel of one antenna, both polarisations: MHz of bandwidth x\n"
-           "antennas.  Dumps of %d heaps of %d spectra: longer ones reduce less often.\n",
+    printf("X-engine: a jones is a sample of both polarisations of one channel of one antenna.  So 10^6 jones/s are\n"
+           "MHz of bandwidth x antennas.  Dumps have %d heaps of %d spectra; longer dumps need fewer reductions.\n",
            N_BATCHES, N_SPECTRA);
     return 0;
 }

@@ -1,17 +1,20 @@
-/* bench_ddc.c - what the digital down-converter reaches on a device, beside what the device can do at most.
+/* bench_ddc.c - measures the rates of the digital down-converter on a device, and compares them with the device's
+ * limits.
  *
  * Usage: bench_ddc [--device auto|cpu|cuda] [--subsampling N[,N...]] [--bits N] [--samples N] [--repetitions N]
  *                  [--channels N] [--shapes] [--once]
- *   --samples  of each polarisation in a launch: 2^27, fewer on the cpu device
- *   --channels a narrow band of so many, too: the down-converter, 16 taps of a filter bank, the transform, and all that
- *              follows, with the outer half discarded
- *   --shapes   on a device that compiles kernels: other ways to cut the work (struct ddc_shape), too
- *   --once     no timing: each kernel once to warm up and once more, for a profiler
+ *   --samples  samples of each polarisation in a launch; default: 2^27, fewer on the cpu device
+ *   --channels also measures a narrow band of so many channels: the down-converter, a filter bank of 16 taps, the
+ *              transform, and all later steps; the outer half of the bins is discarded
+ *   --shapes   also measures other shapes (struct ddc_shape), on a device that compiles kernels
+ *   --once     no timing: runs each kernel once to warm up and once more, for a profiler
  *
- * 16 taps per subsample, 10 bits, random input.  A Gsample/s is 10^9 sampling instants of the ADC a second, both
- * polarisations done.  The ceiling is the smaller of two rates: that of a copy for the bytes that must be moved, and where
- * there is cuBLASLt, that of its product of half floats for the multiplications that the kernel has the matrix unit do;
- * both are measured in the same run.  Before it is timed, each kernel's output is compared with the twin's. */
+ * The filter has 16 A taps, where A is the subsampling.  Samples have 10 bits and are random.  A Gsample/s is 10^9
+ * sampling instants of the ADC a second, for both polarisations.
+ *
+ * The ceiling is the smaller of two rates, measured in the same run: the rate at which a copy moves the same bytes,
+ * and the rate at which cuBLASLt, if there is one, does the kernel's multiplications as a product of half floats.
+ * Before a kernel is timed, its output is compared with the output of the plain C kernel (the twin). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -36,7 +39,7 @@ struct options {
     struct device_config device;
     unsigned subsampling[MAX_SIZES];
     size_t n_sizes, n_samples, n_repetitions, copy_bytes;
-    unsigned sample_bits, n_chan; /* the second 0: no narrow band */
+    unsigned sample_bits, n_chan; /* n_chan 0: no narrow band */
     bool shapes, once;
 };
 
@@ -45,7 +48,7 @@ struct bed {
     struct device_stream *stream;
     uint8_t *in[N_POLS];
     float *out[N_POLS];
-    struct bench_stat copy, product; /* 10^9 bytes/s, read and written; 10^12 operations/s, 0: unknown */
+    struct bench_stat copy, product; /* copy: 10^9 bytes/s, read and written; product: 10^12 operations/s, or 0 */
 };
 
 /* A kernel for one subsampling and shape, and its arguments. */
@@ -117,7 +120,7 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Whether the last outputs of polarisation 1 are the twin's, after a launch. */
+/* Returns true if the last outputs of polarisation 1 equal the twin's after a launch. */
 static bool is_right(const struct work *w)
 {
     uint32_t n = w->args.n_out < CHECKED_OUT ? w->args.n_out : CHECKED_OUT, first = w->args.n_out - n;
@@ -152,7 +155,7 @@ static bool is_right(const struct work *w)
     return largest < 1e-5 * (1 << w->args.sample_bits);
 }
 
-/* The most that there can be, 10^9 samples/s, and what sets it. */
+/* Returns the ceiling in 10^9 samples/s.  Sets '*bound' to the name of the limit. */
 static double ceiling_of(const struct work *w, const char **bound)
 {
     double subsampling = w->args.subsampling;
@@ -189,7 +192,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
             ceiling, bound);
     }
     if (!ok)
-        printf("    WRONG: another output than the twin's\n");
+        printf("    WRONG: the output differs from the twin's\n");
     work_fini(&w);
     return ok;
 }
@@ -199,7 +202,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
 #define SPECTRA_PER_HEAP 32
 
 struct narrow {
-    struct work work; /* of as many samples as the spectra advance */
+    struct work work; /* down-converts as many samples as the spectra advance */
     struct channelise_config config;
     struct channelise *channelise;
     struct channelise_buffer buffer;
@@ -214,7 +217,7 @@ static void narrow_init(struct narrow *n, const struct options *options, const s
     size_t rotation_bytes, n_rows;
 
     work_init(&n->work, options, bed, subsampling, shape);
-    time_work(&n->work, 1); /* all that the last windows look at */
+    time_work(&n->work, 1); /* makes all samples of the last windows */
     n->config = (struct channelise_config){.n_chan = options->n_chan,
                                            .n_bins = 2 * options->n_chan,
                                            .n_taps = 16,
@@ -299,7 +302,7 @@ static bool shape_fits(const struct bed *bed, const struct ddc_args *args, const
     return shape->columns <= row && ddc_grid(args, shape).shared_bytes <= device_shared_bytes(bed->device);
 }
 
-/* The default, and with --shapes the others that fit. */
+/* Measures the default shape.  With --shapes, also measures the other shapes that fit. */
 static bool bench_size(const struct options *options, const struct bed *bed, unsigned subsampling)
 {
     const struct ddc_args sizes = {

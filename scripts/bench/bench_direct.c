@@ -1,12 +1,13 @@
-/* bench_direct.c - what it costs the host to write packets into memory of the device, beside memory of its own, and what
- * the device does to have them where kernels read.
+/* bench_direct.c - measures how fast the host writes packets into device memory and into its own memory, and how fast
+ * the device copies the packets to memory that kernels read.
  *
  * Usage: bench_direct [--device auto|cpu|cuda] [--threads N] [--packet BYTES]
- *   --threads  that write at once, from 1 by doubling: 4
- *   --packet   payload: 5120 bytes
+ *   --threads  largest number of threads that write at the same time; the number doubles from 1; default: 4
+ *   --packet   payload of a packet; default: 5120 bytes
  *
- * As a receive thread does it: packets from a buffer that stays in the cache are copied past it, one behind the other, into
- * chunks.  The device copies whole chunks.  The host's reading of such memory is there to be seen: nobody does it. */
+ * The threads work like receive threads: they copy packets from a buffer in the cache to consecutive places of
+ * chunks, with non-temporal stores.  The device copies whole chunks.  The program also measures the host's reads of
+ * such memory, although no daemon reads it. */
 #include "common/base/clock.h"
 #include "common/base/copy.h"
 #include "common/device/device.h"
@@ -33,7 +34,7 @@ struct writer {
     size_t packet_bytes;
 };
 
-static volatile uint64_t sum; /* of what was read, so that it is */
+static volatile uint64_t sum; /* sum of all data read, so that the compiler keeps the reads */
 
 static void *write_chunks(void *arg)
 {
@@ -50,7 +51,7 @@ static void *write_chunks(void *arg)
     return NULL;
 }
 
-/* 10^9 bytes a second of all threads together. */
+/* Returns the rate of all threads together, in 10^9 bytes per second. */
 static double write_once(struct writer *writers, unsigned n)
 {
     pthread_barrier_t start;
@@ -134,7 +135,7 @@ static void parse(struct options *options, int argc, char **argv)
     bench_options(argc, argv, rows, ARRAY_LEN(rows));
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS || options->packet_bytes < 1 ||
         options->packet_bytes > CACHED_BYTES)
-        bench_fail("1 to 16 threads, packets of up to 256 KiB");
+        bench_fail("--threads must be 1 to 16, --packet at most 256 KiB");
 }
 
 static void measure(const struct options *options, struct device *device, struct device_stream *stream,
@@ -150,7 +151,7 @@ static void measure(const struct options *options, struct device *device, struct
     bench_print_head("Chunks to where kernels read", "10^9 bytes/s");
     bench_copy("device copies from pinned memory", stream, memory, pinned[0].to);
     bench_copy("device copies from direct memory", stream, memory, source);
-    bench_print_head("What nobody does", "10^9 bytes/s");
+    bench_print_head("Reads by the host", "10^9 bytes/s");
     bench_read("host reads pinned memory", pinned[0].to);
     bench_read("host reads direct memory", written[0].to);
     device_free(device, memory);

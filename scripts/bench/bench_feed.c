@@ -1,19 +1,20 @@
-/* bench_feed.c - feeds a receiver under test with SPEAD over loopback, as fast as it takes them and never faster.
+/* bench_feed.c - sends SPEAD heaps over loopback to a receiver under test, as fast as the receiver takes them.
  *
  * Usage: bench_feed SHAPE DESTINATIONS N_HEAPS JOIN N_SOURCES SHUFFLE IN_FLIGHT_BYTES CPU
  *   SHAPE         KIND:PAYLOAD, as in bench_shapes.h
- *   DESTINATIONS  as in a configuration
- *   N_HEAPS       of each source to each destination.  Where a receiver is fed from dig, every destination gets others:
- *                 those of the digitiser go to one after the other, as to its multicast groups
- *   JOIN          1: as many packets to a message as there is room for (UDP_SEGMENT), 0: one
- *   SHUFFLE       the packets of a source to a destination leave in random order within so many; 1: in order
- * Sources and destinations take turns, message by message.  At the end come stop heaps, until one has been received.
+ *   DESTINATIONS  a list of endpoints, as in a configuration
+ *   N_HEAPS       heaps of each source to each destination.  Digitiser heaps go to the destinations in turn, as to
+ *                 the digitiser's multicast groups, unless IN_FLIGHT_BYTES is 0
+ *   JOIN          1: a message has as many packets as fit (UDP_SEGMENT); 0: a message has one packet
+ *   SHUFFLE       number of packets of a source to a destination that are sent in random order; 1: packets are in
+ *                 order
+ * Sources and destinations take turns, message by message.  Stop heaps follow until the receiver has received one.
  *
- * IN_FLIGHT_BYTES 0: as fast as it can, whatever becomes of it; then it is the shortest loop that sends, from as much
- * memory as others have.
- * Not faster: the kernel is asked (sock_diag) what waits in the receiver's socket, and no more than IN_FLIGHT_BYTES of
- * packets are there at a time, so whoever receives, nothing is lost and the receiver alone sets the speed.
- * Prints one line of JSON: what was sent, how long it took, how much of it was waiting, what the socket dropped. */
+ * IN_FLIGHT_BYTES > 0 limits the bytes that wait in the receiver's socket, which the kernel reports (sock_diag).  So
+ * no packet is lost, and only the receiver determines the speed.
+ * IN_FLIGHT_BYTES 0 measures the sender: the shortest loop that sends, without regard to losses.  The payload then
+ * takes as much memory as the payload of other senders.
+ * Prints one line of JSON: packets and bytes sent, total time, waiting time, and packets that the socket dropped. */
 #include "common/base/clock.h"
 #include "common/net/endpoint.h"
 #include "common/net/spead.h"
@@ -35,18 +36,18 @@
 #include <unistd.h>
 
 #define PACKETS_MAX       128 /* of a call */
-#define JOINED_MAX        64  /* of a message: as many as any kernel joins */
+#define JOINED_MAX        64  /* packets of a message; all kernels can join so many */
 #define DATAGRAM_MAX      65507
 #define HEADER_MAX        128
 #define SHUFFLE_MAX       64
 #define N_STOPS           5
-#define SKB_TRUESIZE_RATE 2 /* what waits in a socket is counted with the kernel's book-keeping, at most about twice */
+#define SKB_TRUESIZE_RATE 2 /* with the kernel's bookkeeping, a packet in a socket counts at most about twice */
 
-/* Packets of one source to one destination. */
+/* The packets of one source to one destination. */
 struct flow {
     struct sockaddr_in destination;
-    size_t source, first_heap; /* the latter in the memory of a timestamp */
-    int64_t taker;             /* which of those among whom timestamps are dealt */
+    size_t source, first_heap; /* first_heap: index of the heap among the heaps of a timestamp */
+    int64_t taker;             /* number of the flow among the destinations that share the timestamps */
     int64_t n_sent;            /* packets */
     uint16_t order[SHUFFLE_MAX];
 };
@@ -58,12 +59,12 @@ struct feed {
     size_t n_sources, n_flows, next_flow;
     struct flow *flows; /* [n_flows] */
     int64_t n_packets_each, n_packets_left;
-    int64_t n_takers; /* 1: all get all timestamps */
+    int64_t n_takers; /* destinations that share the timestamps; 1: each destination gets all timestamps */
     int64_t shuffle;
     uint64_t random;
     size_t in_flight_bytes;
-    int64_t n_times;  /* timestamps for which there is memory */
-    uint8_t *payload; /* [n_times][n_flows][heap_bytes], or of one heap, where all are alike */
+    int64_t n_times;  /* number of timestamps in 'payload' */
+    uint8_t *payload; /* [n_times][n_flows][heap_bytes]; or one heap, which all flows send */
     uint64_t n_packets, n_bytes;
     int64_t wait_ns;
     uint8_t headers[PACKETS_MAX][HEADER_MAX];
@@ -98,7 +99,7 @@ static struct backlog socket_backlog(struct feed *feed, const struct sockaddr_in
                     .sdiag_protocol = IPPROTO_UDP,
                     .idiag_ext = 1 << (INET_DIAG_SKMEMINFO - 1)},
     };
-    /* The kernel looks for the socket that would get a packet with this destination. */
+    /* The kernel finds the socket that would receive a packet for this destination. */
     ask.request.id.idiag_dport = destination->sin_port;
     ask.request.id.idiag_dst[0] = destination->sin_addr.s_addr;
     ask.request.id.idiag_cookie[0] = ask.request.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
@@ -111,7 +112,7 @@ static struct backlog socket_backlog(struct feed *feed, const struct sockaddr_in
     } answer;
     ssize_t n = recv(feed->diag_fd, &answer, sizeof(answer), 0);
     if (n < 0 || answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY) {
-        fprintf(stderr, "bench_feed: nobody receives there\n");
+        fprintf(stderr, "bench_feed: no socket receives at the destination\n");
         exit(1);
     }
     const struct inet_diag_msg *socket_state = NLMSG_DATA(&answer.header);
@@ -146,7 +147,7 @@ static void wait_for_receiver(struct feed *feed, size_t limit_bytes)
 
 /* ---- Packets ------------------------------------------------------------------------------------------------------ */
 
-/* A new order for the next packets of a flow: Fisher and Yates' shuffle, xorshift64. */
+/* Makes a random order for the next packets of a flow (Fisher-Yates shuffle, xorshift64). */
 static void shuffle(struct feed *feed, struct flow *flow)
 {
     for (int64_t i = 0; i < feed->shuffle; i++)
@@ -162,7 +163,7 @@ static void shuffle(struct feed *feed, struct flow *flow)
     }
 }
 
-/* Which of its packets a flow sends next. */
+/* Returns the index of the packet that a flow sends next. */
 static int64_t next_index(struct feed *feed, struct flow *flow)
 {
     int64_t i = flow->n_sent++;
@@ -174,7 +175,7 @@ static int64_t next_index(struct feed *feed, struct flow *flow)
     return i - i % feed->shuffle + flow->order[i % feed->shuffle];
 }
 
-/* Points at the flow's next packet; returns its size. */
+/* Prepares the flow's next packet as packet 'i' of the call.  Returns the packet's size. */
 static size_t next_packet(struct feed *feed, struct flow *flow, size_t i)
 {
     const struct bench_shape *shape = &feed->shape;
@@ -185,7 +186,7 @@ static size_t next_packet(struct feed *feed, struct flow *flow, size_t i)
     size_t n_items = bench_items(shape, flow->source, time * shape->heap_samples, items);
     size_t header_bytes = spead_build_header(feed->headers[i], ((uint64_t)time + 1) * feed->n_sources + flow->source,
                                              shape->heap_bytes, offset, shape->payload_bytes, items, n_items);
-    size_t heap = (size_t)(time % feed->n_times) * feed->n_flows + flow->first_heap; /* 0 where there is but one */
+    size_t heap = (size_t)(time % feed->n_times) * feed->n_flows + flow->first_heap; /* 0 if there is only one heap */
 
     feed->iovecs[i][0] = (struct iovec){feed->headers[i], header_bytes};
     feed->iovecs[i][1] = (struct iovec){feed->payload + heap * shape->heap_bytes + offset, shape->payload_bytes};
@@ -219,7 +220,7 @@ static void end_message(struct feed *feed, size_t m, size_t n_packets, size_t pa
     memcpy(CMSG_DATA(c), &segment_bytes, sizeof(segment_bytes));
 }
 
-/* The flow whose turn it is, of those that have packets left. */
+/* Returns the next flow in turn that has packets left. */
 static struct flow *next_flow(struct feed *feed)
 {
     struct flow *flow;
@@ -231,7 +232,7 @@ static struct flow *next_flow(struct feed *feed)
     return flow;
 }
 
-/* Sends a call's worth of packets. */
+/* Sends the packets of one system call. */
 static void feed_some(struct feed *feed)
 {
     size_t n_packets = 0, n_messages = 0;
@@ -276,7 +277,7 @@ static void feed_all(struct feed *feed)
         wait_for_receiver(feed, 0);
 }
 
-/* Flow by flow: source by source of each destination, as the heaps lie in memory. */
+/* Creates the flows.  The sources of a destination follow each other, as do the heaps in memory. */
 static void open_flows(struct feed *feed, const char *destinations, int64_t n_heaps)
 {
     bool deals = feed->shape.is_dig && feed->in_flight_bytes > 0;
@@ -305,7 +306,8 @@ static void open_flows(struct feed *feed, const char *destinations, int64_t n_he
     feed->n_packets_left = feed->n_packets_each * (int64_t)feed->n_flows;
 }
 
-/* A heap that is always in the cache where somebody else is measured, else as much memory as bench_send takes. */
+/* Allocates the payload.  If a receiver is measured, the payload is one heap, which stays in the cache.  Otherwise
+ * the payload takes as much memory as in bench_send. */
 static void make_payload(struct feed *feed)
 {
     const struct bench_shape *shape = &feed->shape;

@@ -1,17 +1,20 @@
-/* bench_fgpu.c - what the F-engine reaches on a device: its kernels alone, and the chain with uploads and downloads,
- * beside what the device can do at most.
+/* bench_fgpu.c - measures the rates of the F-engine on a device, and compares them with the device's limits.
+ * Measures the kernels alone, and the chain of uploads, kernels and downloads.
  *
  * Usage: bench_fgpu [--device auto|cpu|cuda] [--channels N[,N...]] [--samples N] [--buffer-samples N]
  *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE]
  *                   [--once | --shapes FILE]
- *   --samples         of each polarisation, in one run of the kernels
- *   --buffer-samples  of each polarisation, transformed at once (a whole number of heaps, at least one)
- *   --chunk-samples   of each polarisation, in one upload of the chain
- *   --shapes          measures the kernels, and each of the two, with the default shape and all of the file's: a line each,
- *                     "CHANNELS NAME=VALUE ...", with what differs from the shape that is good for so many front_rows
- *   --once            no timing: the kernels once to warm up and once more, for a profiler that counts each launch
- * 16 taps, 10 bits in, 8 bits out, uniform dither, heaps of 256 spectra; random input.  The defaults are for a GPU; on
- * the cpu device they are small.  A Gsample/s is 10^9 sampling instants of the ADC a second, both polarisations done. */
+ *   --samples         samples of each polarisation in one run of the kernels
+ *   --buffer-samples  samples of each polarisation that are transformed together (at least one heap, and whole heaps)
+ *   --chunk-samples   samples of each polarisation in one upload of the chain
+ *   --shapes          measures both kernels together and each kernel alone, with the default shape and with all
+ *                     shapes of the file.  A line "CHANNELS NAME=VALUE ..." names the fields that differ from the
+ *                     default shape.  If front_rows is given, the other fields default to the default shape for this
+ *                     front_rows
+ *   --once            no timing: runs the kernels once to warm up and once more, for a profiler that counts launches
+ * Defaults are 16 taps and 10 bits in.  The output has 8 bits, uniform dither and heaps of 256 spectra.  Input is
+ * random.  The default sizes suit a GPU; on the cpu device they are smaller.  A Gsample/s is 10^9 sampling instants
+ * of the ADC a second, for both polarisations. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -28,8 +31,8 @@
 #define SPECTRA_PER_HEAP 256
 #define SPECTRA_MIN      16
 #define OUT_BITS         8
-#define KERNELS_NS       (50 * NS_PER_MS)  /* of a repetition */
-#define CHAIN_NS         (200 * NS_PER_MS) /* so that filling and emptying the pipeline hardly counts */
+#define KERNELS_NS       (50 * NS_PER_MS)  /* duration of a repetition */
+#define CHAIN_NS         (200 * NS_PER_MS) /* duration of a repetition; filling the pipeline then hardly counts */
 #define RMS_MIN          15.0
 #define RMS_MAX          30.0
 
@@ -37,7 +40,7 @@ struct options {
     struct device_config device;
     unsigned n_chan[MAX_SIZES];
     size_t n_sizes;
-    size_t run_samples, buffer_samples, chunk_samples; /* 0: by the device */
+    size_t run_samples, buffer_samples, chunk_samples; /* 0: depends on the device */
     size_t n_repetitions;
     size_t copy_bytes;
     unsigned n_taps, sample_bits;
@@ -46,7 +49,7 @@ struct options {
 };
 
 struct ceilings {
-    struct bench_stat copy, up, down, both; /* 10^9 bytes/s; copy counts read and written, both is each way */
+    struct bench_stat copy, up, down, both; /* 10^9 bytes/s; copy: read and written; both: each direction */
 };
 
 struct result {
@@ -82,7 +85,7 @@ static int64_t time_copy(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Both ways at once; the time is that of the slower. */
+/* Copies in both directions at the same time.  Returns the time of the slower direction. */
 static int64_t time_both(void *what, size_t n)
 {
     const struct copy *up = what, *down = up + 1;
@@ -123,8 +126,8 @@ static void find_ceilings(const struct options *options, struct device *device, 
     device_free_pinned(device, host_to);
 }
 
-/* Bytes of device memory per dual-polarisation sample: samples in and voltages out, and what goes through memory in
- * between as 8 bytes of float2, written and read. */
+/* Returns the bytes of device memory per dual-polarisation sample: samples in, voltages out, and n_round_trips
+ * intermediate results, which are written and read as 8 bytes of float2. */
 static double bytes_per_sample(const struct options *options, unsigned n_round_trips)
 {
     return N_POLS * (options->sample_bits / 8.0 + OUT_BITS / 8.0) + 16.0 * n_round_trips;
@@ -167,7 +170,8 @@ static int64_t time_fft(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* The device's own FFT of an output buffer: a complex point for each pair of samples of a polarisation. */
+/* Measures the device's own FFT of an output buffer, with a complex point for each pair of samples of a
+ * polarisation. */
 static struct bench_stat bench_fft(const struct options *options, const struct fgpu_runs_config *config)
 {
     size_t n_chan = config->channelise.n_chan, n_samples = fgpu_runs_buffer_samples(config);
@@ -196,7 +200,7 @@ static int64_t time_chain(void *what, size_t n)
     return chain_runs_time_ns(what, n);
 }
 
-/* Sizes that fit together: heaps of fewer spectra and larger buffers where there are many channels. */
+/* Chooses sizes that fit together.  With many channels, heaps have fewer spectra and buffers are larger. */
 static struct fgpu_runs_config configure(const struct options *options, struct device *device, unsigned n_chan)
 {
     size_t spacing = 2 * (size_t)n_chan, n_spectra = SPECTRA_PER_HEAP;
@@ -225,7 +229,7 @@ static struct fgpu_runs_config configure(const struct options *options, struct d
     };
 }
 
-/* As configured, but no more batches to a buffer than a chunk of the chain fills. */
+/* Returns the same configuration, but a buffer has at most as many batches as a chunk of the chain fills. */
 static struct fgpu_runs_config configure_chain(struct fgpu_runs_config config)
 {
     size_t batch_samples = fgpu_runs_buffer_samples(&config) / config.channelise.n_batches;
@@ -280,7 +284,7 @@ static void print_result(const struct options *options, const struct ceilings *c
         printf("    WRONG: the output has an rms of %.1f\n", result->output_rms);
 }
 
-/* Two rounds of the kernels, nothing else that launches but the gain's and weights' copies. */
+/* Runs two rounds of the kernels.  Nothing else is launched except the copies of the gains and weights. */
 static void run_once(const struct options *options, struct device *device)
 {
     for (size_t i = 0; i < options->n_sizes; i++) {
@@ -301,8 +305,8 @@ static bool is_n_chan(unsigned n_chan)
 
 /* ---- Shapes given ------------------------------------------------------------------------------------------------- */
 
-/* Changes 'shape' by "NAME=VALUE ...", on top of what is good for the number of rows given, or of the default.  Returns
- * whether all are names of numbers with values; the shape need not be valid. */
+/* Changes 'shape' by "NAME=VALUE ...".  The base is the default shape, or the default shape for the given front_rows.
+ * Returns true if all names are fields of the shape with values.  The shape need not be valid. */
 static bool parse_shape(const struct channelise_config *config, size_t shared_bytes, char *text,
                         struct channelise_shape *shape)
 {
@@ -333,7 +337,7 @@ static bool parse_shape(const struct channelise_config *config, size_t shared_by
     return true;
 }
 
-/* The kernels together and one without the other, 10^9 samples/s. */
+/* Measures the kernels together, and each kernel alone, in 10^9 samples/s. */
 static void bench_shape(const struct options *options, struct device *device, unsigned n_chan, char *text)
 {
     struct fgpu_runs_config config = configure(options, device, n_chan);
@@ -351,7 +355,7 @@ static void bench_shape(const struct options *options, struct device *device, un
     tuner_format(&channelise_front_tuner, &shape, formatted);
     tuner_format(&channelise_back_tuner, &shape, formatted_back);
     if (!channelise_shape_valid(&config.channelise, &shape, device_shared_bytes(device))) {
-        printf("%u channels: cannot be cut so\n    %s, %s\n", n_chan, formatted, formatted_back);
+        printf("%u channels: this shape is not valid\n    %s, %s\n", n_chan, formatted, formatted_back);
         return;
     }
     if (tuner_measure(device, &front, &shape, INFINITY, &front_ns) ||
@@ -462,7 +466,7 @@ static void parse(struct options *options, int argc, char **argv)
         bench_fail("--taps is 1 to 32");
 }
 
-/* What was not given depends on what the device is. */
+/* Sets the sizes that the command line did not give.  The sizes depend on the device. */
 static void set_defaults(struct options *options, bool is_cpu)
 {
     size_t run_samples = (size_t)1 << (is_cpu ? 21 : 27);

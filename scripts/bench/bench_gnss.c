@@ -1,15 +1,17 @@
-/* bench_gnss.c - what the correlation with replicas of satellites' signals reaches on a device.
+/* bench_gnss.c - measures the rates of the correlation with replicas of satellites' signals on a device.
  *
  * Usage: bench_gnss [--device auto|cpu|cuda] [--antennas N[,N...]] [--repetitions N] [--once]
- *   --antennas  1, 8 and 64
- *   --once      no timing: each size once to warm up and once more, for a profiler
+ *   --antennas  numbers of antennas of the arrays; default: 1, 8 and 64
+ *   --once      no timing: runs each size once to warm up and once more, for a profiler
  *
- * Random samples of both polarisations, 3 taps, one piece of each satellite.  One antenna has L1 C/A + E1B satellites in
- * launches of 5000 to 100 000 samples; arrays have 32 satellites of E1B and 26 750 samples, 1 ms of a narrow band.  On a device
- * that compiles kernels both variants run.  A Gsample/s is 10^9 samples, inputs and satellites a second, all taps done; "us" is
- * the time of a launch at its best, launches one behind the other.
- * On the cpu device the ceiling is a plain loop of int8 multiplications and additions of one core, 4 of them for each tap.
- * Before a size is timed, its sums are compared with the twin's. */
+ * A launch has random samples of both polarisations, 3 taps, and one piece of each satellite.  One antenna has L1 C/A
+ * and E1B satellites, in launches of 5000 to 100 000 samples.  Arrays have 32 satellites of E1B in launches of 26 750
+ * and 107 000 samples, which are 1 ms and 4 ms of a narrow band.  Devices that compile kernels run both variants.
+ *
+ * A Gsample/s is 10^9 products of a sample, an input and a satellite a second, each for all taps.  "us" is the
+ * shortest time of a launch, if launches follow each other without a pause.  On the cpu device the ceiling is a plain
+ * loop of int8 multiplications and additions on one core, with 4 multiplications for each tap.  Before a size is
+ * timed, its sums are compared with the sums of the plain C kernel (the twin). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -38,7 +40,7 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    double int8_madds; /* 10^9/s of one core; 0: not the ceiling of this device */
+    double int8_madds; /* 10^9/s on one core; 0: this device has another ceiling */
 };
 
 struct size {
@@ -49,7 +51,7 @@ static const struct size of_one_antenna[] = {{1, 4, 0, 5000},   {1, 16, 0, 5000}
                                              {1, 0, 16, 25000}, {1, 0, 4, 100000}, {1, 0, 16, 100000},
                                              {1, 4, 4, 25000},  {1, 8, 8, 25000},  {1, 8, 8, 100000}};
 
-/* The work of a launch on the host, and a copy of it on the device. */
+/* The data of a launch on the host, and a copy on the device. */
 struct work {
     const struct bed *bed;
     const struct kernel *variant;
@@ -172,7 +174,7 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Whether one launch has added what the twin adds. */
+/* Returns true if one launch adds the same sums as the twin. */
 static bool is_right(struct work *w)
 {
     int64_t *sums = alloc_host(w->bed, w->sums_bytes);
@@ -210,7 +212,7 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
         bench_print_row(label, rate, bed->int8_madds / (4 * N_TAPS), bound);
     }
     if (!ok)
-        printf("    WRONG: other sums than the twin's\n");
+        printf("    WRONG: the sums differ from the twin's\n");
     work_fini(&w);
     return ok;
 }

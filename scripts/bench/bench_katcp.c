@@ -1,7 +1,8 @@
-/* bench_katcp.c - what it costs that many clients sample many sensors which all change with each chunk.
+/* bench_katcp.c - measures the cost of clients that sample many sensors over KATCP.
  *
- * bench_katcp [SENSORS CLIENTS SECONDS]: a thread sets every sensor 100 times a second, as a worker would with chunks of
- * 10 ms; each client samples all of them, and only reads.  Printed: CPU of the main thread, which serves them. */
+ * Usage: bench_katcp [SENSORS CLIENTS SECONDS]
+ * A thread sets every sensor 100 times a second, as a worker does with chunks of 10 ms.  Each client samples all
+ * sensors, and only reads.  Prints the CPU time of the main thread, which serves the clients. */
 #include "common/base/clock.h"
 #include "common/katcp/keys.h"
 #include "common/katcp/server.h"
@@ -66,7 +67,7 @@ static void sample_all(int fd, const char *strategy)
     free(line);
 }
 
-/* Counts the lines that come in 'arg'. */
+/* Counts the lines that arrive in 'arg'. */
 static void *read_all(void *arg)
 {
     static char buffer[1 << 20];

@@ -1,4 +1,4 @@
-/* bench_machine.c - prints what the figures of a benchmark hold for, for those that are not in C. */
+/* bench_machine.c - prints the conditions of a measurement, for benchmarks that are not in C. */
 #include "scripts/bench/bench.h"
 
 int main(void)

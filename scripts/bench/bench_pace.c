@@ -1,10 +1,11 @@
-/* bench_pace.c - the daemons' sender at a pace, with jobs as they come in life: for scripts/bench/pacing.
+/* bench_pace.c - runs the daemons' sender at a pace, with jobs as the daemons have them, for scripts/bench/pacing.
  *
  * Usage: bench_pace ENDPOINTS GBIT SECONDS CPU STREAMS [HEAP_BYTES]
- *   ENDPOINTS   as in a configuration, dealt evenly to the streams; a group has a heap for each of a stream's
- *   GBIT        payload, of all streams together; each is paced at 1.1 times its share
- * A buffer of one group is handed to each stream whenever its time has come.  Prints one line of JSON: what was sent,
- * and the CPU time of the send thread. */
+ *   ENDPOINTS   endpoints as in a configuration, divided evenly among the streams
+ *   GBIT        payload rate of all streams together, in Gb/s
+ * The pace of a stream is 1.1 times its share of GBIT.  A group of a stream has one heap for each of the stream's
+ * endpoints.  Each stream gets a buffer of one group at regular times.  Prints one line of JSON: packets and bytes
+ * sent, and the CPU time of the send thread. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/sender.h"
@@ -84,7 +85,7 @@ static void make_stream(struct stream *s, struct sender *sender, double bytes_pe
         die(why);
 }
 
-/* Hands over the next group, where a buffer is free. */
+/* Queues the next group, if a buffer is free. */
 static void push(struct stream *s, int64_t n)
 {
     struct inbox_item item;

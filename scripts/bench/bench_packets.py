@@ -32,10 +32,10 @@ from itertools import product
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CHUNK_BYTES = 40 << 20  # as in bench_shapes.h, like the sizes of Case
+CHUNK_BYTES = 40 << 20  # as in bench_shapes.h; the sizes in Case also come from there
 BUFFER_BYTES = 64 << 20
 IN_FLIGHT_BYTES = 4 << 20
-CPU, FEED_CPU = 0, 1  # of the measured program, and of the feeder
+CPU, FEED_CPU = 0, 1  # CPU of the measured program, and CPU of the feeder
 TIMEOUT_S = 120
 WINDOW = 16  # packets of a flow
 PAYLOADS = (1024, 2048, 4096, 8192)
@@ -45,9 +45,9 @@ PAYLOADS = (1024, 2048, 4096, 8192)
 class Case:
     kind: str  # dig or feng
     payload: int  # bytes of a packet
-    flows: int = 1  # recv: F-engines, or groups of a digitiser
-    shuffle: int = 1  # recv: window of packets whose order is random
-    join: bool = True  # recv: a message is full of packets (GSO), or has one
+    flows: int = 1  # recv: number of F-engines, or of a digitiser's multicast groups
+    shuffle: int = 1  # recv: number of packets that come in random order; 1: in order
+    join: bool = True  # recv: a message has as many packets as fit (GSO); otherwise one packet
     destinations: int = 1  # send
 
     @property
@@ -76,7 +76,7 @@ class Case:
 
     def heaps(self):
         if self.kind == "dig":
-            return f"digitiser heaps of {self.payload} bytes in a packet"
+            return f"digitiser heaps of {self.payload} bytes, each in one packet"
         return f"F-engine heaps of 64 KiB in packets of {self.payload} bytes"
 
     def recv_title(self):
@@ -143,7 +143,7 @@ def run_recv(args, case, name):
     lost = fed["packets"] - got["packets"]
     assert lost == 0 and fed["dropped"] == 0, f"{name} lost {lost} packets, {fed['dropped']} of them in the socket"
     whole = fed["packets"] * case.payload - case.heap_bytes * case.flows  # the last heap may be incomplete after shuffling
-    assert got["bytes"] >= whole, f"{name} made heaps of {got['bytes']} bytes, of {whole}"
+    assert got["bytes"] >= whole, f"{name} made heaps of only {got['bytes']} of {whole} bytes"
     return {
         "ns": got["cpu_ns"] / got["packets"],
         "gbps": 8 * fed["packets"] * case.payload / fed["wall_ns"],
@@ -165,12 +165,12 @@ exec "$@"
 
 
 def enter_namespace(args):
-    """Starts this program again in a namespace with a bridge to send to, or says that there cannot be one."""
+    """Starts this program again in a network namespace with a bridge, or says that the user may make no namespace."""
     unshare = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
     shell = [*unshare, "sh", "-c", NAMESPACE, "sh"]
     if subprocess.run([*shell, "true"], capture_output=True).returncode == 0:
         os.execvp(shell[0], [*shell, sys.executable, *sys.argv, "--in-namespace"])
-    print("This user may make no network namespace: the packets go to loopback sockets that nobody reads.")
+    print("This user may make no network namespace, so the packets go to loopback sockets that no program reads.")
 
 
 def open_sockets(n):
@@ -208,7 +208,7 @@ def run_send(args, case, name):
 # ---- Tables --------------------------------------------------------------------------------------------------------
 
 def bench(args, title, case, run):
-    """Runs all in turn and prints their rows."""
+    """Runs all programs in turn, and prints a row for each."""
     runs = {name: [] for name in contenders(args)}
     for _ in range(args.rounds):
         for name in runs:
@@ -240,15 +240,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["recv", "send"])
     parser.add_argument("--build", type=Path, default=Path("build"))
-    parser.add_argument("--all", action="store_true", help="every payload, number of flows or destinations, and order: "
-                        "an hour")
+    parser.add_argument("--all", action="store_true", help="every payload, number of flows or destinations, and order; "
+                        "takes an hour")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--megabytes", type=float, default=1000, help="of payload in a run of recv [%(default)s]")
-    parser.add_argument("--seconds", type=float, default=0.6, help="of a run of send [%(default)s]")
+    parser.add_argument("--megabytes", type=float, default=1000, help="payload of a run of recv, in MB [%(default)s]")
+    parser.add_argument("--seconds", type=float, default=0.6, help="duration of a run of send [%(default)s]")
     parser.add_argument("--wheel", action="store_true", help="spead2's wheel too")
-    parser.add_argument("--only", nargs="*", help="names, the first of which is what the others are divided by")
-    parser.add_argument("--case", nargs="*", help="only those whose titles have all these words")
-    parser.add_argument("--loopback", action="store_true", help="send to loopback, not to a bridge without ports")
+    parser.add_argument("--only", nargs="*", help="names of programs to run; ratios are relative to the first name")
+    parser.add_argument("--case", nargs="*", help="run only cases whose titles have all these words")
+    parser.add_argument("--loopback", action="store_true", help="send to loopback instead of a bridge without ports")
     parser.add_argument("--in-namespace", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.what == "send" and not args.loopback and not args.in_namespace:
@@ -256,11 +256,11 @@ def main():
         enter_namespace(args)
     subprocess.run([args.build / "bench" / "bench_machine"], check=True)
     if args.what == "recv":
-        print(f"{args.rounds} rounds of {args.megabytes:.0f} MB (a quarter one by one); none was lost in any run")
+        print(f"{args.rounds} rounds of {args.megabytes:.0f} MB (messages of one packet: a quarter); none was lost")
         cases, run, title = RECV_ALL if args.all else RECV, run_recv, Case.recv_title
     else:
         print(f"{args.rounds} rounds of {args.seconds} s, "
-              f"{'to a bridge without ports' if args.in_namespace else 'to loopback sockets that nobody reads'}")
+              f"{'to a bridge without ports' if args.in_namespace else 'to loopback sockets that no program reads'}")
         cases, run, title = SEND_ALL if args.all else SEND, run_send, Case.send_title
     print_heading()
     for case in cases:

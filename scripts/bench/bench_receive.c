@@ -1,11 +1,13 @@
-/* bench_receive.c - packets to assembled chunks with one receive thread, for bench_feed to feed.
+/* bench_receive.c - receives packets from bench_feed and assembles chunks, with one receive thread.
  *
  * Usage: bench_receive ours|plain|plain-single SHAPE ENDPOINTS N_SOURCES BUFFER_BYTES CPU
- *   ours   the daemons' receiver: source, parser, identification, window, presence
- *   plain  the ceiling: the shortest loop that does the same copying, which believes every packet.  recvmmsg of joined
- *          packets (UDP_GRO) into a buffer that stays in the cache, and non-temporal copies from there to the chunks
- * Says READY, receives until a stop heap comes, prints one line of JSON: packets, payload bytes in chunks, what was
- * missing, CPU time of the receive thread. */
+ *   ours          the daemons' receiver: source, parser, identification, window, presence
+ *   plain         the ceiling: the shortest loop that does the same copies, and checks no packet.  recvmmsg() gets
+ *                 joined packets (UDP_GRO) into a buffer that stays in the cache.  Non-temporal copies move the
+ *                 payloads to the chunks
+ *   plain-single  the same loop, for messages of one packet
+ * Prints READY, receives until a stop heap arrives, and prints one line of JSON: packets, payload bytes in chunks,
+ * missing heaps, and the CPU time of the receive thread. */
 #include "common/recv/assemble.h"
 #include "common/recv/chunk.h"
 #include "common/base/clock.h"
@@ -36,8 +38,8 @@
 #define WINDOW_CHUNKS 2
 #define THREAD_NAME   "receive"
 #define MESSAGE_MAX   65536
-#define N_JOINED      4  /* messages of a call, each of many packets: what was fastest */
-#define N_SINGLE      64 /* or each of one */
+#define N_JOINED      4  /* messages of a call if messages have many packets; the fastest number */
+#define N_SINGLE      64 /* messages of a call if messages have one packet */
 #define ENDPOINTS_MAX 16
 
 static void die(const char *what)
@@ -62,7 +64,7 @@ struct outcome {
 
 /* ---- The daemons' receiver ---------------------------------------------------------------------------------------- */
 
-/* Takes full chunks and gives them back at once. */
+/* Takes full chunks and returns them at once. */
 static void *recycle(void *arg)
 {
     struct inbox_item item;
@@ -73,7 +75,7 @@ static void *recycle(void *arg)
     return NULL;
 }
 
-/* Our receiver, and what its chunks go through. */
+/* The daemons' receiver, and the queues and pool of its chunks. */
 struct ours {
     struct inbox *worker, *free_chunks;
     struct device *device;
@@ -168,7 +170,7 @@ static struct outcome receive_ours(const struct task *task)
 static void copy_past_cache(uint8_t *out, const uint8_t *in, size_t n_bytes)
 {
 #if defined(__AVX__) || defined(__x86_64__)
-    /* Chunks are aligned, and all places in them are multiples of 16 bytes here. */
+    /* Here all addresses in chunks are multiples of 16 bytes. */
     for (size_t i = 0; i < n_bytes; i += 64) {
         __m128i a = _mm_loadu_si128((const __m128i *)(in + i)), b = _mm_loadu_si128((const __m128i *)(in + i + 16));
         __m128i c = _mm_loadu_si128((const __m128i *)(in + i + 32)),
@@ -191,7 +193,7 @@ static uint64_t word_at(const uint8_t *in)
     return __builtin_bswap64(word);
 }
 
-/* Puts a packet of the only form that there is to its place: the items are where bench_items() puts them. */
+/* Copies a packet to its place in the chunks.  All packets have the items of bench_items(), in the same order. */
 static void place_plainly(const struct task *task, const uint8_t *packet, uint8_t *chunks)
 {
     const struct bench_shape *shape = &task->shape;
@@ -219,7 +221,7 @@ static int open_plainly(const struct task *task, const struct endpoint *endpoint
     return fd;
 }
 
-/* Takes the messages of a call to their places.  Returns whether one of them was a stop. */
+/* Copies the packets of a call's messages to their places.  Returns true if one of the messages was a stop. */
 static bool place_messages(const struct task *task, const struct mmsghdr *messages, int n, uint8_t *chunks,
                            uint64_t *n_packets)
 {
@@ -234,7 +236,8 @@ static bool place_messages(const struct task *task, const struct mmsghdr *messag
     return stopped;
 }
 
-/* One socket waits for itself, of several epoll says which are ready. */
+/* Receives until a stop.  A single socket waits in recvmmsg(); with several sockets, epoll reports which sockets are
+ * ready. */
 static struct outcome receive_plainly(const struct task *task, unsigned n_messages)
 {
     const struct bench_shape *shape = &task->shape;

@@ -1,10 +1,10 @@
-/* bench_send.c - full output buffers to packets with one send thread: the daemons' sender, unpaced.
+/* bench_send.c - sends full output buffers with one send thread: the daemons' sender, without pacing.
  *
  * Usage: bench_send SHAPE ENDPOINTS SECONDS CPU [JOB_MIB]
  *   SHAPE      KIND:PAYLOAD, as in bench_shapes.h
- *   ENDPOINTS  as in a configuration; the heaps of a timestamp go to one each, run by run in turn
- * Jobs of at least JOB_MIB (1: they stay in the cache); as many as there are buffers are queued at any time.  Prints one
- * line of JSON. */
+ *   ENDPOINTS  endpoints as in a configuration; each gets one heap of a timestamp, and the endpoints take turns
+ *   JOB_MIB    smallest size of a job; default: 1, so that jobs stay in the cache
+ * All buffers are queued at any time.  Prints one line of JSON. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/sender.h"
@@ -22,7 +22,7 @@
 struct buffer {
     struct buffer_ref ref;
     struct send_job job;
-    int64_t first_time; /* of its groups, in heaps */
+    int64_t first_time; /* time of the buffer's first group, in heaps */
 };
 
 static void die(const char *why)
@@ -31,7 +31,7 @@ static void die(const char *why)
     exit(1);
 }
 
-/* A buffer of 'n_groups' timestamps with a heap for each destination. */
+/* Makes a buffer of 'n_groups' timestamps, with a heap for each destination. */
 static void make_buffer(struct buffer *buffer, const struct bench_shape *shape, size_t n_groups, size_t n_destinations,
                         struct inbox *home)
 {
@@ -56,7 +56,7 @@ static void make_buffer(struct buffer *buffer, const struct bench_shape *shape, 
     }
 }
 
-/* Queues the buffer with the timestamps that come next. */
+/* Queues the buffer with the next timestamps. */
 static void push(struct send_stream *stream, const struct bench_shape *shape, struct buffer *buffer, int64_t *time)
 {
     for (size_t g = 0; g < buffer->job.n_groups; g++, (*time)++)
@@ -68,7 +68,7 @@ static void push(struct send_stream *stream, const struct bench_shape *shape, st
     sender_push(stream, &buffer->job);
 }
 
-/* The send thread has its CPU for itself, as the others that are measured. */
+/* Keeps this thread off the send thread's CPU, as in all these benchmarks. */
 static void keep_off(int cpu)
 {
     cpu_set_t cpus;

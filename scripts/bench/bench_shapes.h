@@ -1,7 +1,7 @@
-/* bench_shapes.h - the streams that the packet benchmarks are about, for those who feed and those who receive.
+/* bench_shapes.h - the streams of the packet benchmarks, for senders and receivers.
  *
- * KIND:PAYLOAD, with the payload bytes of a packet (a multiple of 64):
- *   dig    digitiser heaps of one packet; 5120 is what 10-bit digitisers send
+ * KIND:PAYLOAD, where PAYLOAD is the payload bytes of a packet (a multiple of 64):
+ *   dig    digitiser heaps of one packet; a 10-bit digitiser sends packets of 5120 bytes
  *   feng   F-engine heaps of 64 KiB in several packets: 64 channels x 256 spectra of an array with 4096 channels */
 #ifndef SCRIPTS_BENCH_BENCH_SHAPES_H
 #define SCRIPTS_BENCH_BENCH_SHAPES_H
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define BENCH_SHAPE_USAGE                                                                                              \
-    "SHAPE is dig:PAYLOAD or feng:PAYLOAD, of 64 to 65280 bytes, a multiple of 64; feng a part of 65536"
+    "SHAPE is dig:PAYLOAD or feng:PAYLOAD; PAYLOAD is a multiple of 64, at most 65280, and for feng divides 65536"
 #define BENCH_CHUNK_BYTES (40 << 20)
 
 struct bench_shape {
@@ -21,10 +21,10 @@ struct bench_shape {
     size_t heap_bytes;
     size_t payload_bytes;   /* of a packet */
     int64_t heap_samples;   /* timestamp step */
-    size_t heaps_per_chunk; /* of each source, at one source: chunks have the same size for any number of them */
+    size_t heaps_per_chunk; /* number of heaps in a chunk, of all sources together */
 };
 
-/* Returns false where there is no such shape. */
+/* Returns false if there is no such shape. */
 static inline bool bench_shape(const char *text, struct bench_shape *shape)
 {
     const char *colon = strchr(text, ':');
@@ -42,7 +42,7 @@ static inline bool bench_shape(const char *text, struct bench_shape *shape)
     return true;
 }
 
-/* The items of a packet of 'source', in the order of the wire.  Returns how many. */
+/* Writes the items of a packet of 'source', in the order of the wire.  Returns the number of items. */
 static inline size_t bench_items(const struct bench_shape *shape, size_t source, int64_t timestamp,
                                  struct spead_item items[4])
 {
@@ -53,11 +53,12 @@ static inline size_t bench_items(const struct bench_shape *shape, size_t source,
     return 4;
 }
 
-/* Buffers that a sender has in turn, of at least so many bytes each: they do not stay in the first-level cache. */
+/* A sender uses BENCH_N_BUFFERS buffers in turn.  A buffer has at least BENCH_BUFFER_BYTES bytes, so that the buffers
+ * do not stay in the first-level cache. */
 #define BENCH_N_BUFFERS    4
 #define BENCH_BUFFER_BYTES (1 << 20)
 
-/* Timestamps in each of them, where a timestamp has a heap for each of 'n_destinations'. */
+/* Returns the number of timestamps in a buffer.  A timestamp has a heap for each of 'n_destinations'. */
 static inline size_t bench_buffer_times(const struct bench_shape *shape, size_t n_destinations, size_t buffer_bytes)
 {
     return (buffer_bytes - 1) / (shape->heap_bytes * n_destinations) + 1;

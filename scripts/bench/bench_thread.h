@@ -1,4 +1,4 @@
-/* bench_thread.h - what a thread of this process has cost. */
+/* bench_thread.h - the CPU time of a thread of this process. */
 #ifndef SCRIPTS_BENCH_BENCH_THREAD_H
 #define SCRIPTS_BENCH_BENCH_THREAD_H
 
@@ -9,7 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* CPU time, user and system, of the thread of this name.  Ends the program if there is none. */
+/* Returns the CPU time (user and system) of the thread with this name, in ns.  Ends the program if there is no such
+ * thread. */
 static inline int64_t bench_named_thread_cpu_ns(const char *name)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -26,7 +27,8 @@ static inline int64_t bench_named_thread_cpu_ns(const char *name)
         fclose(file);
         if (strcmp(comm, name))
             continue;
-        /* The number of a thread's CPU clock, as the kernel makes it: ~tid, of a thread (4), as scheduled (2). */
+        /* The number of a thread's CPU clock, as the kernel forms it: ~tid << 3, with the bits for a thread (4) and
+         * for scheduled time (2). */
         clockid_t clock = (clockid_t)((~(unsigned)atoi(entry->d_name) << 3) | 6);
         struct timespec t;
         closedir(tasks);

@@ -1,25 +1,25 @@
-/* bench_xbgpu.c - what the X-engine's kernels reach on a device, correlate for all sizes of arrays and samples, and reduce,
- * beside what the device can do at most.
+/* bench_xbgpu.c - measures the rates of the X-engine's kernels on a device, and compares them with the device's
+ * limits.  Measures correlate for all sizes of arrays and samples, reduce, and the checksums.
  *
  * Usage: bench_xbgpu [--device auto|cpu|cuda] [--antennas N[,N...]] [--bits N[,N...]] [--channels N] [--spectra N]
  *                    [--batches N] [--parts N] [--repetitions N] [--shapes] [--once]
- *   --channels, --spectra, --batches   of a launch: 64 x 1024 x 32 (of 16 bits x 8), or for 80 antennas 512 x 32 x 32,
- *              for 4096 antennas 2 x 16 x 1; small on the cpu
- *   --parts    of time into which a launch is split, 0: by the default rule
- *   --shapes   on a device that compiles kernels: all candidates of correlate_candidates(), not only the default
- *   --once     no timing: each kernel once to warm up and once more, for a profiler
+ *   --channels, --spectra, --batches   sizes of a launch; default: 64 x 1024 x 32 (8 batches of 16 bits), for 80
+ *              antennas 512 x 32 x 32, for 4096 antennas 2 x 16 x 1; smaller on the cpu device
+ *   --parts    number of parts of time into which a launch is split; 0: the default rule
+ *   --shapes   measures all candidates of correlate_candidates(), on a device that compiles kernels
+ *   --once     no timing: runs each kernel once to warm up and once more, for a profiler
  *
- * Where kernels are compiled, each shape is also compared with the twin, on a few channels and spectra; the variant on
- * wgmma is measured where the GPU has it.
+ * On devices that compile kernels, a few channels and spectra of each shape are compared with the plain C kernel (the
+ * twin).  If the GPU has wgmma, the variant on wgmma is measured, too.
  *
- * Useful operations are 8 for each pair of inputs, a <= b, channel and spectrum.  A Jones vector, or jones, is a sample of
- * both polarisations of an antenna.  The ceiling is the larger of two times: that of the operations by cuBLASLt's product
- * of matrices of int8 (half floats for 16 bits), and that of the bytes which must be moved, voltages read and sums, of 4
- * bytes, read and written once, at the rate of a copy; both are measured in the same run.  What sums come to while that
- * is repeated is nobody's business.
+ * A Jones vector, or jones, is a sample of both polarisations of an antenna.  There are 8 useful operations for each
+ * pair of inputs a <= b, each channel and each spectrum.  The ceiling follows from the longer of two times, measured
+ * in the same run: the time of the operations in cuBLASLt's product of int8 matrices (half floats for 16 bits), and
+ * the time in which a copy moves the same bytes.  These bytes are the voltages, read once, and the sums of 4 bytes,
+ * read and written once.  The values of the sums do not matter in the repetitions.
  *
- * checksum is measured beside correlate, on the same voltages, and checksum_dump beside reduce.
- * reduce is measured in each of its uses: a dump of sums, one of totals and sums, and sums added to totals. */
+ * checksum is measured on the voltages of correlate, and checksum_dump with reduce.  reduce is measured in each of
+ * its uses: a dump of sums, a dump of totals and sums, and sums added to totals. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -36,13 +36,13 @@
 #define MAX_SIZES     16
 #define MAX_SHAPES    64
 #define REPETITION_NS (50 * NS_PER_MS)
-#define BLOCK_BYTES   ((size_t)16 << 20) /* of random input, repeated */
+#define BLOCK_BYTES   ((size_t)16 << 20) /* bytes of random input, which repeat */
 
 struct options {
     struct device_config device;
     unsigned n_ants[MAX_SIZES], bits[MAX_SIZES];
     size_t n_sizes, n_bits;
-    unsigned n_chan, n_spectra, n_batches; /* 0: by the size and the device */
+    unsigned n_chan, n_spectra, n_batches; /* 0: depends on the number of antennas and the device */
     unsigned n_parts;
     size_t n_repetitions, copy_bytes;
     bool shapes, once;
@@ -60,7 +60,7 @@ struct bed {
     struct device_stream *stream;
 };
 
-/* A launch of correlate, or of another kernel. */
+/* A launch of correlate or of another kernel. */
 struct work {
     const struct bed *bed;
     struct correlate_kernels correlate;
@@ -140,14 +140,14 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Rates of 'amount' (of one launch) in 10^9 a second. */
+/* Returns the rate in 10^9 per second, if one launch is an amount of 'amount'. */
 static struct bench_stat measure(const struct options *options, const struct work *w, double amount)
 {
     return bench_measure(time_work, (void *)w, amount, options->n_repetitions, REPETITION_NS,
                          DEVICE_STREAM_DEPTH / 4); /* two kernels each */
 }
 
-/* Any bits, or half floats of 1/8 to below 2. */
+/* Fills voltages with random bits, or with half floats from 1/8 to below 2. */
 static void fill_voltages(const struct bed *bed, enum voltage_format format, void *memory, size_t bytes)
 {
     size_t block_bytes = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
@@ -202,7 +202,7 @@ static double n_operations(const struct correlate_args *a)
     return 8 * n * (n + 1) / 2 * a->n_chan * a->n_spectra * a->n_batches;
 }
 
-/* The least time in ns, of one launch, and what sets it. */
+/* Returns the least time of one launch in ns.  Sets '*bound' to the name of the limit. */
 static double least_ns(const struct ceilings *ceilings, const struct correlate_args *a, const char **bound)
 {
     double bytes = n_jones(a) * N_POLS * voltage_bytes(a->format) + 8.0 * (double)n_sums(a);
@@ -226,7 +226,7 @@ static void print_correlate(const struct ceilings *ceilings, const struct correl
     bench_print_row(label, tops, ceiling, text);
 }
 
-/* Whether a shape gives what the twin gives, on a few channels and spectra. */
+/* Returns true if a shape gives the twin's results, on a few channels and spectra. */
 static bool is_right(const struct bed *bed, const struct correlate_args *like, const struct correlate_shape *shape)
 {
     struct correlate_args a = *like, twin;
@@ -265,7 +265,7 @@ static bool is_right(const struct bed *bed, const struct correlate_args *like, c
     return ok;
 }
 
-/* Of one shape.  Returns false if its results are wrong. */
+/* Measures one shape.  Returns false if its results are wrong. */
 static bool bench_shape(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
                         const struct correlate_args *a, const struct correlate_shape *shape, const char *label)
 {
@@ -279,7 +279,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, co
         print_correlate(ceilings, a, label, measure(options, &w, n_operations(a)));
     }
     if (!ok)
-        printf("    WRONG: other sums than the twin's\n");
+        printf("    WRONG: the sums differ from the twin's\n");
     destroy_work(&w);
     return ok;
 }
@@ -337,7 +337,7 @@ static void bench_other(const struct options *options, const struct ceilings *ce
     destroy_work(w);
 }
 
-/* In bytes of voltages, and of sums, that are checked. */
+/* Measures the checksums, in bytes of the voltages and of the sums. */
 static void bench_checksums(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
                             const struct correlate_args *a)
 {
@@ -399,8 +399,8 @@ static struct correlate_args size_of(const struct options *options, bool is_cpu,
     };
 }
 
-/* The default shape, or all candidates, and that on wgmma where the GPU has it; one of zeros where the device compiles
- * nothing.  Returns how many. */
+/* Finds the shapes to measure: the default shape or all candidates, and the shape on wgmma if the GPU has it.  If the
+ * device compiles no kernels, the only shape is all zeros.  Returns the number of shapes. */
 static size_t find_shapes(const struct options *options, const struct bed *bed, const struct correlate_args *a,
                           struct correlate_shape *shapes)
 {
@@ -417,7 +417,7 @@ static size_t find_shapes(const struct options *options, const struct bed *bed, 
     return n;
 }
 
-/* Returns false if anything is wrong. */
+/* Measures one size.  Returns false if a result is wrong. */
 static bool bench_size(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
                        unsigned n_ants, unsigned bits)
 {

@@ -1,13 +1,13 @@
-/* ceilings.c - what bounds a kernel of the cpu device.  See ceilings.h. */
+/* ceilings.c - the limits of kernels on the cpu device.  See ceilings.h. */
 #include "scripts/bench/ceilings.h"
 
 #include <string.h>
 
 #define COPY_BLOCK_BYTES ((size_t)1 << 20)
-#define N_LOOPS          2000000 /* milliseconds, so that what starts and ends the threads hardly counts */
+#define N_LOOPS          2000000 /* takes some ms, so that starting and ending the threads hardly counts */
 
-/* Enough for the latencies, and few enough for the registers: 16, or 32 of AVX-512.  Chains must differ, or the compiler
- * computes one of them. */
+/* The number of chains suffices to hide the latencies, and fits the registers: 16, or 32 with AVX-512.  The chains
+ * must differ; otherwise the compiler computes only one chain. */
 #define N_CHAINS     12
 #define N_CHAINS_512 16
 
@@ -126,7 +126,7 @@ static int run_int16(void)
 }
 #endif
 
-/* Bytes that a thread multiplies. */
+/* Returns the number of bytes that a thread multiplies. */
 static double work_bytes(void)
 {
     return (double)N_LOOPS * ceiling_vector_bytes() * (ceiling_vector_bytes() == 64 ? N_CHAINS_512 : N_CHAINS);

@@ -1,23 +1,25 @@
-/* count_heaps.c - receives the heaps of a stream and only counts them: what waits behind an engine in scripts/bench/realtime f.
+/* count_heaps.c - receives the heaps of a stream and only counts them.  scripts/bench/realtime f runs it behind an
+ * engine.
  *
  * Usage: count_heaps --endpoints LIST --step SAMPLES --sync-time S --rate HZ [--interface NAME] [--threads N]
  *                    [--buffer BYTES] [--affinity CPU[,CPU...]] [--interval S]
  *   LIST      multicast groups or addresses, as in a configuration
- *   --step    from heap to heap of an endpoint
- *   --buffer  socket buffers of each thread
- * Each endpoint carries the heaps of one source, one after the other.  The endpoints are dealt to the threads in turn;
- * payloads are not looked at.
+ *   --step    samples from one heap to the next heap of an endpoint
+ *   --buffer  bytes of the socket buffers of each thread
+ * Each endpoint carries the heaps of one source, one after the other.  The endpoints are dealt to the threads in
+ * turn.  The program does not read payloads.
  *
- * Prints READY, then a line of JSON an interval until it is told to end by a signal, each with the counts since the
- * start:  heaps      whole: as many bytes as they should have (a byte that came twice is not noticed)
- *         broken     begun and not whole when the next one began
- *         missing    between two heaps of an endpoint
- *         late       packets of a heap older than the newest of its endpoint
+ * Prints READY, and then a line of JSON for each interval, until a signal ends the program.  A line has the counts
+ * since the start:
+ *         heaps      complete heaps: heaps with the right number of bytes (bytes that came twice are not noticed)
+ *         broken     heaps that were incomplete when the next heap began
+ *         missing    heaps between two received heaps of an endpoint
+ *         late       packets of heaps older than the newest heap of their endpoint
  *         other      packets that are not SPEAD data (descriptors, stops)
- *         drops      messages that the kernel dropped for want of socket buffer
- *         newest     timestamp of the newest heap of the endpoint that is furthest behind
- * and latency_s, the longest time in the last interval from when the last sample of a heap would have been taken to
- * when its first packets were received. */
+ *         drops      messages that the kernel dropped because the socket buffer was full
+ *         newest     the newest timestamp of the endpoint that is furthest behind
+ *         latency_s  the longest latency in the last interval: from the time of a heap's last sample to the receipt
+ *                    of the heap's first packets */
 #include "common/base/clock.h"
 #include "common/base/counter.h"
 #include "common/base/log.h"
@@ -50,18 +52,18 @@ struct options {
     double interval_s;
 };
 
-/* An endpoint's place in its stream. */
+/* The position of an endpoint in its stream. */
 struct flow {
     bool started;
-    uint64_t timestamp;    /* of the newest heap, 48 bits */
-    uint64_t n_bytes_left; /* of it */
+    uint64_t timestamp;    /* timestamp of the newest heap, 48 bits */
+    uint64_t n_bytes_left; /* missing bytes of the newest heap */
     _Atomic uint64_t newest;
 };
 
 struct counts {
     struct counter packets, bytes, heaps, broken, missing, late, other;
     _Atomic uint64_t drops;
-    _Atomic int64_t latency_ns; /* the longest since it was last read */
+    _Atomic int64_t latency_ns; /* the longest latency since the last read of this field */
 };
 
 struct counting_thread {
@@ -71,7 +73,7 @@ struct counting_thread {
     struct recv_source *source;
     struct spead_shape shape;
     struct packet_slot slots[PACKET_BATCH_MAX];
-    uint8_t *room; /* [PACKET_BATCH_MAX][HEADER_BYTES + PAYLOAD_BYTES] */
+    uint8_t *room; /* memory for packets: [PACKET_BATCH_MAX][HEADER_BYTES + PAYLOAD_BYTES] */
     struct counts counts;
     struct thread thread;
 };
@@ -257,10 +259,10 @@ static void parse(struct options *options, int argc, char **argv)
         else if (strcmp(name, "--interval") == 0)
             options->interval_s = strtod(value, NULL);
         else
-            bench_fail("see the head of scripts/bench/count_heaps.c for the options");
+            bench_fail("scripts/bench/count_heaps.c explains the options at its start");
     }
     if (options->endpoints.n == 0 || options->step_samples <= 0 || options->timebase.adc_sample_rate_hz.mantissa <= 0)
-        bench_fail("--endpoints, --step, --sync-time and --rate are needed");
+        bench_fail("--endpoints, --step, --sync-time and --rate must be given");
     if (options->n_threads > options->endpoints.n)
         options->n_threads = options->endpoints.n;
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS)

@@ -4,8 +4,8 @@
   fgpu_dram.py --bench build/bench/bench_fgpu [--channels 1024,4096,...] [--json FILE] [-- more options of bench_fgpu]
   fgpu_dram.py --parse CSV --channels N --samples N     only reads a CSV file of ncu (--csv, either --page)
 
-bench_fgpu --once runs its kernels for two rounds; the first warms up, the second is counted.  As in the F-engine, each
-kernel finds the caches as the kernel before left them.  Bytes are per dual-polarisation sample.
+bench_fgpu --once runs its kernels for two rounds.  The first round warms up, and the second round is counted.  As in the
+F-engine, caches are not cleared between kernels.  Bytes are per dual-polarisation sample.
 """
 import argparse
 import csv
@@ -25,9 +25,9 @@ def number(text):
 
 
 def parse_launches(text):
-    """The launches in order, each {"name": kernel, metric: bytes}, out of ncu's CSV: a line per launch (--page raw),
-    or one per launch and metric."""
-    lines = [line for line in text.splitlines() if line.startswith('"')]  # the program's output lies between them
+    """Reads the launches from ncu's CSV, in order, each as {"name": kernel, metric: bytes}.  The CSV has a line for
+    each launch (--page raw), or for each launch and metric."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]  # other lines are bench_fgpu's output
     rows = list(csv.reader(lines))
     if not rows or "Kernel Name" not in rows[0]:
         raise ValueError("there is no table of kernels in ncu's output")
@@ -46,7 +46,7 @@ def parse_launches(text):
                 m: number(row[head.index(m)]) * UNITS[units[head.index(m)]] for m in METRICS}
     for launch in launches.values():
         if not set(METRICS) <= launch.keys():
-            raise ValueError(f"ncu did not count {' and '.join(METRICS)} of {launch['name']}")
+            raise ValueError(f"ncu did not count {' and '.join(METRICS)} for {launch['name']}")
     return [launches[i] for i in sorted(launches)]
 
 

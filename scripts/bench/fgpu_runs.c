@@ -1,4 +1,4 @@
-/* fgpu_runs.c - what bench_fgpu times.  See fgpu_runs.h. */
+/* fgpu_runs.c - the work that bench_fgpu times.  See fgpu_runs.h. */
 #include "scripts/bench/fgpu_runs.h"
 
 #include "common/base/clock.h"
@@ -12,28 +12,28 @@
 #include <string.h>
 
 #define N_BUFFERS    4
-#define N_INPUTS     2 /* of the kernels */
-#define N_CHUNKS     4 /* in host memory */
+#define N_INPUTS     2 /* inputs that the kernels use in turn */
+#define N_CHUNKS     4 /* chunks in host memory */
 #define RANDOM_BYTES ((size_t)16 << 20)
 #define GAIN         0.1f /* full-scale noise of 10 bits then has an rms of 21 in each component */
 
-/* An output buffer, with its way home. */
+/* An output buffer, and the reference that returns it to 'home'. */
 struct buffer {
     struct channelise_buffer parts;
-    uint8_t *host; /* chain: where the voltages are downloaded to */
+    uint8_t *host; /* chain: memory for the downloaded voltages */
     struct device_event *finished;
     struct buffer_ref ref;
 };
 
-/* What both kinds of runs have. */
+/* The data of both kinds of runs. */
 struct bench_engine {
     struct fgpu_runs_config config;
     struct device *device;
     struct device_stream *compute, *download;
     struct channelise *channelise;
     float *gain;
-    size_t n_spectra, spacing_samples, window_samples; /* of a buffer; between spectra; that a spectrum looks at */
-    struct channelise_spectrum *spectra;               /* [n_spectra] scratch of an append, for both polarisations */
+    size_t n_spectra, spacing_samples, window_samples; /* n_spectra: spectra of a buffer */
+    struct channelise_spectrum *spectra;               /* [n_spectra]: arguments of an append, for both polarisations */
     struct inbox *home;
     struct buffer buffers[N_BUFFERS];
 };
@@ -187,7 +187,7 @@ static struct buffer *take_buffer(struct bench_engine *e)
     return item.object;
 }
 
-/* Appends 'n' spectra of regular spacing, the first of which begins at 'offset' of the input. */
+/* Appends 'n' spectra with regular spacing.  The first of these spectra begins at sample 'offset' of the input. */
 static void append(struct bench_engine *e, struct buffer *buffer, const uint8_t *const input[N_POLS], size_t offset,
                    size_t first, size_t n)
 {
@@ -198,7 +198,7 @@ static void append(struct bench_engine *e, struct buffer *buffer, const uint8_t 
     channelise_append(e->channelise, e->compute, input, &buffer->parts, first, n, spectra);
 }
 
-/* Finishes a buffer and sends it home, downloaded where there is a place for it. */
+/* Finishes a buffer, downloads it if it has host memory, and returns it to 'home'. */
 static void finish(struct bench_engine *e, struct buffer *buffer, uint64_t first_spectrum)
 {
     channelise_finish(e->channelise, e->compute, &buffer->parts, e->gain, first_spectrum);
@@ -310,7 +310,7 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
     return runs;
 }
 
-/* Queues the upload of chunk 'k' and the copy of its history; the input before that is then free. */
+/* Queues the upload of chunk 'k' and the copy of its history.  After the copy the previous input is free. */
 static struct bench_input *start_input(struct chain_runs *runs, size_t k)
 {
     struct bench_engine *e = &runs->engine;
@@ -336,7 +336,7 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
 {
     struct bench_engine *e = &runs->engine;
     size_t spacing = e->spacing_samples, chunk = e->config.chunk_samples;
-    size_t next_samples = runs->history_samples; /* of the next spectrum, from the first history's beginning on */
+    size_t next_samples = runs->history_samples; /* start of the next spectrum, from the first history on */
     size_t n_done = 0, n_filled = 0;
     struct buffer *filling = NULL;
     int64_t start_ns = clock_monotonic_ns();
@@ -344,7 +344,7 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
     for (size_t k = 0; n_done < n_buffers; k++) {
         struct bench_input *in = start_input(runs, k);
         const uint8_t *const input[N_POLS] = {in->samples[0], in->samples[1]};
-        size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* of the device input */
+        size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* range of the device input */
         while (n_done < n_buffers && next_samples + e->window_samples <= end) {
             size_t n = (end - e->window_samples - next_samples) / spacing + 1;
             if (!filling)

@@ -1,13 +1,17 @@
-/* fgpu_runs.h - the work that bench_fgpu times: the F-engine's kernels alone, and the chain with uploads and downloads.
+/* fgpu_runs.h - the work that bench_fgpu times: the F-engine's kernels alone, and the chain with uploads and
+ * downloads.
  *
- * Only through kernels/filterbank/channelise.h and common/device/device.h: how the spectra are made is not known here.
+ * This file uses only kernels/filterbank/channelise.h and common/device/device.h.  So it does not depend on the
+ * kernels that make the spectra.
  *
  * Flow:   kernels: input on the device --append, finish--> output buffers
- *         chain:   pinned chunks --upload--> device inputs [history | chunk] --append, finish--> buffers --download-->
- *                  pinned memory, on three streams, with the device inputs and buffers of fgpu/antenna.c
- * Home:   a buffer comes back by way of the download stream, so that no callback holds up the compute stream.
- * Input:  random bytes, uploaded once; the kernels take several inputs in turn, together larger than a cache.
- * Time:   wall clock from the first operation given to an idle device until the last has run.
+ *         chain:   pinned chunks --upload--> device inputs [history | chunk] --append, finish--> buffers
+ *                  --download--> pinned memory, on three streams, with the device inputs and buffers of
+ *                  fgpu/antenna.c
+ * Home:   the download stream returns a buffer to 'home', so that no callback delays the compute stream.
+ * Input:  random bytes, uploaded once.  The kernels use several inputs in turn, which together are larger than a
+ *         cache.
+ * Time:   wall clock, from the first operation on an idle device to the end of the last operation.
  * Errors: end the program. */
 #ifndef SCRIPTS_BENCH_FGPU_RUNS_H
 #define SCRIPTS_BENCH_FGPU_RUNS_H
@@ -16,31 +20,33 @@
 
 struct fgpu_runs_config {
     struct device *device;
-    struct channelise_config channelise; /* n_batches: of an output buffer */
-    size_t n_buffers_per_run;            /* kernels: output buffers made of one input */
-    size_t chunk_samples;                /* chain: of an upload, at least a window */
+    struct channelise_config channelise; /* channelise.n_batches: batches of an output buffer */
+    size_t n_buffers_per_run;            /* kernels: number of output buffers that one input makes */
+    size_t chunk_samples;                /* chain: samples of an upload; at least a window */
 };
 
-/* Samples that an output buffer takes. */
+/* Returns the number of samples that an output buffer uses. */
 size_t fgpu_runs_buffer_samples(const struct fgpu_runs_config *config);
 
 struct kernel_runs;
 
 struct kernel_runs *kernel_runs_create(const struct fgpu_runs_config *config);
-/* Makes all buffers of 'n_runs' inputs.  Returns the wall time. */
+/* Makes all buffers of 'n_runs' inputs.  Returns the wall time in ns. */
 int64_t kernel_runs_time_ns(struct kernel_runs *runs, size_t n_runs);
 void kernel_runs_destroy(struct kernel_runs *runs);
 
 struct chain_runs;
 
 struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config);
-/* Uploads what 'n_buffers' output buffers take, makes and downloads them.  Returns the wall time. */
+/* Uploads the samples of 'n_buffers' output buffers, makes the buffers and downloads them.  Returns the wall time in
+ * ns. */
 int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers);
-/* Root mean square of the components that were downloaded last: whether anything was computed. */
+/* Returns the root mean square of the components that were downloaded last.  It shows whether anything was
+ * computed. */
 double chain_runs_output_rms(const struct chain_runs *runs);
 void chain_runs_destroy(struct chain_runs *runs);
 
-/* Fills device memory with random bits, or with floats in [-1, 1) ('bytes' is a multiple of 8 then). */
+/* Fills device memory with random bits, or with random floats in [-1, 1).  For floats, 'bytes' is a multiple of 8. */
 enum random_kind { RANDOM_BITS, RANDOM_FLOATS };
 void fgpu_runs_fill_random(struct device *device, struct device_stream *stream, void *memory, size_t bytes,
                            enum random_kind kind);

@@ -1,10 +1,10 @@
-"""How many times each byte of payload crosses a host's memory bus, from first principles.  The mode chain of
-scripts/bench/realtime multiplies the number with its counts.  scripts/bench/scaling uses it, too.
+"""Estimates how many times each byte of payload crosses a host's memory bus.  The mode chain of
+scripts/bench/realtime multiplies this number by its counts of bytes.  scripts/bench/scaling uses the number, too.
 
-A pass is a byte read from memory or written to it.  'least' assumes that all data handed on stay in the last-level cache
-(NICs and GPUs that write there, socket buffers and receive rings that stay there).  'most' assumes that no data
-stay there; a write through the cache then also reads the line first.  Non-temporal stores write once, whatever the
-cache.  docs/scaling.md explains each."""
+A pass is one read of a byte from memory, or one write to memory.  'least' assumes that all data between two steps stay
+in the last-level cache: NICs and GPUs write there, and socket buffers and receive rings stay there.  'most' assumes
+that no data stay in the cache.  A write through the cache then also reads the line first.  Non-temporal stores always write
+once.  docs/scaling.md explains each pass."""
 from dataclasses import dataclass
 
 
@@ -15,7 +15,7 @@ class Pass:
     most: float
 
 
-# Passes of a byte that is received from a NIC, or sent to one.
+# Passes of a byte that a NIC receives (RECEIVED) or sends (SENT).
 RECEIVED = {
     "sockets": [Pass("NIC writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],
@@ -30,15 +30,15 @@ SENT = {
     "ibverbs": [Pass("GPU writes the buffer", 1, 1), Pass("NIC reads it", 1, 1)],
     "gpudirect": [Pass("headers, work requests, completions", 0, 0.1)],
 }
-# Over loopback the sender's socket buffers are the receiver's.
+# Over loopback, sender and receiver share the socket buffers.
 LOOPBACK_SENT = SENT["sockets"][:3]
 LOOPBACK_RECEIVED = RECEIVED["sockets"][1:]
-LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # to the GPU through a buffer that stays in the cache
+LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # the thread copies to the GPU through a buffer that stays in the cache
 SIMULATED = [Pass("kernel reads the period", 0, 1), Pass("kernel writes socket buffer", 0, 2)]
 
 
 def total(passes):
-    """(least, most) passes of a byte."""
+    """The sums (least, most) of the passes of a byte."""
     return sum(p.least for p in passes), sum(p.most for p in passes)
 
 
@@ -48,8 +48,8 @@ def stage(name, bytes_per_s, passes):
 
 
 def chain(samples_per_s, voltages_per_s, direct):
-    """Rows of digitisers, F-engine and X-engine on one host over loopback, from the counted bytes/s of payload.
-    'direct': with recv.direct."""
+    """Rows for digitisers, F-engine and X-engine on one host over loopback, from the measured bytes/s of payload.
+    'direct': the engines use recv.direct."""
     received = LOOPBACK_DIRECT if direct else LOOPBACK_RECEIVED
     return [stage("dsim", samples_per_s, SIMULATED), stage("fgpu receives", samples_per_s, received),
             stage("fgpu sends", voltages_per_s, LOOPBACK_SENT), stage("xbgpu receives", voltages_per_s, received)]

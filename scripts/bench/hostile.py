@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """hostile: the effect of forged digitiser packets on the demonstration's array, live on the loopback interface:
 
-    dsim -> fgpu0, fgpu1 -> xbgpu0, xbgpu1 -> visrec,    and a stranger who sends to one input of fgpu0
+    dsim -> fgpu0, fgpu1 -> xbgpu0, xbgpu1 -> visrec;    a stranger also sends to one input of fgpu0
 
-  .venv/bin/python scripts/bench/hostile.py                        three runs of a minute of each case, half an hour
+  .venv/bin/python scripts/bench/hostile.py                        three runs of each case, a minute each: half an hour
   .venv/bin/python scripts/bench/hostile.py --seconds 10 --runs 1
 
-Cases: "none"; "far", bursts of 8 heaps 2^32 samples ahead, ten bursts a second; "near", heaps 1.9 chunks ahead, 20 a
-second.  The cases take turns, so that a change of the host's load affects all of them.  Each run starts its own array.
+Cases: "none": no forged packets.  "far": ten bursts a second of 8 heaps, 2^32 samples ahead of the true data.  "near":
+20 heaps a second, 1.9 chunks ahead.  The cases take turns, so that a change of the host's load affects all of them.
+Each run starts its own array.
 
 A dump is complete if the recorder's file flags no value of it.  A dump is absent if the file has a gap in its
-place.  "F" counts of both F-engines, "X" of both X-engines, "V" of the recorder.  If the forged packets were not sent
-at their rate within 5 %, the program ends with 1.  Needs the programs (make), numpy, h5py, PyYAML and spead2.
+place.  "F": counts of both F-engines, "X": of both X-engines, "V": of the recorder.  If the forged packets were not
+sent at their rate within 5 %, the program exits with code 1.  Needs the programs (make), numpy, h5py, PyYAML and spead2.
 On another machine, from `make gpu-pack`: scripts/gpu exec python3 scripts/bench/hostile.py
 """
 import argparse
@@ -36,11 +37,11 @@ import harness  # noqa: E402
 HEAP_SAMPLES = 4096
 HEAP_BYTES = HEAP_SAMPLES * 10 // 8
 FAR_SAMPLES = 1 << 32
-SETTLED_DUMPS = 4  # dumps of the recorder before a measurement
+SETTLED_DUMPS = 4  # number of recorded dumps before a measurement begins
 RATE_TOLERANCE = 0.05
 STARTED = ("visrec", *demo_array.ENGINES, "dsim")
 
-# {case: (heaps in a burst, bursts a second, how far ahead of now)}; chunks are F-engine chunks.
+# {case: (heaps in a burst, bursts a second, samples ahead of now for the F-engine's chunk size)}.
 CASES = {
     "none": None,
     "far": (8, 10, lambda chunk: FAR_SAMPLES),
@@ -75,7 +76,7 @@ class Array(demo_array.Array):
         return harness.Daemon(program, config, self.work, name)
 
     def counted(self):
-        """The counters of the table, as sums over all programs of a kind."""
+        """The table's counters, each summed over all programs of a kind."""
         pages = {name: self[name].metrics() for name in self.processes if name != "dsim"}
         return {label: sum(page.get(metric) for name, page in pages.items() if name.rstrip("01") == program)
                 for label, (program, metric) in COUNTERS.items()}
@@ -84,7 +85,7 @@ class Array(demo_array.Array):
         return int(self["visrec"].metrics().get("visrec_dumps_total"))
 
     def stop(self):
-        """The recorder ends first.  So no dump is incomplete because its senders ended."""
+        """Ends the programs, the recorder first.  So no dump is incomplete because its senders ended."""
         for name in self.processes:
             self[name].terminate().wait_end()
 
@@ -94,7 +95,7 @@ class Array(demo_array.Array):
 
 
 def forged_packet(timestamp):
-    """A heap of digitiser 0, polarisation 0.  Only its time differs from a true heap's."""
+    """A heap of digitiser 0, polarisation 0.  It differs from a true heap in its timestamp."""
     def item(code, value, immediate=1):
         return immediate << 63 | code << 48 | value & (1 << 48) - 1
 
@@ -105,7 +106,7 @@ def forged_packet(timestamp):
 
 
 class Stranger(threading.Thread):
-    """Sends bursts at their times until 'seconds' are over; a late burst is sent at once."""
+    """Sends bursts at regular times for 'seconds'.  A late burst is sent at once."""
 
     def __init__(self, array, case, seconds):
         super().__init__()
@@ -135,7 +136,7 @@ class Stranger(threading.Thread):
 
 
 def dumps_of_files(work, first, last):
-    """(complete, incomplete, absent) of the recorder's dumps 'first' to 'last' - 1, from its files."""
+    """Numbers of (complete, incomplete, absent) dumps among 'first' to 'last' - 1 in the recorder's files."""
     flagged = {}
     for path in work.glob("dumps*.uvh5"):
         with h5py.File(path) as file:
@@ -187,8 +188,8 @@ def print_row(case, run, row):
 
 def main():
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="of a run (%(default)g)")
-    parser.add_argument("--runs", type=int, default=3, help="of each case (%(default)d)")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of a run (%(default)g)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case (%(default)d)")
     args = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} CPUs, load average {os.getloadavg()[0]:.1f}; "
           f"{args.runs} x {args.seconds:g} s of each case\n", flush=True)
@@ -206,7 +207,7 @@ def main():
     for case, done in rows.items():
         print_row(case, "median", {name: statistics.median(row[name] for row in done) for name in done[0]})
     if wrong:
-        sys.exit("hostile: the stranger did not keep his rate: " + "; ".join(wrong))
+        sys.exit("hostile: the stranger did not send at its rate: " + "; ".join(wrong))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-/* matrix_product.c - see matrix_product.h.  What is declared here of cuBLASLt and of the driver is in their references. */
+/* matrix_product.c - see matrix_product.h.  The declarations of cuBLASLt and of the driver are from their
+ * references. */
 #include "scripts/bench/matrix_product.h"
 
 #include "common/base/clock.h"
@@ -9,13 +10,13 @@
 #include <string.h>
 
 #define SIDE            8192
-#define N_PRODUCTS      20 /* of a repetition: some 15 ms */
+#define N_PRODUCTS      20 /* products in a repetition, which takes some 15 ms */
 #define MAX_REPETITIONS 99
 #define WORKSPACE_BYTES ((size_t)64 << 20)
 
 enum { R_32F = 0, R_16F = 2, R_8I = 3, R_32I = 10 };    /* cudaDataType */
 enum { COMPUTE_32F = 68, COMPUTE_32I = 72 };            /* cublasComputeType_t */
-enum { DESC_TRANSA = 3, PREF_WORKSPACE = 1, OP_T = 1 }; /* cuBLASLt's attributes and cublasOperation_t */
+enum { DESC_TRANSA = 3, PREF_WORKSPACE = 1, OP_T = 1 }; /* attributes of cuBLASLt, and cublasOperation_t */
 
 struct heuristic {
     uint64_t algorithm[8];
@@ -76,7 +77,7 @@ struct product {
     bool real;
 };
 
-/* c = a^T b: the form that int8 is multiplied in. */
+/* Computes c = a^T b, the form in which cuBLASLt multiplies int8. */
 static int multiply(const struct product *p)
 {
     const int32_t one = 1, zero = 0;
@@ -109,7 +110,7 @@ static int measure(const struct product *p, size_t n_repetitions, struct bench_s
 {
     double rates[MAX_REPETITIONS];
 
-    for (size_t r = 0; r <= n_repetitions; r++) { /* the first warms up */
+    for (size_t r = 0; r <= n_repetitions; r++) { /* repetition 0 warms up */
         int64_t start_ns = clock_monotonic_ns();
         for (int i = 0; i < N_PRODUCTS; i++)
             if (multiply(p))
@@ -123,7 +124,7 @@ static int measure(const struct product *p, size_t n_repetitions, struct bench_s
     return 0;
 }
 
-/* Random bits, which cost the most power; as half floats, some of them are none. */
+/* Fills the matrices with random bits, which cost the most power.  Some of these half floats are not numbers. */
 static void fill(struct device *device, struct product *p)
 {
     size_t bytes = (size_t)SIDE * SIDE * (p->real ? 2 : 1);

@@ -1,8 +1,8 @@
-/* matrix_product.h - what a GPU's tensor cores reach at most: a large product of two matrices by cuBLASLt, which is loaded
- * when it is needed.
+/* matrix_product.h - the limit of a GPU's tensor cores: a large product of two matrices by cuBLASLt.  cuBLASLt is
+ * loaded when the measurement begins.
  *
- * It multiplies on the GPU that a process takes first, so on a machine with several it is that of device_open() unless
- * another was asked for.
+ * The product runs on the process's first GPU.  This is the GPU of device_open(), unless the caller asked
+ * device_open() for another GPU.
  * Threads: one. */
 #ifndef SCRIPTS_BENCH_MATRIX_PRODUCT_H
 #define SCRIPTS_BENCH_MATRIX_PRODUCT_H
@@ -10,8 +10,9 @@
 #include "common/device/device.h"
 #include "scripts/bench/bench.h"
 
-/* 10^12 operations a second, a multiplication and an addition being two, of int8 with int32 sums, or where 'real' of half
- * floats with float32 sums.  Returns 0, or -1 with a sentence in 'why' where it cannot be measured. */
+/* Measures the rate in 10^12 operations a second.  A multiplication and an addition are two operations.  The matrices
+ * are int8 with int32 sums, or if 'real' half floats with float32 sums.  Returns 0, or -1 with a sentence in 'why' if
+ * there is no measurement. */
 int matrix_product_measure(struct device *device, bool real, size_t n_repetitions, struct bench_stat *tops, char *why,
                            size_t why_bytes);
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Shows that the spead2 peers of the packet benchmarks work: each build sends to itself, slowly, and loses nothing.
+"""Checks the spead2 peers of the packet benchmarks: each build sends slowly to itself, and must lose nothing.
 
-The build from source must have turned GRO and GSO on.  The figures are from a slow stream on a busy machine.  Run the
-benchmarks for figures to quote.
+The build from source must use GRO and GSO.  The figures are from a slow stream on a busy machine.  Use the benchmarks
+for figures to publish.
 """
 import json
 import os
@@ -22,7 +22,7 @@ ENDPOINT = f"239.105.{PID // 256 % 256}.{PID % 256}:{20000 + PID % 10000}"
 
 
 def check(build, kind):
-    """Runs one pair.  Returns its faults."""
+    """Runs the receiver and the sender of a build.  Returns a fault, or None."""
     shared = [*KINDS[kind], "--kind", kind, "--endpoint", ENDPOINT]
     peer = [BUILDS[build], ROOT / "scripts/bench/peer_spead2_recv.py"]
     with subprocess.Popen([*peer, *shared, "--heaps-per-chunk", HEAPS_PER_CHUNK[kind], "--buffer", str(16 << 20)],
@@ -36,7 +36,7 @@ def check(build, kind):
           f"  {got['cpu_ns'] / max(1, got['packets']):6.0f} ns received  lost {sent['heaps'] - got['heaps']} heaps"
           f"  gso {sent['gso']!s:5} gro {got['gro']!s:5}", flush=True)
     if sent["packets"] != got["packets"] or sent["heaps"] != got["heaps"] or got["lost_heaps"] or got["rejected_heaps"]:
-        return f"lost something: sent {sent}, received {got}"
+        return f"lost data: sent {sent}, received {got}"
     if build == "source" and not (sent["gso"] and got["gro"]):
         return "was built without GSO or GRO: are the kernel's headers older than Linux 5.0?"
     return None

@@ -1,4 +1,4 @@
-"""Shared by both spead2 peers of the packet benchmarks: sockets, the pinned thread, its CPU time, results."""
+"""Functions for both spead2 peers of the packet benchmarks: sockets, a pinned thread and its CPU time, and results."""
 import json
 import os
 import socket
@@ -28,7 +28,7 @@ def is_multicast(host):
 
 
 def set_buffer(sock, force, option, size):
-    """Asks for a socket buffer; only root may have more than the system's maximum."""
+    """Sets the size of a socket buffer.  Only root may exceed the system's maximum."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, force, size)
     except PermissionError:
@@ -55,7 +55,7 @@ def send_socket(interface, buffer_bytes, ttl=4):
 
 
 def socket_drops(sock):
-    """Buffers that the full socket refused: packets, or up to 64 KiB of them at once with GRO."""
+    """Number of buffers that the full socket refused.  A buffer is a packet, or with GRO up to 64 KiB of packets."""
     numbers = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 64)
     return struct.unpack_from("=I", numbers, 4 * SK_MEMINFO_DROPS)[0]
 

@@ -1,13 +1,14 @@
 /* peer_place.c - tells spead2's chunk receiver where a heap belongs; peer_spead2_recv.py compiles it, once per run.
  *
  * The sizes come as macros, so that the compiler sees constants: HEAP_BYTES, HEAPS_PER_CHUNK (of each source),
- * N_SOURCES, SAMPLES_PER_HEAP.  The items are those that the receiver asked for, in its order; an absent one is -1. */
+ * N_SOURCES, SAMPLES_PER_HEAP.  The items are the items that the receiver requested, in the same order.  An absent
+ * item is -1. */
 #include <stddef.h>
 #include <stdint.h>
 
 enum { ITEM_HEAP_LENGTH, ITEM_TIMESTAMP, ITEM_SOURCE };
 
-/* The fields of spead2's chunk_place_data, which it passes by address with its size. */
+/* The fields of spead2's chunk_place_data.  spead2 passes its address and size. */
 struct place {
     const uint8_t *packet;
     size_t packet_size;
@@ -20,7 +21,8 @@ struct place {
 void place_dig(struct place *place, size_t size);
 void place_feng(struct place *place, size_t size);
 
-/* True if the heap is one of ours; descriptors and stop heaps are not.  What is refused keeps a chunk_id of -1. */
+/* Returns true if the heap is a data heap of the stream, and not a descriptor or a stop.  A refused heap keeps a
+ * chunk_id of -1. */
 static int accept(const struct place *place, size_t size)
 {
     const int64_t *items = place->items;
@@ -29,7 +31,7 @@ static int accept(const struct place *place, size_t size)
            items[ITEM_TIMESTAMP] % SAMPLES_PER_HEAP == 0 && items[ITEM_SOURCE] >= 0 && items[ITEM_SOURCE] < N_SOURCES;
 }
 
-/* Digitisers: a source's heaps lie one after another, [source][time]. */
+/* Digitisers: the heaps of a source lie one after another, [source][time]. */
 void place_dig(struct place *place, size_t size)
 {
     if (!accept(place, size))

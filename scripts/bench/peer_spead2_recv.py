@@ -49,12 +49,13 @@ from peer_common import (DIGITISER_ID, FENG_ID, FLAVOUR, SOL_UDP, TIMESTAMP, UDP
                          receive_socket, report, say, send_socket, socket_drops)
 
 N_OPEN = 2  # chunks under construction
-N_SPARE = 4  # chunks that the consumer may hold meanwhile
-SHUFFLED_HEAPS = 4  # open heaps of a source at a time, if its packets do not come in order
+N_SPARE = 4  # chunks that the consumer may hold at the same time
+SHUFFLED_HEAPS = 4  # open heaps of a source, if its packets are not in order
 
 
 def placement(args):
-    """The callback of peer_place.c in spead2's form: a tuple that begins with a capsule named by the signature."""
+    """The callback of peer_place.c as spead2 expects it: a tuple that begins with a capsule.  The capsule's name is the
+    signature."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "place.so"
         macros = [f"-DHEAP_BYTES={args.heap_bytes}", f"-DHEAPS_PER_CHUNK={args.heaps_per_chunk}",
@@ -66,12 +67,12 @@ def placement(args):
     make = ctypes.pythonapi.PyCapsule_New
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     signature = b"void (void *, size_t)"
-    # The capsule keeps only the address of its name, so the name travels with it.
+    # The capsule keeps only the address of its name, so the tuple keeps the name itself.
     return make(ctypes.cast(function, ctypes.c_void_p), signature, None), signature, loaded
 
 
 def make_chunk(args):
-    """A chunk on separate pages, huge if the system allows.  All pages are touched before the first packet comes."""
+    """A chunk on its own pages, huge pages if the system allows.  Touches all pages before the first packet comes."""
     size = args.heap_bytes * args.heaps_per_chunk * args.n_sources
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
@@ -121,7 +122,7 @@ class Receiver:
     def results(self):
         stats, cpu_ns = self.stream.stats, self.pool.cpu_ns()
         n_times = 0 if self.first_time is None else self.last_time + 1 - self.first_time
-        stops = int(self.finished)  # spead2 counts the packet, and refuses the heap
+        stops = int(self.finished)  # spead2 counts the stop packet, and refuses its heap
         incomplete = stats["incomplete_heaps_evicted"] + stats["incomplete_heaps_flushed"]
         rejected = stats["rejected_heaps"] - stops
         heaps = stats["heaps"] - incomplete - rejected - stats["too_old_heaps"]
@@ -136,7 +137,7 @@ class Receiver:
             gro=bool(self.socks[0].getsockopt(SOL_UDP, UDP_GRO)))
 
     def stop_packet(self):
-        """A stop heap.  It arrives after all packets that the socket holds."""
+        """A packet of a stop heap.  It is received after all packets that the socket holds."""
         heap = spead2.send.Heap(FLAVOUR)
         heap.add_end()
         (packet,) = spead2.send.PacketGenerator(heap, 0, 1472)
@@ -153,7 +154,7 @@ class Receiver:
             self.stream.add_free_chunk(chunk)
 
     def requests(self):
-        """The lines that lie in stdin.  The end of stdin asks for a stop."""
+        """The requests that wait in stdin.  The end of stdin is a request to stop."""
         text = os.read(sys.stdin.fileno(), 4096).decode()
         return text.split() if text else ["stop"]
 
@@ -180,7 +181,7 @@ class Receiver:
                     report(**self.results())
                 elif request == "stop":
                     stopping = send_socket(self.args.interface, 65536)
-        # The ring ends before the receive thread has finished its last batch and released the stream: wait for the thread.
+        # The ring ends before the receive thread has finished its last batch, so wait for the thread.
         self.stream.stop()
         report(**self.results())
 
@@ -191,14 +192,15 @@ def main():
                         help="ADDRESS:PORT,..., multicast or unicast")
     parser.add_argument("--interface", default="127.0.0.1", help="address of the interface [%(default)s]")
     parser.add_argument("--kind", choices=["dig", "feng"], required=True)
-    parser.add_argument("--n-sources", type=int, required=True, help="digitiser_id or feng_id are below it")
+    parser.add_argument("--n-sources", type=int, required=True,
+                        help="number of sources; each digitiser_id or feng_id is below this number")
     parser.add_argument("--heap-bytes", type=int, required=True, help="payload of a heap")
     parser.add_argument("--samples-per-heap", type=int, required=True, help="step of the timestamps")
     parser.add_argument("--heaps-per-chunk", type=int, required=True, help="of each source")
     parser.add_argument("--shuffled", action="store_true", help="packets of a heap may come in any order")
     parser.add_argument("--buffer", type=int, default=4 << 20, help="socket receive buffer, shared by the endpoints, "
                         "bytes [%(default)s]")
-    parser.add_argument("--cpu", type=int, default=-1, help="core of the receive thread; the rest keeps off it")
+    parser.add_argument("--cpu", type=int, default=-1, help="CPU of the receive thread, which no other thread uses")
     Receiver(parser.parse_args()).run()
 
 

@@ -1,26 +1,27 @@
 #!/usr/bin/env python3
-"""Heaps to packets by spead2, with one send thread: the peer of `make bench-send`.
+"""Sends heaps with spead2 and one send thread: the peer of `make bench-send`.
 
-The heaps equal katgpucbf's: every packet repeats all item pointers.  Heaps of one timestamp go out packet by packet
-in turn (digitisers': one after another).  Their memory is used again as soon as they are sent.
+The heaps equal katgpucbf's: every packet repeats all item pointers.  The packets of the heaps of one timestamp
+alternate; digitisers' heaps follow one another.  The memory of sent heaps is used again at once.
 
     .venv-bench/bin/python scripts/bench/peer_spead2_send.py --kind feng --heap-bytes 65536 --samples-per-heap 2097152 \\
         --endpoint 239.1.2.3:7148 --seconds 10 --cpu 0
     .venv-bench/bin/python scripts/bench/peer_spead2_send.py --kind dig --n-sources 2 --heap-bytes 5120 \\
         --samples-per-heap 4096 --endpoint 127.0.0.1:7148 --seconds 10 --rate 250e6 --cpu 0
 
-With .venv-bench spead2 is built from source, with GSO; with .venv it is the wheel of PyPI, without.
+In .venv-bench spead2 is built from source, with GSO.  In .venv it is the wheel of PyPI, without GSO.
 
-Kinds: dig (a packet per heap, 72 bytes of header), feng (72), x (64).  Timestamps begin at 0; each timestamp has one
-heap of each source for each endpoint; heap cnt modulo sources is the source.  No descriptors, no stop heap.
+Kinds: dig (a packet for each heap, headers of 72 bytes), feng (72 bytes), x (64 bytes).  Timestamps begin at 0.  Each
+timestamp has one heap of each source for each endpoint.  The source is the heap cnt modulo the number of sources.
+There are no descriptors and no stop heap.
 
 stdout: one JSON line at the end.
-  packets heaps          sent
-  bytes                  their payload
+  packets heaps          number of sent packets and heaps
+  bytes                  payload of the packets
   cpu_ns                 CPU time of the send thread alone, user and system.  On the loopback interface it includes the
                          receiving half of the network stack
-  wall_ns                from the first heap to the last
-  buffer_bytes gso       as the kernel reports them: the kernel doubles the requested size for its bookkeeping
+  wall_ns                time from the first heap to the last heap
+  buffer_bytes gso       values that the kernel reports.  The kernel doubles the requested size for its bookkeeping
 """
 import argparse
 import asyncio
@@ -46,12 +47,12 @@ def item(number, dtype, value):
 
 
 def immediate(number, value):
-    """An item in the header that takes its value when its packet is made: the low 48 bits of a big-endian word."""
+    """An immediate item: its value, the low 48 bits of a big-endian word, is read when the packet is made."""
     return item(number, np.uint8, value.reshape(1).view(np.uint8)[2:])
 
 
 class Batch:
-    """The heaps of 'n_times' consecutive timestamps, made once and sent again and again."""
+    """The heaps of 'n_times' consecutive timestamps, made once and sent repeatedly."""
 
     def __init__(self, args, n_times, payload):
         self.step = args.samples_per_heap
@@ -85,7 +86,7 @@ class Batch:
 
 async def send(args):
     group = args.n_sources * len(args.endpoint)
-    # Heaps that are sent packet by packet in turn get a separate call.  Other heaps go in batches, because calls are slow.
+    # Heaps whose packets alternate need a call for each timestamp.  Other heaps go in batches, because calls are slow.
     dealt = args.kind != "dig" and group > 1
     n_times = 1 if dealt else max(1, BATCH_BYTES // (group * args.heap_bytes))
     mode = spead2.send.GroupMode.ROUND_ROBIN if dealt else spead2.send.GroupMode.SERIAL
@@ -126,14 +127,14 @@ def main():
                         help="ADDRESS:PORT,..., one for each substream")
     parser.add_argument("--interface", default="127.0.0.1", help="address of the interface [%(default)s]")
     parser.add_argument("--kind", choices=HEADER_BYTES, required=True)
-    parser.add_argument("--n-sources", type=int, default=1, help="digitisers or F-engines [%(default)s]")
+    parser.add_argument("--n-sources", type=int, default=1, help="number of digitisers or F-engines [%(default)s]")
     parser.add_argument("--heap-bytes", type=int, required=True, help="payload of a heap")
-    parser.add_argument("--packet-payload", type=int, default=8192, help="payload of a packet at most [%(default)s]")
+    parser.add_argument("--packet-payload", type=int, default=8192, help="largest payload of a packet [%(default)s]")
     parser.add_argument("--samples-per-heap", type=int, required=True, help="step of the timestamps")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--rate", type=float, default=0, help="bytes a second, headers included; 0: no limit")
     parser.add_argument("--buffer", type=int, default=1 << 20, help="socket send buffer, bytes [%(default)s]")
-    parser.add_argument("--cpu", type=int, default=-1, help="core of the send thread; the rest keeps off it")
+    parser.add_argument("--cpu", type=int, default=-1, help="CPU of the send thread, which no other thread uses")
     asyncio.run(send(parser.parse_args()))
 
 

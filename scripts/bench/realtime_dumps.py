@@ -10,8 +10,8 @@ XENG_RAW, FREQUENCY = 0x1800, 0x4103
 
 
 class Dumps:
-    """Receives each stream on a separate thread. judge(first channel, bytes) says "exact", "wrong" or "flagged".  One
-    thread at a time calls it."""
+    """Receives each stream on a separate thread.  judge(first channel, bytes) returns "exact", "wrong" or "flagged".
+    Only one thread at a time calls judge()."""
 
     def __init__(self, endpoints, judge):
         self.judge, self.lock = judge, threading.Lock()

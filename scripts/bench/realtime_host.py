@@ -1,5 +1,5 @@
-"""Shared by the modes of scripts/bench/realtime and by pacing: the host's limits and CPUs, programs from start
-to end, their metrics and threads, and the search for the highest clean rate."""
+"""Functions for the modes of scripts/bench/realtime and for pacing: the host's limits and CPUs, the programs with
+their metrics and threads, and the search for the highest clean rate."""
 import json
 import os
 import re
@@ -14,7 +14,7 @@ import yaml
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 STEP = 1.4
-# The engines' metrics that must not grow.
+# Metrics of the engines that must not grow in a clean run.
 F_LOSSES = re.compile(r"fgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|too_old_heaps|bad_timestamp_heaps|"
                       r"malformed_packets|jumps|kernel_drops)|unmatched_chunks|late_chunks|"
                       r"output_(failed_packets|skipped_heaps|dropped_heaps))")
@@ -28,7 +28,7 @@ LIMITS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.
 # ---- The host --------------------------------------------------------------------------------------------------------
 
 def place_in_core(cpu):
-    """0 for the first hardware thread of a core, 1 for the next."""
+    """Number of the CPU within its core: 0 for the core's first hardware thread, 1 for the next."""
     try:
         siblings = open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read()
     except OSError:
@@ -37,12 +37,12 @@ def place_in_core(cpu):
 
 
 class Pins:
-    """Assigns the CPUs.  Each thread that works all the time gets one, on a separate core as far as there are any.  The
-    engine gets the rest except the first, which serves the system.  If there are too few CPUs, nothing is pinned."""
+    """Assigns the CPUs.  Each thread that is always busy gets a CPU, on a separate core if there are enough cores.  The
+    engine gets all other CPUs except the first, which serves the system.  With too few CPUs no thread is pinned."""
 
     def __init__(self, threads, apart, wanted, spare=3):
-        """'threads': {name: how many}.  Threads with names in 'apart' do not belong to the engine.  At least 'spare'
-        CPUs have no thread of their own, the first CPU among them."""
+        """'threads': {name: number of threads}.  Threads with names in 'apart' do not belong to the engine.  At least
+        'spare' CPUs are assigned to no thread.  The first CPU is one of them."""
         cpus = sorted(os.sched_getaffinity(0), key=lambda cpu: (place_in_core(cpu), cpu))
         self.all = set(cpus)
         names = [f"{name}{i}" for name, n in threads.items() for i in range(n)]
@@ -51,13 +51,13 @@ class Pins:
         self.engine = self.but(*apart)
 
     def but(self, *prefixes):
-        """The CPUs of a program, without the CPUs of threads with these names; None: all."""
+        """The CPUs of a program: all except the CPUs of threads with these names.  None: all CPUs."""
         kept = {cpu for prefix in prefixes for cpu in self.of(prefix)}
         return self.all - kept - {min(self.all)} if self.used else None
 
     def step_aside(self):
-        """Moves this process to CPUs that no thread has to itself.  Programs that it starts later without CPUs run
-        there, too."""
+        """Moves this process to CPUs that are assigned to no thread.  Programs that it starts later without a list of
+        CPUs run on these CPUs, too."""
         if self.used:
             os.sched_setaffinity(0, self.all - set(self.cpus.values()))
 
@@ -70,7 +70,7 @@ class Pins:
 
 
 def thread_times(pid):
-    """{thread id: (name, CPU s in user mode, in the kernel, s ready but not running)}"""
+    """{thread id: (name, seconds in user mode, seconds in the kernel, seconds of waiting for a CPU)}"""
     tick = os.sysconf("SC_CLK_TCK")
     times = {}
     for tid in os.listdir(f"/proc/{pid}/task"):
@@ -82,7 +82,7 @@ def thread_times(pid):
         name = stat[stat.index("(") + 1:stat.rindex(")")]
         fields = stat[stat.rindex(")") + 2:].split()
         user, kernel = int(fields[11]) / tick, int(fields[12]) / tick
-        total = int(on_cpu) / 1e9  # finer than ticks; ticks only give the parts
+        total = int(on_cpu) / 1e9  # more precise than ticks, which only give the ratio of user to kernel
         share = user / (user + kernel) if user + kernel else 0.0
         times[tid] = (name, total * share, total * (1 - share), int(waited) / 1e9)
     return times
@@ -96,7 +96,7 @@ def steal_time():
 # ---- The programs ----------------------------------------------------------------------------------------------------
 
 class Program:
-    """One of our programs, from its start over READY to its end."""
+    """A program of this project: starts it, waits until it is ready, and ends it."""
 
     def __init__(self, name, command, directory, cpus=None):
         self.name = name
@@ -121,7 +121,7 @@ class Program:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"{self.name} ended with {self.process.returncode}: {self.tail()}")
-            if "READY\n" in self.text(6):  # the receiver that counts
+            if "READY\n" in self.text(6):  # bench/count_heaps prints READY
                 return
             try:
                 if b"READY=1" in self.ready.recv(4096):
@@ -188,7 +188,7 @@ def keep_logs(directory, prefix, said):
 
 
 def grown(before, after, losses):
-    """[(name, growth)] of the counters among 'losses' that have counted."""
+    """[(name, growth)] of the counters that match 'losses' and have grown."""
     return [(name, value - before.get(name, 0)) for name, value in after.items()
             if losses.match(name) and value > before.get(name, 0)]
 
@@ -196,8 +196,8 @@ def grown(before, after, losses):
 # ---- Threads and results ---------------------------------------------------------------------------------------------
 
 def thread_table(before, after, order):
-    """Rows of the threads that did anything, in shares of a CPU, with the programs in this order. 'before' and 'after'
-    have a 'time' and 'threads': {program: thread_times()}."""
+    """Rows of all threads that used more than 0.5 % of a CPU, with programs in the order 'order'.  Times are shares of
+    a CPU.  'before' and 'after' have a 'time' and 'threads': {program: thread_times()}."""
     seconds, rows = after.time - before.time, []
     for program, threads in after.threads.items():
         for tid, (name, user, kernel, waited) in threads.items():
@@ -210,7 +210,7 @@ def thread_table(before, after, order):
 
 
 def cores_used(result):
-    """{program: CPUs that all of its threads took}, and the sum over all programs as 'all'."""
+    """{program: CPUs that all of its threads used}.  'all' is the sum over all programs."""
     cores = {}
     for row in result.get("threads", []):
         cores[row["program"]] = cores.get(row["program"], 0.0) + row["user"] + row["kernel"]
@@ -233,7 +233,7 @@ def print_thread_table(result):
 # ---- The search ------------------------------------------------------------------------------------------------------
 
 def find_highest(args, run, results):
-    """The highest clean rate in short runs; 0 if none. run(rate, seconds) prints and returns a result."""
+    """The highest clean rate in short runs, or 0.  run(rate, seconds) prints and returns a result."""
     def is_clean(rate):
         result = run(rate, args.step_seconds)
         if not result["clean"] and rate <= args.goal:  # try again: the host may have been busy
@@ -262,14 +262,14 @@ def find_highest(args, run, results):
 
 
 def run_or_search(args, run, print_threads, results, unit):
-    """One run at args.rate, or the search.  Returns whether there is a clean rate."""
+    """Makes one run at args.rate, or searches.  Returns true if a rate was clean."""
     if args.rate:
         results.append(run(args.rate, args.seconds))
         print_threads(results[-1])
         return results[-1]["clean"]
     if args.budget <= confirmation_seconds(args):
-        sys.exit(f"--budget must be more than {confirmation_seconds(args):g} s, which the confirmations may take "
-                 "(--confirm, --confirm-tries); --rate makes one run")
+        sys.exit(f"--budget must be more than {confirmation_seconds(args):g} s, the longest time of the confirmations "
+                 "(--confirm, --confirm-tries); use --rate for one run")
     highest = search(args, run, print_threads, results)
     print(f"\nclean to {highest:.4g} {unit}\n" if highest else f"\nno clean rate was found: {unit}\n", flush=True)
     return highest > 0
@@ -282,7 +282,7 @@ def keep_results(args, pins, results):
 
 
 def confirmation_seconds(args):
-    """Seconds that all tries may take, with the time before and after each."""
+    """Longest time of all confirmations in seconds, including the time before and after each run."""
     return args.confirm_tries * (args.confirm + 20)
 
 
@@ -308,21 +308,21 @@ def search(args, run, print_threads, results):
 def add_search_options(parser, start, to, goal, unit):
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--device-threads", type=int, default=1, help="of the cpu device")
-    parser.add_argument("--rate", type=float, help=f"{unit}: one run, no search")
-    parser.add_argument("--seconds", type=float, default=60, help="of the one run")
+    parser.add_argument("--device-threads", type=int, default=1, help="threads of the cpu device")
+    parser.add_argument("--rate", type=float, help=f"{unit}: makes one run at this rate, without a search")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of this run")
     parser.add_argument("--from", dest="start", type=float, default=start, help=unit)
     parser.add_argument("--to", type=float, default=to, help=unit)
     parser.add_argument("--goal", type=float, default=goal,
-                        help=f"{unit}: up to here a run that is not clean is tried twice; the last confirmation is no higher")
+                        help=f"{unit}: rates up to this goal get a second try; the last confirmation is at most the goal")
     parser.add_argument("--resolution", type=float, default=0.04)
     parser.add_argument("--step-seconds", type=float, default=3)
     parser.add_argument("--confirm", type=float, default=60, help="seconds")
     parser.add_argument("--confirm-tries", type=int, default=3)
     parser.add_argument("--warm-up", type=float, default=1.5, help="seconds")
-    parser.add_argument("--recv-buffer", type=int, default=256 << 20, help="bytes of socket buffer of a thread")
-    parser.add_argument("--budget", type=float, default=1e9, help="seconds for each search")
+    parser.add_argument("--recv-buffer", type=int, default=256 << 20, help="bytes of a receive thread's socket buffer")
+    parser.add_argument("--budget", type=float, default=1e9, help="longest time of a search, in seconds")
     parser.add_argument("--direct", action="store_true", help="recv.direct: packets are copied straight to the GPU")
     parser.add_argument("--no-pin", dest="pin", action="store_false")
-    parser.add_argument("--logs", help="directory for what the programs said")
+    parser.add_argument("--logs", help="directory for the programs' logs")
     parser.add_argument("--json", help="file for all results")

@@ -315,8 +315,8 @@ def test_voltages_lost(night, promtool):
         "summary": "antenna m001 (F-engine 1): 1% of the voltages are missing in the X-engines; its F-engine is f0 on h0",
         "stage": "F-engines to X-engines",
         "since": "1970-01-01 00:00:35 +0000 UTC",  # half a percent of 10 s
-        "where": "FeedLoses or FEngineSkips of this antenna: before or in the F-engine; else VoltagesLostOnTheWay and "
-                 "VoltagesLostInSocket say which X-engines lose them",
+        "where": "if FeedLoses or FEngineSkips fires for this antenna: before or in the F-engine; else "
+                 "VoltagesLostOnTheWay and VoltagesLostInSocket say which X-engines lose voltages",
         "command": "ssh h0 cbf-doctor loss /etc/cbf/f0.yaml"})]))
 
 
@@ -398,7 +398,7 @@ def test_wrong_delay(night, promtool):
     night.silence("m001")
     night.expect(SOON_S, ("FEngineAhead", labels), ("FEngineDelay", labels), night.gone("m001"), *night.spoilt())
     night.check(promtool, (SOON_S, "FEngineDelay", [(labels | {"severity": "critical"}, {
-        "summary": "antenna m001, stream wide: its delay is 1m 30s in f0 on h0, and no sky comes that late",
+        "summary": "antenna m001, stream wide: its delay is 1m 30s in f0 on h0, too long for any source in the sky",
         "stage": "F-engines",
         "since": "1970-01-01 00:00:30 +0000 UTC",
         "where": "?delays, or a delay file, was wrong: correct it, then ?resume over KATCP",
@@ -479,7 +479,7 @@ def test_satellites(night, promtool):
         "summary": "antenna m001, stream l1: f0 on h0 has tracked no satellite for 5 minutes, and its input flows",
         "stage": "F-engines",
         "since": "1970-01-01 00:00:30 +0000 UTC",
-        "where": "all that 'satellites' names are out of the antenna's sight, or the band is another one: centre_frequency, "
+        "where": "the antenna sees none of the satellites in 'satellites', or the band is wrong: centre_frequency, "
                  "sky_frequency, inverted",
         "command": "ssh h0 cbf-doctor streams /etc/cbf/f0.yaml"})]))
 
