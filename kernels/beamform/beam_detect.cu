@@ -271,7 +271,8 @@ static __device__ __forceinline__ void detect_group(const struct beam_detect_arg
         const struct span span = spans_of_block()[piece][threadIdx.x % 4];
         struct samples samples;
         int sums[2][4][4];
-        sum_columns(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
+        begin_products(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
+        end_products(sums);
         n_clipped += round_samples(span, slot, sums, samples.words[0]);
         if (PRODUCTS == BEAM_TOTAL || PRODUCTS == (pol ? BEAM_POWER_1 : BEAM_POWER_0))
             detect(args, cell, span, row, samples);

@@ -19,7 +19,7 @@ static int8_t round_even(float v, bool *clipped)
     return (int8_t)lrintf(clip(v, -BEAMFORM_LIMIT, BEAMFORM_LIMIT, 0, clipped));
 }
 
-/* Rounds a dithered part.  'half' is one half of a word of beamform_dither(). */
+/* Rounds a dithered part.  'half' is one half of beamform_dither_word(). */
 static int8_t round_dithered(float v, uint32_t half, bool *clipped)
 {
     v += 128 + (float)(half | 1) / 65536;
@@ -35,15 +35,17 @@ static uint32_t finish(const struct beamform_args *a, const struct beamform_sums
     float scale = beamform_scale(a->exponents[(size_t)chan * a->n_beams + beam]);
     uint64_t spectrum = a->first_spectrum + batch * a->n_spectra + first;
     int8_t *out = a->out + (((batch * a->n_beams + beam) * a->n_chan + chan) * a->n_spectra + first) * 2;
-    uint32_t bits[4] = {0}, n_clipped = 0;
+    uint32_t words[4] = {0}, n_clipped = 0;
 
     for (size_t s = 0; s < n; s++) {
         float re = (float)sums->re[s] * scale * renormalise, im = (float)sums->im[s] * scale * renormalise;
         bool clipped = false;
-        if (of->dither && s % 4 == 0)
-            beamform_dither(of->seed, a->chan_offset + chan, (spectrum + s) / 4, bits);
-        out[2 * s] = of->dither ? round_dithered(re, bits[s % 4] & 0xffff, &clipped) : round_even(re, &clipped);
-        out[2 * s + 1] = of->dither ? round_dithered(im, bits[s % 4] >> 16, &clipped) : round_even(im, &clipped);
+        uint32_t i = (spectrum + s) % 8;
+        if (of->dither && (s == 0 || i == 0))
+            beamform_dither(of->seed, a->chan_offset + chan, (spectrum + s) / 8, words);
+        uint32_t word = beamform_dither_word(words, i);
+        out[2 * s] = of->dither ? round_dithered(re, word & 0xffff, &clipped) : round_even(re, &clipped);
+        out[2 * s + 1] = of->dither ? round_dithered(im, word >> 16, &clipped) : round_even(im, &clipped);
         n_clipped += clipped;
     }
     return n_clipped;

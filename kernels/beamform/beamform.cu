@@ -18,21 +18,6 @@
 
 #define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* with any dither, a part within this limit is not clipped */
 
-/* Makes the dither bits of 8 spectra.  A word has the bits of two parts: the last 16 bits of the float 128.5 +
- * dither. */
-static __device__ __forceinline__ void make_dither(const struct beamform_args &args, const struct beam &beam,
-                                                   uint32_t chan, uint64_t four, uint32_t (&words)[LANE_SPECTRA])
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint32_t bits[4];
-        beamform_dither(beam.seed, args.chan_offset + chan, four + half, bits);
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            words[4 * half + j] = bits[j] | 0x00010001u;
-    }
-}
-
 /* Returns 128.5 + dither of a part.  The result is a float between 128 and 129 whose last 16 bits are one half of
  * 'word'. */
 static __device__ __forceinline__ float dither_of(uint32_t word, int part)
@@ -43,16 +28,18 @@ static __device__ __forceinline__ float dither_of(uint32_t word, int part)
 /* Scales, dithers, clips and rounds 8 spectra.  The results are the low bytes of the parts.  Returns the number of
  * clipped samples. */
 static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slot, float (&parts)[LANE_SPECTRA][2],
-                                                          const uint32_t (&dither)[LANE_SPECTRA])
+                                                          const uint32_t (&dither)[4])
 {
     const bool within = all_within(parts, QUICK_LIMIT * slot.inverse);
     uint32_t n_clipped = 0;
 
 #pragma unroll
-    for (int i = 0; i < LANE_SPECTRA; i++)
+    for (int i = 0; i < LANE_SPECTRA; i++) {
+        const uint32_t word = beamform_dither_word(dither, i) | 0x00010001u;
 #pragma unroll
         for (int part = 0; part < 2; part++)
-            parts[i][part] = fmaf(parts[i][part], slot.scale, dither_of(dither[i], part));
+            parts[i][part] = fmaf(parts[i][part], slot.scale, dither_of(word, part));
+    }
     if (!within)
         n_clipped = clip(parts, BEAMFORM_LEAST, BEAMFORM_MOST, BEAMFORM_ZERO, 0xffu);
 #pragma unroll
@@ -89,7 +76,7 @@ static __device__ __forceinline__ uint32_t pack(const float (&a)[2], const float
 
 /* The lane's 8 spectra of a piece. */
 struct lane {
-    uint64_t four; /* argument 'four' of beamform_dither() */
+    uint64_t eight; /* argument 'eight' of beamform_dither() */
     uint32_t first;
     bool is_inside; /* the spectra are inside the batch */
 };
@@ -101,28 +88,24 @@ static __device__ __forceinline__ struct lane find_lane(const struct beamform_ar
 
     lane.first = (WHOLE ? place.first + piece * WARP_SPECTRA : begin_of(piece)) + threadIdx.x % 4 * LANE_SPECTRA;
     lane.is_inside = lane.first < args.n_spectra;
-    const uint64_t four = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / 4;
-    lane.four = (uint64_t)opaque((uint32_t)(four >> 32)) << 32 | opaque((uint32_t)four); /* once for all groups */
+    const uint64_t eight = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / LANE_SPECTRA;
+    lane.eight = (uint64_t)opaque((uint32_t)(eight >> 32)) << 32 | opaque((uint32_t)eight); /* once for all groups */
     return lane;
 }
 
-/* Quantises and stores the lane's spectra of a slot's beam.  Returns the number of clipped samples. */
-static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, const struct place &place,
-                                                  const struct slot &slot, const struct lane &lane,
-                                                  const int (&sums)[2][4][4])
+/* Quantises and stores the lane's spectra of a slot's beam.  'dither' comes from beamform_dither(), and is not read if the
+ * beam has no dither.  Returns the number of clipped samples. */
+static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, const struct slot &slot,
+                                                  const struct lane &lane, float (&parts)[LANE_SPECTRA][2],
+                                                  const uint32_t (&dither)[4])
 {
     uint4 *to = (uint4 *)(args.out + slot.offset + 2 * lane.first);
-    float parts[LANE_SPECTRA][2];
     uint32_t n_clipped;
 
-    make_parts(slot, sums, parts);
-    if (slot.parameters.dither) {
-        uint32_t dither[LANE_SPECTRA];
-        make_dither(args, slot.parameters, place.chan, lane.four, dither);
+    if (slot.parameters.dither)
         n_clipped = round_dithered(slot, parts, dither);
-    } else {
+    else
         n_clipped = round_even(slot, parts);
-    }
     *to = make_uint4(pack(parts[0], parts[1]), pack(parts[2], parts[3]), pack(parts[4], parts[5]),
                      pack(parts[6], parts[7]));
     return n_clipped;
@@ -146,7 +129,15 @@ static __device__ __forceinline__ uint32_t finish_group(const struct beamform_ar
                                                         const struct slot &slot, const struct lane &lane,
                                                         const int (&sums)[2][4][4])
 {
-    return slot.beam != BEAMFORM_NO_BEAM && lane.is_inside ? finish(args, place, slot, lane, sums) : 0;
+    float parts[LANE_SPECTRA][2];
+    uint32_t dither[4];
+
+    if (slot.beam == BEAMFORM_NO_BEAM || !lane.is_inside)
+        return 0;
+    make_parts(slot, sums, parts);
+    if (slot.parameters.dither)
+        beamform_dither(slot.parameters.seed, args.chan_offset + place.chan, lane.eight, dither);
+    return finish(args, slot, lane, parts, dither);
 }
 
 /* Returns the lane's slot of a group of the block. */
@@ -171,12 +162,17 @@ static __device__ __forceinline__ void form_group(const struct beamform_args &ar
     load_rows(args, place, group, rows);
 #pragma unroll 1
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
+        uint32_t dither[4];
+        float parts[LANE_SPECTRA][2];
         int sums[2][4][4];
-        sum_columns(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
+        begin_products(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
+        beamform_dither(slot.parameters.seed, args.chan_offset + place.chan, lane.eight, dither); /* during the products */
+        end_products(sums);
+        make_parts(slot, sums, parts);
         if (has_beam && lane.first < args.n_spectra)
-            n_clipped += finish(args, place, slot, lane, sums);
+            n_clipped += finish(args, slot, lane, parts, dither);
         lane.first += WARP_SPECTRA;
-        lane.four += WARP_SPECTRA / 4;
+        lane.eight += WARP_SPECTRA / LANE_SPECTRA;
     }
     count_clipped(args, place, slot.beam, n_clipped);
 }

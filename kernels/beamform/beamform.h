@@ -18,8 +18,8 @@
  * Exactness: CUDA and the twin agree in every bit.  The sum over up to 4096 antennas is exact.  The sum is rounded to
  *            single precision once and scaled exactly.  Two later operations also round: the product with
  *            'renormalise', and the sum with 128.5 + dither.
- * Requires:  magnitudes of 'renormalise' from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages
- *            and out aligned to 16 bytes.
+ * Requires:  magnitudes of 'renormalise' from 2^-20 to 2^20; n_spectra and first_spectrum multiples of 8 (of 4 in
+ *            the twin); 1 to 4096 antennas; voltages and out aligned to 16 bytes.
  * Bound by:  CUDA, up to 16 beams: memory; the voltages of both polarisations are read once for each 16 beams.  CUDA,
  *            more beams and up to 96 antennas: the instructions for dither and rounding; voltages are read once for 256
  *            beams.  The twin: 8 integer multiply-adds for each voltage and beam. */
@@ -40,6 +40,8 @@
 #define BEAMFORM_MOST  255.5f
 #define BEAMFORM_ZERO  128.0f
 
+#define BEAMFORM_DITHER_FACTOR 0x9E3779B1u /* odd, near 2^32 / golden ratio */
+
 #define BEAMFORM_NO_BEAM 0xffffffffu /* a slot without a beam */
 
 struct beamform_args {
@@ -52,7 +54,7 @@ struct beamform_args {
     const float *renormalise;
     int8_t *out;
     uint32_t *saturated;
-    uint64_t first_spectrum; /* number of spectrum 0 of batch 0 of 'voltages'; a multiple of 4 */
+    uint64_t first_spectrum; /* number of spectrum 0 of batch 0 of 'voltages'; a multiple of 8 */
     enum voltage_format format;
     uint32_t n_beams;
     uint32_t n_slots;
@@ -72,14 +74,22 @@ static inline float beamform_scale(int32_t exponent)
     return beam_power_of_two(exponent > -64 ? -exponent : 64);
 }
 
-/* Makes the dither bits of spectra 4 i to 4 i + 3, where 'four' is i.  'chan' is the channel's index in the band.  A
- * half h of bits[s] gives the dither of one part: (h | 1) / 65536 - 1/2.  The lower half belongs to the real part. */
-static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, uint32_t bits[4])
+/* Makes the random words of the dither of spectra 8 i to 8 i + 7, where 'eight' is i.  'chan' is the channel's index in
+ * the band. */
+static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t eight, uint32_t words[4])
 {
-    const uint32_t counter[4] = {chan, (uint32_t)four, (uint32_t)(four >> 32), 0};
+    const uint32_t counter[4] = {chan, (uint32_t)eight, (uint32_t)(eight >> 32), 0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
 
-    philox4x32(counter, key, bits);
+    philox4x32(counter, key, words);
+}
+
+/* Returns the word of spectrum 8 i + s.  A half h of the word gives the dither of one part: (h | 1) / 65536 - 1/2.  The
+ * lower half belongs to the real part.  The last four words are c w[s] + w[s + 1] with an odd c.  So any two of the
+ * eight words are independent and uniform.  Mean values and powers of the rounding errors depend on nothing else. */
+static inline uint32_t beamform_dither_word(const uint32_t words[4], uint32_t s)
+{
+    return s < 4 ? words[s] : BEAMFORM_DITHER_FACTOR * words[s - 4] + words[(s - 3) % 4];
 }
 
 extern const struct kernel beamform_kernel;

@@ -136,7 +136,7 @@ static __device__ __forceinline__ uint64_t describe(shared_address b, uint32_t s
                  : SUMS_4(sums[0]), SUMS_4(sums[1]), SUMS_4(sums[2]), SUMS_4(sums[3])                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(describe(b, step)))
 
-/* Multiplies a step of a slice for the four groups of a warpgroup.  The sums are valid after wgmma.wait_group. */
+/* Multiplies a step of a slice for the four groups of a warpgroup.  The sums are valid after end_products(). */
 static __device__ __forceinline__ void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_address b,
                                                         uint32_t step)
 {
@@ -147,8 +147,9 @@ static __device__ __forceinline__ void multiply_columns(int (&sums)[4][4], const
 }
 #endif
 
-/* Sums all antennas for the 32 spectra whose columns begin at 'b'. */
-static __device__ __forceinline__ void sum_columns(const struct rows &rows, shared_address b, int (&sums)[2][4][4])
+/* Begins the sums of all antennas for the 32 spectra whose columns begin at 'b'.  The sums are valid after
+ * end_products(). */
+static __device__ __forceinline__ void begin_products(const struct rows &rows, shared_address b, int (&sums)[2][4][4])
 {
 #ifndef EMULATE_CUDA
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -160,7 +161,17 @@ static __device__ __forceinline__ void sum_columns(const struct rows &rows, shar
             multiply_columns(sums[part], rows.words[step][part], b, step);
 #ifndef EMULATE_CUDA
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* Waits for the products.  The empty assembly code keeps the compiler from reading the sums earlier. */
+static __device__ __forceinline__ void end_products(int (&sums)[2][4][4])
+{
+#ifndef EMULATE_CUDA
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (uint32_t part = 0; part < 2; part++)
+        asm volatile("" : SUMS_4(sums[part][0]), SUMS_4(sums[part][1]), SUMS_4(sums[part][2]), SUMS_4(sums[part][3]));
 #endif
 }
 

@@ -42,8 +42,10 @@ def dither(config, seed, first_spectrum, n_spectra):
     recv = config["recv"]
     chan = np.arange(recv["channels_per_substream"])[:, None] + recv["channel_offset"]
     spectrum = first_spectrum + np.arange(n_spectra)[None]
-    words = np.stack(fsimmodel.philox([chan, spectrum // 4 & 0xFFFFFFFF, spectrum // 4 >> 32, 0], seed), -1)
-    word = np.take_along_axis(words, (spectrum % 4)[..., None] + np.zeros_like(words[..., :1], np.int64), -1)[..., 0]
+    words = np.stack(fsimmodel.philox([chan, spectrum // 8 & 0xFFFFFFFF, spectrum // 8 >> 32, 0], seed), -1)
+    more = (0x9E3779B1 * words + np.roll(words, -1, -1)) & np.uint64(0xFFFFFFFF)
+    words = np.concatenate([words, more], -1)
+    word = np.take_along_axis(words, (spectrum % 8)[..., None] + np.zeros_like(words[..., :1], np.int64), -1)[..., 0]
     halves = np.stack([word & np.uint64(0xFFFF), word >> np.uint64(16)], -1).astype(np.int64) | 1
     return halves / 2**16 - 0.5
 

@@ -51,7 +51,7 @@ static void work_init(struct work *w, size_t size, enum voltage_format format, b
                                        .n_chan = sizes[size].n_chan,
                                        .n_spectra = sizes[size].n_spectra,
                                        .chan_offset = (uint32_t)random_below(60000),
-                                       .first_spectrum = random_u64() >> 16 & ~UINT64_C(3),
+                                       .first_spectrum = random_u64() >> 16 & ~UINT64_C(7),
                                        .first_batch = 1,
                                        .n_batches = N_BATCHES - 1};
     size_t n_samples = (size_t)N_BATCHES * args.n_ants * args.n_chan * args.n_spectra * N_POLS;
@@ -118,18 +118,21 @@ static void sum(const struct work *w, size_t batch, size_t beam, size_t chan, si
     }
 }
 
-/* Part 0 or 1 of a sample's dither, out of a Philox block of four spectra. */
+/* Part 0 or 1 of a sample's dither, out of a block of eight spectra: four words of Philox, and four combinations. */
 static double dither(const struct work *w, size_t batch, size_t beam, size_t chan, size_t s, int part)
 {
     const struct beamform_args *a = &w->args;
     uint64_t spectrum = a->first_spectrum + batch * a->n_spectra + s, seed = w->beams[beam].seed;
-    const uint32_t counter[4] = {a->chan_offset + (uint32_t)chan, (uint32_t)(spectrum / 4), (uint32_t)(spectrum >> 34),
+    const uint32_t counter[4] = {a->chan_offset + (uint32_t)chan, (uint32_t)(spectrum / 8), (uint32_t)(spectrum >> 35),
                                  0};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t words[4];
 
     philox4x32(counter, key, words);
-    uint32_t half = (words[spectrum % 4] >> (16 * part) & 0xffff) | 1;
+    uint32_t i = spectrum % 4, word = words[i];
+    if (spectrum % 8 >= 4)
+        word = 0x9E3779B1 * word + words[(i + 1) % 4];
+    uint32_t half = (word >> (16 * part) & 0xffff) | 1;
     return w->beams[beam].dither ? half / 65536.0 - 0.5 : 0;
 }
 
@@ -294,6 +297,33 @@ TEST(cuda, .end = 6 * ARRAY_LEN(sizes))
 static const uint32_t full_ants[] = {256, 257};
 
 /* -128 times the largest coefficients, all of one sign in each part: the sums that need most bits. */
+/* The dithers of eight spectra are uniform and uncorrelated, each part with each other part. */
+TEST(dither_is_uncorrelated)
+{
+    enum { N_DRAWS = 100000, N_PARTS = 16 };
+    const double sigma = 1 / sqrt(N_DRAWS);
+    double means[N_PARTS] = {0}, products[N_PARTS][N_PARTS] = {{0}};
+    uint64_t seed = random_u64();
+
+    for (uint64_t draw = 0; draw < N_DRAWS; draw++) {
+        uint32_t words[4];
+        double parts[N_PARTS];
+        beamform_dither(seed, 17, draw, words);
+        for (uint32_t i = 0; i < N_PARTS; i++) {
+            parts[i] = ((beamform_dither_word(words, i / 2) >> (16 * (i % 2)) & 0xffff) | 1) / 65536.0 - 0.5;
+            means[i] += parts[i] / N_DRAWS;
+        }
+        for (size_t i = 0; i < N_PARTS; i++)
+            for (size_t j = 0; j <= i; j++)
+                products[i][j] += parts[i] * parts[j] * 12 / N_DRAWS;
+    }
+    for (size_t i = 0; i < N_PARTS; i++) {
+        ck_assert_double_lt(fabs(means[i]), 6 * sigma / sqrt(12));
+        for (size_t j = 0; j <= i; j++)
+            ck_assert_double_eq_tol(products[i][j], i == j, 6 * sigma);
+    }
+}
+
 TEST(full_scale, .end = ARRAY_LEN(full_ants))
 {
     struct test_device d;
