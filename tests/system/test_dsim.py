@@ -365,6 +365,11 @@ class Receiver:
         received = lambda: [len(self.data(i)) for i in range(len(INPUTS))]
         until(lambda: min(received()) >= n_heaps, lambda: f"{n_heaps} heaps of each, but {received()}")
 
+    def wait_since(self, timestamp, n_heaps):
+        """Until each input has 'n_heaps' data heaps from this timestamp on.  A busy host receives heaps late."""
+        received = lambda: [sum(heap.immediate(TIMESTAMP) >= timestamp for heap, _ in self.data(i)) for i in range(len(INPUTS))]
+        until(lambda: min(received()) >= n_heaps, lambda: f"{n_heaps} heaps of each since {timestamp}, but {received()}")
+
     def close(self):
         for stream in self.streams:
             stream.stop()
