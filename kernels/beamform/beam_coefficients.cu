@@ -14,6 +14,7 @@
 #define LANE_ANTS 4 /* number of antennas that each lane processes in a step */
 #define N_THREADS (32 * BEAM_COEFFICIENTS_WARPS)
 #define N_ENTRIES (ROUNDS * LANE_ANTS * 32)
+#define TO_INTEGER 12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer, whose last bits are the float's */
 
 /* Steering and coefficients of a part: [round][antenna of the lane][lane]. */
 struct shared {
@@ -38,6 +39,8 @@ struct place {
     uint32_t chan;   /* channel of the warp; may be beyond the last channel */
     uint32_t first;  /* first step of the lane */
     bool has_beam;
+    int8_t *fragments;      /* the lane's bytes of step 0 in the high slice */
+    uint32_t *coefficients; /* the beam's coefficients in the channel: a word for each antenna */
 };
 
 static __device__ __forceinline__ struct place find_place(const struct beam_coefficients_args &args)
@@ -52,6 +55,12 @@ static __device__ __forceinline__ struct place find_place(const struct beam_coef
     const uint32_t i = place.unit * (8 / place.spread) + four / place.spread;
     place.has_beam = i < beam_coefficients_n(&args);
     place.beam = place.has_beam ? beam_coefficients_beam(&args, i) : 0;
+    const uint32_t slot = args.slot_of[place.beam];
+    place.fragments = args.fragments + place.chan * beam_fragments_chan_bytes(args.n_slots, args.n_ants) +
+                      slot / BEAM_GROUP_BEAMS * beam_fragments_group_bytes(args.n_ants) +
+                      (slot % BEAM_GROUP_BEAMS * 4 + threadIdx.x % 4) * 16;
+    place.coefficients =
+        (uint32_t *)args.coefficients + ((uint64_t)place.chan * args.n_beams + place.beam) * args.n_ants;
     return place;
 }
 
@@ -70,21 +79,25 @@ static __device__ __forceinline__ void load_part(const struct beam_coefficients_
     const uint32_t n_ants = min(beam_fragments_steps(args.n_ants) - first, part_steps) * BEAM_STEP_ANTS;
     const uint32_t unit_beams = 8 / place.spread, first_beam = place.unit * unit_beams;
     const uint32_t n_beams = min(beam_coefficients_n(&args) - first_beam, unit_beams);
+    const uint32_t log_spread = place.spread / 2 - place.spread / 8; /* 0, 1, 2, 3 for 1, 2, 4, 8 */
     struct shared *shared = shared_of_block();
 
 #pragma unroll 1
-    for (uint32_t k = threadIdx.x; k < n_beams * n_ants; k += N_THREADS) {
-        const uint32_t in_unit = k / n_ants, ant = k % n_ants, step = ant / BEAM_STEP_ANTS;
-        const uint32_t lane = (in_unit * place.spread + step % place.spread) * 4 + ant % 8 / 2;
-        const uint32_t at = (step / place.spread * LANE_ANTS + ant % 16 / 8 * 2 + ant % 2) * 32 + lane;
-        const uint32_t of_all = first * BEAM_STEP_ANTS + ant;
-        struct beam_steered steered = {0, 0, 0};
-        if (of_all < args.n_ants)
-            steered = beam_steer(
-                &args, &beam_coefficients_model(&args, beam_coefficients_beam(&args, first_beam + in_unit))[of_all]);
-        shared->phases[at] = steered.phase;
-        shared->slopes[at] = steered.slope;
-        shared->amplitudes[at] = steered.amplitude;
+    for (uint32_t in_unit = threadIdx.x / 32; in_unit < n_beams; in_unit += BEAM_COEFFICIENTS_WARPS) {
+        const struct beam_steering *model =
+            beam_coefficients_model(&args, beam_coefficients_beam(&args, first_beam + in_unit));
+#pragma unroll 1
+        for (uint32_t ant = threadIdx.x % 32; ant < n_ants; ant += 32) {
+            const uint32_t step = ant / BEAM_STEP_ANTS, of_all = first * BEAM_STEP_ANTS + ant;
+            const uint32_t lane = (in_unit * place.spread + (step & (place.spread - 1))) * 4 + ant % 8 / 2;
+            const uint32_t at = ((step >> log_spread) * LANE_ANTS + ant % 16 / 8 * 2 + ant % 2) * 32 + lane;
+            struct beam_steered steered = {0, 0, 0};
+            if (of_all < args.n_ants)
+                steered = beam_steer(&args, &model[of_all]);
+            shared->phases[at] = steered.phase;
+            shared->slopes[at] = steered.slope;
+            shared->amplitudes[at] = steered.amplitude;
+        }
     }
 }
 
@@ -136,21 +149,28 @@ static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS],
 static __device__ __forceinline__ void store(const struct beam_coefficients_args &args, const struct place &place,
                                              uint32_t step, uint32_t round, float scale)
 {
-    const uint32_t slot = args.slot_of[place.beam];
-    const uint64_t row = (uint64_t)place.chan * args.n_beams + place.beam;
-    int8_t *to = args.fragments + place.chan * beam_fragments_chan_bytes(args.n_slots, args.n_ants) +
-                 slot / BEAM_GROUP_BEAMS * beam_fragments_group_bytes(args.n_ants) + (uint64_t)step * BEAM_STEP_BYTES +
-                 (slot % BEAM_GROUP_BEAMS * 4 + threadIdx.x % 4) * 16;
+    int8_t *to = place.fragments + step * BEAM_STEP_BYTES;
     int32_t re[LANE_ANTS], im[LANE_ANTS];
 
 #pragma unroll
     for (uint32_t i = 0; i < LANE_ANTS; i++) {
         const struct beam_complex c = shared_of_block()->coefficients[round][i][threadIdx.x];
+        re[i] = (int32_t)__float_as_uint(fmaf(c.re, scale, TO_INTEGER));
+        im[i] = (int32_t)__float_as_uint(fmaf(c.im, scale, TO_INTEGER));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_ANTS; i += 2) {
         const uint32_t ant = ant_of(step, i);
-        re[i] = __float2int_rn(c.re * scale);
-        im[i] = __float2int_rn(c.im * scale);
-        if (ant < args.n_ants)
-            ((short2 *)args.coefficients)[row * args.n_ants + ant] = make_short2((short)re[i], (short)im[i]);
+        const uint2 pair = make_uint2(__byte_perm(re[i], im[i], 0x5410), __byte_perm(re[i + 1], im[i + 1], 0x5410));
+        uint32_t *at = place.coefficients + ant;
+        if (args.n_ants % 2 == 0 && ant < args.n_ants) {
+            *(uint2 *)at = pair;
+        } else {
+            if (ant < args.n_ants)
+                at[0] = pair.x;
+            if (ant + 1 < args.n_ants)
+                at[1] = pair.y;
+        }
     }
     *(uint4 *)to = slice_of(re, im, 128, 1);
     *(uint4 *)(to + BEAM_SLICE_BYTES) = slice_of(re, im, 0, 0);

@@ -23,7 +23,7 @@
  * Range:     amplitudes and parts of calibrations have magnitudes of at most 2^30.
  * Slices:    each part of a coefficient, and its negative, is 256 high + low with int8 'high' and 'low'.
  *            BEAM_COEFFICIENT_MAX ensures this.
- * Bound by:  arithmetic: a coefficient takes about 60 operations, or about 120 operations on the cpu device and for
+ * Bound by:  arithmetic: a coefficient takes about 90 instructions, or about twice as many on the cpu device and for
  *            more than 768 antennas.  The caller launches the kernel again after each change of the steering.  For
  *            beams with rates the caller also launches the kernel again as time passes. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
@@ -116,15 +116,13 @@ static inline struct beam_complex beam_coefficient(const struct beam_coefficient
                                                    const struct beam_steered *s, uint32_t beam, uint32_t ant,
                                                    uint32_t chan)
 {
-    struct beam_complex gain = {s->amplitude, 0}, calibration;
+    const struct beam_complex phasor = beam_phasor(s->phase + chan * s->slope);
 
-    if (args->calibration) {
-        const float *at = args->calibration + (((uint64_t)ant * 2 + args->beams[beam].pol) * args->n_chan + chan) * 2;
-        calibration.re = at[0];
-        calibration.im = at[1];
-        gain = beam_multiply(gain, calibration);
-    }
-    return beam_multiply(gain, beam_phasor(s->phase + chan * s->slope));
+    if (!args->calibration)
+        return beam_scale(phasor, s->amplitude);
+    const float *at = args->calibration + (((uint64_t)ant * 2 + args->beams[beam].pol) * args->n_chan + chan) * 2;
+    const struct beam_complex calibration = {at[0], at[1]};
+    return beam_multiply(beam_scale(calibration, s->amplitude), phasor);
 }
 
 /* Returns the exponent of coefficients whose largest part is 'most' (>= 0). */
