@@ -19,10 +19,10 @@ class Panel:
     title: str
     unit: str
     description: str
-    queries: dict  # legend, or column of a table -> PromQL; SEL: the labels that the dashboard's variables choose
-    steps: tuple = ()  # (from this value on, colour); the first colour is also the colour of all lower values
-    states: dict = field(default_factory=dict)  # value -> (text, colour)
-    columns: dict = field(default_factory=dict)  # of a table: column -> (unit, steps, states); default: the panel's
+    queries: dict  # {legend or table column: PromQL}; SEL stands for the labels that the dashboard's user chooses
+    steps: tuple = ()  # (value, colour): the colour from this value on; the first colour also serves lower values
+    states: dict = field(default_factory=dict)  # {value: (text, colour)}
+    columns: dict = field(default_factory=dict)  # tables: {column: (unit, steps, states)}; default: the panel's own
 
 
 # ---- Limits and states, each once ------------------------------------------------------------------------------------
@@ -82,10 +82,10 @@ FENG_CELLS = {"Voltages lost": ("percentunit", ANY_LOSS, {}), "State": ("none", 
 
 OVERVIEW = [
     Panel("stat", "Engines that do not answer", "none",
-          "Targets of Prometheus whose last scrape failed. The alert EngineDown names them.",
+          "Targets of Prometheus whose last scrape failed. The alert EngineDown names each target.",
           {"": "count(up{SEL} == 0) or vector(0)"}, NONE_IS_GOOD),
     Panel("stat", "Critical alerts", "none",
-          "Alerts that fire and cost data now. The table below names each.",
+          "Firing alerts for faults that lose data now. The table below names each alert.",
           {"": 'count(ALERTS{SEL, alertstate="firing", severity="critical"}) or vector(0)'}, NONE_IS_GOOD),
     Panel("stat", "Warnings", "none",
           "Alerts that fire with the severity warning.",
@@ -209,7 +209,7 @@ F_ENGINES = [
           "Packets that arrived after their chunk was closed. recv.window sets how long a chunk is open.",
           {"{{antenna}} {{pol}}": rate("fgpu_input_too_old_heaps_total")}, RATE_LOST),
     Panel("timeseries", "Chunks discarded", PER_S,
-          "Chunks without a chunk of the other polarisation, and chunks that came after later chunks.",
+          "Chunks whose counterpart of the other polarisation is missing, and chunks that came after later chunks.",
           {"{{antenna}}": f"{rate('fgpu_unmatched_chunks_total')} + {rate('fgpu_late_chunks_total')}"}, RATE_LOST),
     Panel("timeseries", "Heaps sent", PER_S,
           "Heaps of voltages that were sent, by antenna and stream.",
@@ -234,7 +234,7 @@ F_ENGINES = [
           "C/N0 of each tracked satellite in each polarisation. Below 25 dB-Hz the code is lost.",
           {"{{antenna}} {{satellite}} {{pol}}": "fgpu_gnss_cn0_db_hz{SEL} > 0"}),
     Panel("timeseries", "Satellites: heaps dropped", PER_S,
-          "Heaps of satellites' sums that were not made because no output buffer was free.",
+          "Heaps of correlation sums (of satellites) that were not made because no output buffer was free.",
           {"{{antenna}} {{stream}}": rate("fgpu_gnss_dropped_heaps_total")}, RATE_LOST),
 ]
 X_ENGINES = [
@@ -248,7 +248,7 @@ X_ENGINES = [
           "Good if all checksums and audited sums have agreed. Otherwise take the GPU out of service.",
           {"": "min(xbgpu_device_ok{SEL})"}, ALL, DEVICE),
     Panel("stat", "Incomplete dumps", "percentunit",
-          "Share of the dumps that miss baselines. The first dump after a start nearly always does.",
+          "Share of the dumps that lack baselines. The first dump after a start nearly always lacks some.",
           {"": f"sum({rate('xbgpu_output_x_incomplete_accs_total')}) / sum({rate('xbgpu_output_x_heaps_total')})"},
           ANY_LOSS),
     Panel("stat", "Voltages received", GBPS,
@@ -286,8 +286,8 @@ X_ENGINES = [
           "Heaps that arrived too late or were refused. These heaps also count as missing.",
           {"{{engine}} {{antenna}}": f"{rate('xbgpu_feng_late_heaps_total')} + "
                                       f"{rate('xbgpu_feng_refused_heaps_total')} > 0"}, RATE_LOST),
-    Panel("timeseries", "Heaps of which a part came", PER_S,
-          "Missing heaps of which some packets arrived. The cause is the loss of single packets.",
+    Panel("timeseries", "Heaps received in part", PER_S,
+          "Missing heaps for which some packets arrived. The cause is the loss of single packets.",
           {"{{engine}} {{fengs}}": rate("xbgpu_input_incomplete_heaps_total")}, RATE_LOST),
     Panel("timeseries", "Packets refused", "pps",
           "Packets that arrived but were refused, by reason (docs/loss.md).",
@@ -323,10 +323,10 @@ X_ENGINES = [
           "Root mean square of the real and imaginary parts of each beam's samples. Full scale is 127.",
           {"{{engine}} {{stream}}": "xbgpu_output_b_rms{SEL}"}),
     Panel("timeseries", "Detected beams: power", "none",
-          "Mean power of each detected beam's samples, in squares of a voltage beam's steps.",
+          "Mean power of each detected beam's samples. Unit: the square of a voltage beam's quantisation step.",
           {"{{engine}} {{stream}} {{product}}": "xbgpu_output_b_power{SEL}"}),
     Panel("timeseries", "Beams: zeros", "percentunit",
-          "Share of each beam's measured samples that are 0. All are 0 if the weights, the gain or the voltages are 0.",
+          "Share of zeros in each beam's measured samples. All samples are 0 if weights, gain or voltages are 0.",
           {"{{engine}} {{stream}}": f"{rate('xbgpu_output_b_zero_samples_total')} / "
                                      f"{rate('xbgpu_output_b_measured_samples_total')}",
            "powers {{engine}} {{stream}}": "xbgpu_output_b_zero_powers_ratio{SEL}"}, BEAM_ZEROS),
@@ -338,7 +338,7 @@ X_ENGINES = [
     Panel("timeseries", "Beams: antennas", "none",
           "Number of antennas whose heaps arrived, for each beam.",
           {"{{engine}} {{stream}}": "xbgpu_output_b_antennas{SEL}"}),
-    Panel("timeseries", "Detected beams: data that came", "percentunit",
+    Panel("timeseries", "Detected beams: input received", "percentunit",
           "Share of the antennas' spectra that arrived, for each stream of detected beams.",
           {"{{engine}} {{stream}}": "xbgpu_output_b_present_ratio{SEL}"}),
     Panel("timeseries", "Beams: weights of 0", "percentunit",
@@ -364,7 +364,7 @@ def mappings(states):
 
 
 def place(panels):
-    """[(x, y, width, height)], from left to right in rows."""
+    """Returns the panels' places [(x, y, width, height)].  Panels fill rows from left to right."""
     x = y = height = 0
     places = []
     for panel in panels:
@@ -377,7 +377,7 @@ def place(panels):
 
 
 def options(panel):
-    """Grafana's options for a kind of panel."""
+    """Returns Grafana's options for a kind of panel."""
     legend = {"displayMode": "list", "placement": "bottom", "showLegend": True}
     return {
         "stat": {"colorMode": "background" if panel.steps != FLOW else "value", "graphMode": "area",
@@ -403,7 +403,7 @@ def custom(panel):
 
 
 def overrides(panel):
-    """Unit, limits and states of each column."""
+    """Returns the unit, the limits and the states of each column of a table."""
     out = []
     for column, (unit, steps, states) in panel.columns.items():
         properties = {"unit": unit, "thresholds": thresholds(steps), "mappings": mappings(states),
@@ -414,7 +414,7 @@ def overrides(panel):
 
 
 def transformations(panel):
-    """For a table: one row for each antenna or alert, and columns with the names of the queries."""
+    """Gives a table one row for each antenna or alert, and one column for each query."""
     if panel.kind != "table":
         return []
     names = {f"Value #{ref(i)}": column for i, column in enumerate(panel.queries)}
@@ -456,7 +456,7 @@ def variable(name, label, query):
 
 
 def dashboard(array, name):
-    """One dashboard as text."""
+    """Returns one dashboard as JSON text."""
     title, panels, program, of_antennas = DASHBOARDS[name]
     select = f'array="{array["name"]}"'
     variables = [{"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"},

@@ -4,7 +4,7 @@ import json
 from array_engines import MARKER
 from array_plan import parse_feed
 
-# The smallest settings to write: the values of systemd/sysctl.conf.
+# The smallest values that are written. systemd/sysctl.conf has the same values.
 LEAST = {"rmem_max": 1 << 30, "wmem_max": 1 << 28, "memberships": 4096}
 
 
@@ -14,7 +14,7 @@ def memberships(engine):
         return 1
     inputs = [sum(len(parse_feed(text)) for value in antenna[pol] for text in value.split(","))
               for _, antenna in engine.antennas for pol in ("pol0", "pol1")]
-    return sum(inputs)  # one receive thread may join all groups
+    return sum(inputs)  # an engine may have a single receive thread, whose socket joins all groups
 
 
 def sysctl(plan):
@@ -36,7 +36,7 @@ def sysctl(plan):
 
 
 def inventory(plan, source):
-    """'source': the directory of the programs' sources, for hosts that install no packages."""
+    """Returns the inventory.  'source' is the directory of the programs' sources, for hosts without packages."""
     lines = [f"{MARKER}: the hosts of {plan.array['name']}, and what runs on each.",
              "all:",
              "  vars:",

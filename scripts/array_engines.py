@@ -16,7 +16,7 @@ MARKER = "# Made by scripts/array"  # first line of files that may be overwritte
 
 
 class Lines:
-    """Lines of YAML, each with its place in array.yaml."""
+    """Lines of YAML.  Each line has the place in array.yaml from which it was made."""
 
     def __init__(self):
         self.lines = []
@@ -25,7 +25,7 @@ class Lines:
         self.lines.append((text, mark))
 
     def section(self, name, keys, mark=None):
-        """'keys': [(name, text, mark)].  Writes nothing if there are none."""
+        """'keys' is [(name, text, mark)].  Writes nothing if there are no keys."""
         if not keys:
             return
         self.add("")
@@ -48,8 +48,8 @@ class Lines:
         return "".join(text + "\n" for text, _ in self.lines)
 
     def mark(self, line):
-        """The place in array.yaml of line number 'line', counted from 1.  A line without a place has the place of the
-        line before it."""
+        """Returns the place in array.yaml from which line number 'line' was made.  The first line has number 1.  A
+        line without a place has the place of the line before it."""
         for _, mark in reversed(self.lines[:line]):
             if mark is not None:
                 return mark
@@ -61,7 +61,7 @@ def http_address(array, engine):
 
 
 def katcp_keys(array, engine):
-    """Other hosts may connect only if the file names them."""
+    """Returns the keys of 'katcp'.  Other hosts may connect only if array.yaml names these hosts."""
     who, networks = array["control"], array["control"]["allow"]
     address = engine.host["address"] if networks else "127.0.0.1"
     return [("listen", f"{address}:{array['ports']['katcp'] + engine.index}", array["ports"].mark)] \
@@ -83,7 +83,8 @@ def device_keys(array, engine):
 
 
 def flow_keys(array, engine, name, more):
-    """Keys of recv or send: the interface, the engine's own keys, and the keys of all engines of this kind."""
+    """Returns the keys of 'recv' or 'send': the interface, the engine's own keys, and keys that all engines of this
+    kind have."""
     keys = [("interface", json.dumps(engine.interface["name"]), engine.given.mark_at("interface"))]
     affinity = [(text, mark) for _, text, mark in engine.given.texts(f"{name}_affinity")]
     if name in engine.cpus:
@@ -129,21 +130,22 @@ def fgpu_lines(plan, engine, schema):
 
 
 def antenna_names(array):
-    """The antennas' names, if names of sensors may contain all of them.  Otherwise X-engines number the antennas."""
+    """Returns the antennas' names if each can be part of a sensor's name.  If not, X-engines number the antennas."""
     names = [antenna["name"] for antenna in array["antennas"]]
     usable = all(re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z._-][A-Za-z0-9._-]*", name) for name in names)
     return [("antenna_names", ", ".join(names), array.mark_at("antennas"))] if usable else []
 
 
 def window_keys(array, stream):
-    """A window as long as the F-engines' output buffers, if the file sets no window and the default is shorter."""
+    """Returns a window as long as the F-engines' output buffers, unless the file sets a window or the default is
+    long enough."""
     recv, default = array["xbgpu"]["recv"], array["xbgpu"]["recv"].schema["properties"]
     keys = zip(("window", "chunks"), array_plan.x_window(array, stream))
     return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]
 
 
 def filter_keys(plan, stream):
-    """The length of the F-engines' filter.  X-engines need it only for the times of detected beams."""
+    """Returns the length of the F-engines' filter.  X-engines need it only for the times of detected beams."""
     n_samples = array_plan.f_window_samples(stream)
     return [("filter_samples", n_samples, stream.mark)] if plan.made_of("detected", stream) else []
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import yaml
 
-# Keys of the engines' sections that array.yaml sets itself, or that one file for all engines cannot set.
+# Keys that the engines' files have, but not the same sections of array.yaml: scripts/array sets these keys, or each
+# engine needs its own value.
 DEALT = {
     "device": ("kind", "gpu"),
     "http": ("listen",),
@@ -119,7 +120,7 @@ def engine_schemas(programs):
 
 
 def without(rule, names, **more):
-    """An object's rule without some of its keys, and with additional keys."""
+    """Returns the rule of an object with the keys 'names' removed and the keys 'more' added."""
     properties = {name: key for name, key in rule["properties"].items() if name not in names}
     required = [name for name in rule["required"] if name not in names]
     return {**rule, "properties": {**more, **properties}, "required": required}
@@ -162,7 +163,7 @@ def _outputs(fgpu, xbgpu):
                        stream=_text("The output of f_outputs that is correlated."))
     x_output["required"].append("stream")
     beams = [without(xbgpu[section]["items"], DEALT[section],
-                     stream=_text("The output of f_outputs that the beam is made of."))
+                     stream=_text("The output of f_outputs from which the beam is made."))
              for section in ("beams", "detected")]
     for beam in beams:
         beam["properties"]["name"] = _text("Name of the stream.", **NAME)
@@ -177,7 +178,7 @@ def _host(fgpu):
         "A process.", ["kind"],
         kind={"description": "F-engine or X-engine.", "enum": list(KINDS)},
         gpu=_text("Index, UUID or PCI address of the GPU; auto: the first suitable GPU; cpu: no GPU.", default="auto"),
-        interface=_text("The interface through which data come and go; default: the host's first interface."),
+        interface=_text("The interface that receives and sends data; default: the host's first interface."),
         recv_affinity=affinity,
         send_affinity=fgpu["send"]["properties"]["affinity"])
     interface = _object("", ["name", "rate"], name=_text("Name of the interface on the host."),
@@ -204,7 +205,7 @@ def _recorder(visrec):
         "A visrec.", ["output", "host"],
         output=_text("The output of x_outputs that is recorded."),
         host=_text("The host that records."),
-        interface=_text("The interface through which visibilities come; default: the host's first interface."),
+        interface=_text("The interface that receives the visibilities; default: the host's first interface."),
         directory={"description": "Folder of the files; default: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
                    "maxLength": 2000},
         centre_frequency=visrec["stream"]["properties"]["centre_frequency"],
@@ -216,9 +217,9 @@ def _beam_recorder(beamrec):
     keys = {key: beamrec["beams"]["items"]["properties"][key] for key in ("bits", "sum_spectra", "sum_channels")}
     return _object(
         "A beamrec.", ["stream", "host"],
-        stream=_text("The output of f_outputs of which all beams are recorded."),
+        stream=_text("The output of f_outputs whose beams are recorded (all beams)."),
         host=_text("The host that records."),
-        interface=_text("The interface through which beams come; default: the host's first interface."),
+        interface=_text("The interface that receives the beams; default: the host's first interface."),
         directory={"description": "Folder of the files; default: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
                    "maxLength": 2000},
         voltages={"description": "Record the voltages of voltage beams, too.", "type": "boolean", "default": False},
@@ -269,7 +270,7 @@ def make_schema(engines):
                 katcp=_number("First port of KATCP.", minimum=1, maximum=65000, default=7150)),
             control=_object(
                 "Hosts that may control the engines over KATCP.",
-                allow={"description": "Networks and addresses, comma separated, as 10.8.0.0/16, 192.168.1.7; any: "
+                allow={"description": "Networks and addresses, comma separated, like 10.8.0.0/16, 192.168.1.7; any: "
                                       "all hosts; empty: only the engine's own host.",
                        "type": "string", "minLength": 0, "maxLength": 4096, "default": ""}),
             hosts=_list("The machines.", _host(fgpu), 1024),
@@ -282,7 +283,8 @@ def make_schema(engines):
 
 
 def distance(a, b):
-    """Number of insertions, deletions, substitutions and swaps of neighbours that turn one name into the other."""
+    """Returns the smallest number of edits that turn one name into the other.  An edit inserts, deletes or replaces a
+    character, or swaps two neighbouring characters."""
     rows = [list(range(len(b) + 1))]
     for i in range(1, len(a) + 1):
         row = [i]
@@ -296,7 +298,7 @@ def distance(a, b):
 
 
 def nearest(name, names):
-    """The name that was probably meant.  One wrong character in every three is tolerated."""
+    """Returns the name in 'names' that was probably meant, or None.  One of three characters may be wrong."""
     limit = 2 if len(name) < 3 else len(name) // 3 + 1
     best = min(names, key=lambda other: distance(name, other), default=None)
     return best if best is not None and distance(name, best) < limit else None
@@ -329,7 +331,7 @@ def expected(rule):
 
 
 class Wrong(Exception):
-    """A value breaks its rule."""
+    """Raised if a value breaks its rule."""
 
 
 def parse(rule, text):
@@ -372,7 +374,8 @@ def written(node):
 
 
 def hint(rule, text):
-    """The right form for a common mistake in writing a number, as hint_of() of common/config/values.c gives it."""
+    """Returns a hint about a common mistake in writing a number.  hint_of() in common/config/values.c gives the same
+    hints."""
     if rule.get("type") not in ("integer", "number"):
         return ""
     if unit_of(rule) == " s" and re.match(r"\d{4}-", text):

@@ -36,7 +36,7 @@ def refused(program, reasons):
 
 
 def unless_here(expression, program):
-    """The expression, except for engines that have dropped data themselves or in their sockets."""
+    """Returns the expression without engines that dropped data themselves or whose sockets dropped data."""
     here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0 or " \
            f"{rate(program + '_input_contested_heaps_total')} > 0"
     if program == "fgpu":
@@ -50,17 +50,17 @@ def share(missing, received):
 
 
 def beam_share(part, whole):
-    """A fraction of a beam's samples over the last seconds."""
+    """Returns PromQL for a fraction of a beam's samples in the last 10 s."""
     return " / ".join(rate(f"xbgpu_output_b_{kind}samples_total", by=", stream", over="10s") for kind in (part, whole))
 
 
 def of_powers(metric, above):
-    """A metric of a detected beam that is above a limit while voltages arrive."""
+    """Returns PromQL that is true if a metric of a detected beam is above a limit while voltages arrive."""
     return f"({gauge(metric, ', stream')} {above} and on ({BY}) {rate('xbgpu_feng_heaps_total', over='10s')} > 0)"
 
 
 def of_antenna(expression):
-    """The expression by antenna, with labels for the host and the engine of the antenna's F-engine."""
+    """Adds labels to an expression that has one series for each antenna: the antenna's F-engine and its host."""
     return f"({expression}) * on (array, antenna) group_left (host, engine) {ENGINE_OF}{{ARRAY}}"
 
 
@@ -74,12 +74,12 @@ def by_antenna(metric):
 @dataclass
 class Rule:
     name: str
-    fires: str  # PromQL; ARRAY: the label of this array; INPUT_S, OUTPUT_S: longest silence of normal data
+    fires: str  # PromQL; ARRAY: the array's label; INPUT_S, OUTPUT_S: longest pause in normal input and output data
     after: str
     severity: str
     summary: str
     where: str  # probable place of the fault
-    command: str = "cbf-doctor loss"  # to run on the host; cbf-doctor gets the engine's file, too
+    command: str = "cbf-doctor loss"  # command to run on the host; cbf-doctor gets the engine's file as an argument
 
 
 DOCTOR_HOST, DOCTOR_STREAMS = "cbf-doctor host", "cbf-doctor streams"
@@ -124,7 +124,7 @@ def recorder_rules(name, program, written, data, file, strange):
              f"{WHO} loses {written}: it does not keep up", "its disk is too slow, or other programs write to it",
              "iostat -x 1 3"),
         Rule(f"{name}LostInSocket", rate(f"{program}_kernel_drops") + " > 0", "0s", "warning",
-             f"{WHO}: the kernel drops packets of X-engines", SOCKET, JOURNAL),
+             f"{WHO}: the kernel drops packets from X-engines", SOCKET, JOURNAL),
         Rule(f"{name}Misses", rate(f"{program}_missing_heaps_total") + " > 0", "2s", "warning",
              f"{WHO}: {{{{ $value | humanize }}}} heaps/s of {data} are missing",
              "X-engines that do not run or do not send (EngineDown, XEngineBehind), the network, or this host "
@@ -134,9 +134,9 @@ def recorder_rules(name, program, written, data, file, strange):
              SECOND_SENDER, JOURNAL),
         Rule(f"{name}Refuses", rate(f"{program}_rejected_packets_total", f', reason=~"{strange}"') +
              f" > 0 and on ({BY}) " + rate(f"{program}_{written}_total") + " == 0", "10s", "critical",
-             f"{WHO} records nothing: it refuses the {data} that come",
+             f"{WHO} records nothing: it refuses the {data} that arrive",
              "configuration: another stream uses this address, or recorder and X-engines disagree; if the reason is "
-             "jump, the times of X-engines differ", JOURNAL),
+             "jump, the timestamps of X-engines differ", JOURNAL),
         Rule(f"{name}ClockUnsynchronised", gauge(f"{program}_clock_synchronised") + " == 0", "30s", "warning",
              f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps with it", CLOCK,
              CLOCK_COMMAND),
@@ -159,7 +159,7 @@ RULES = {
              "before the F-engine: digitiser, cable, or the switch's multicast group (IGMP); if all antennas of a host are "
              "silent, its interface", DOCTOR_STREAMS),
         Rule("PolarisationSilent", rate(FEED_HEAPS, by=FEED, over="INPUT_S") + f" == 0 and on ({BY}, antenna) {FLOWS}", "1s",
-             "critical", f"{INPUT}: nothing reaches {WHO}, and the other polarisation flows",
+             "critical", f"{INPUT}: nothing reaches {WHO}, although the other polarisation arrives",
              "before the F-engine: this polarisation's digitiser, cable, or multicast groups", DOCTOR_STREAMS),
         Rule("FeedLoses", share(rate("fgpu_input_missing_heaps_total", by=FEED, over="10s"),
                                 rate(FEED_HEAPS, by=FEED, over="10s")) + f" > {MUCH} and on ({BY}{FEED}) " +
@@ -177,7 +177,7 @@ RULES = {
              "the digitiser's time is wrong, the network is slow, or this host was stopped for a moment (recv.window)",
              DOCTOR_STREAMS),
         Rule("FeedStrange", refused("fgpu", STRANGE) + " > 0 or " + rate("fgpu_input_bad_timestamp_heaps_total") + " > 0",
-             "10s", "warning", f"{WHO} refuses packets that are not what it expects",
+             "10s", "warning", f"{WHO} refuses packets of an unexpected form",
              "configuration: another sender on this address, exchanged polarisations, sample_bits or packet_samples",
              DOCTOR_STREAMS),
         Rule("FeedContested", rate("fgpu_input_contested_heaps_total", by=FEED) + " > 0", "0s", "critical",
@@ -198,7 +198,7 @@ RULES = {
              DOCTOR_STREAMS),
     ],
     "F-engines": [
-        # The output waits until time has caught up with its timestamps.
+        # After a delay that was too large, the output sends nothing until the input reaches the output's timestamps.
         Rule("FEngineAhead", gauge("fgpu_output_ahead_seconds", ", antenna, stream") + " > 0", "0s", "critical",
              "antenna {{ $labels.antenna }}, stream {{ $labels.stream }}: silent for another "
              f"{{{{ $value | humanizeDuration }}}} in {WHO}, after a wrong delay",
@@ -211,7 +211,7 @@ RULES = {
         Rule("FEngineSilent", rate("fgpu_output_heaps_total", by=OUTPUT, over="OUTPUT_S") + f" == 0 and on ({BY}, antenna) "
              f"min by ({BY}, antenna) ({rate(FEED_HEAPS, by=FEED, over='OUTPUT_S')}) > 0 unless on ({BY}, antenna) "
              f"{gauge('fgpu_output_ahead_seconds', ', antenna')} > 0", "1s", "critical",
-             f"{STREAM}: {WHO} sends nothing, and both polarisations of its input flow",
+             f"{STREAM}: {WHO} sends nothing, although both polarisations of its input arrive",
              "this engine: a wrong delay, polarisations whose times are far apart, or a GPU that does not keep up",
              JOURNAL),
         Rule("FEngineSkips", rate("fgpu_output_skipped_heaps_total", by=OUTPUT) + " > 0", "2s", "warning",
@@ -226,10 +226,10 @@ RULES = {
              rate("fgpu_gnss_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
-        # A single invisible satellite is below the horizon.  Some satellites of a constellation are always above it.
+        # One satellite alone may be below the horizon, but a constellation always has satellites above the horizon.
         Rule("NoSatelliteTracked", f"{gauge('fgpu_gnss_stage', OUTPUT)} < 3 and on ({BY}{OUTPUT}) "
              f"{rate('fgpu_gnss_samples_total', by=OUTPUT)} > 0", "5m", "warning",
-             f"{STREAM}: {WHO} has tracked no satellite for 5 minutes, and its input flows",
+             f"{STREAM}: {WHO} has tracked no satellite for 5 minutes, although its input arrives",
              "the antenna sees none of the satellites in 'satellites', or the band is wrong: centre_frequency, "
              "sky_frequency, inverted", DOCTOR_STREAMS),
     ],
@@ -244,7 +244,7 @@ RULES = {
              "if FeedLoses or FEngineSkips fires for this antenna: before or in the F-engine; else "
              "VoltagesLostOnTheWay and VoltagesLostInSocket say which X-engines lose voltages", "cbf-doctor loss"),
         Rule("VoltagesSilent", f"{gauge('xbgpu_feng_state', VOLTAGES)} < 2 and on (array, antenna) {STATE} >= 2", "2s",
-             "critical", f"no voltages of {FENG} reach {WHO}, and other X-engines get them",
+             "critical", f"no voltages of {FENG} reach {WHO}, but they reach other X-engines",
              "the switch's multicast group (IGMP), or this host's interface", DOCTOR_STREAMS),
         Rule("VoltagesLostOnTheWay", unless_here(
                  rate("xbgpu_feng_missing_heaps_total", by=VOLTAGES) +
@@ -253,12 +253,12 @@ RULES = {
              "if every X-engine reports this: the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if "
              "only this X-engine does: its switch port or the interface's queues (ethtool -S)"),
         Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
-             f"{WHO}: the kernel drops packets of F-engines", SOCKET),
+             f"{WHO}: the kernel drops packets from F-engines", SOCKET),
         Rule("VoltagesLate", refused("xbgpu", "too_old|jump") + " > 0", "2s", "warning",
-             f"{WHO} refuses voltages that come too late or from another time",
+             f"{WHO} refuses voltages that come too late or have timestamps of another time",
              "an F-engine that was stopped for a moment, or a digitiser or host whose clock is off", DOCTOR_STREAMS),
         Rule("VoltagesStrange", refused("xbgpu", STRANGE) + " > 0", "10s", "warning",
-             f"{WHO} refuses packets that are not what it expects",
+             f"{WHO} refuses packets of an unexpected form",
              "configuration: F- and X-engines do not agree (channels, spectra_per_heap, sample_bits), or another sender",
              DOCTOR_STREAMS),
         Rule("VoltagesContested", rate("xbgpu_input_contested_heaps_total", by=", fengs") + " > 0", "0s", "critical",
@@ -288,25 +288,25 @@ RULES = {
              DOCTOR_STREAMS),
         Rule("BeamZero", beam_share("zero_", "measured_") + " >= 1 or " +
              of_powers("xbgpu_output_b_zero_powers_ratio", ">= 1"), "2s", "critical",
-             f"{BEAM}: {WHO} makes only zeros, and its input flows",
-             "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros"),
+             f"{BEAM}: {WHO} makes only zeros, although its input arrives",
+             "all weights are 0, the beam's gain is too low, or the voltages of its polarisation are zeros"),
         Rule("BeamClips", beam_share("clipped_", "") + f" > {BEAM_CLIPPED} or " +
              of_powers("xbgpu_output_b_clipped_ratio", f"> {BEAM_CLIPPED}"), "30s", "warning",
              f"{BEAM}: {PERCENT} of the samples are saturated in {WHO}",
-             "its gain is too high for the number of antennas: ?beam-quant-gains"),
+             "the beam's gain is too high for the number of antennas: ?beam-quant-gains"),
         Rule("BeamWeightsZero", gauge("xbgpu_output_b_zero_weights_ratio", ", stream") + " > 0.5", "30s", "warning",
              f"{BEAM}: {PERCENT} of its weights are 0 in {WHO}", "?beam-weights has left most antennas out"),
     ],
     "recorders": [
         *recorder_rules("Recorder", "visrec", "dumps", "visibilities", "output.file", STRANGE_VISIBILITIES),
         Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
-             f"{WHO} began another file, because time went back",
-             "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", JOURNAL),
+             f"{WHO} began another file, because timestamps went back",
+             "a new synchronisation; otherwise an X-engine whose timestamps were wrong, or forged packets", JOURNAL),
         *recorder_rules("BeamRecorder", "beamrec", "batches", "beams", "the files of beams[] and detected[]", STRANGE_VISIBILITIES),
     ],
 }
 
-# The time at which Prometheus first saw the fault: the value of Prometheus' series for an alert with these labels.
+# The time at which Prometheus first saw the fault.  ALERTS_FOR_STATE has this time for an alert with these labels.
 SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "__name__" }}' \
         '{{ $these = printf "%s,%s=%q" $these $name $value }}{{ end }}{{ end }}' \
         '{{ range printf "ALERTS_FOR_STATE{alertname=\\"THIS_ALERT\\"%s}" $these | query }}{{ .Value | humanizeTimestamp }}' \
@@ -314,8 +314,8 @@ SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "_
 
 
 def quiet_s(plan):
-    """Seconds without a heap after which an input and an output of an fgpu count as silent.  An fgpu counts inputs a
-    chunk at a time, and outputs a buffer at a time."""
+    """Returns the times in s without a heap after which an fgpu's input and output count as silent.  An fgpu counts
+    input heaps after each chunk, and output heaps after each buffer."""
     array = plan.array
     chunk = array["fgpu"]["recv"]["chunk_samples"]
     buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])
@@ -336,8 +336,8 @@ def targets(plan):
 
 
 def antenna_engines(plan):
-    """Rules that record which F-engine an antenna has."""
-    named = antenna_names(plan.array)  # without names, the labels are those of common/engine/labels.c
+    """Returns rules that record the F-engine of each antenna."""
+    named = antenna_names(plan.array)  # without names, antennas have the labels a0, a1, ... (common/engine/labels.c)
     return [{"record": ENGINE_OF, "expr": "vector(1)",
              "labels": {"array": plan.array["name"], "antenna": antenna["name"] if named else f"a{feng_id}",
                         "host": engine.host["name"], "engine": engine.name}}

@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 from array_file import Section, nearest
 
 N_POLS = 2
-FRAME_BYTES = 66  # of a packet: Ethernet (with checksum, preamble and gap), IPv4 and UDP headers
-SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; each other item has 8 bytes
+FRAME_BYTES = 66  # a packet's headers: Ethernet (with checksum, preamble and gap), IPv4 and UDP
+SPEAD_BYTES = 8 * 5  # a packet's SPEAD header and the items that every packet has; each further item has 8 bytes
 DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS, GNSS_ITEMS = 4, 4, 3, 4, 3
 POWER_ITEMS = {"float32": 5, "uint8": 7}  # items in a packet of detected beams, by format
 GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks and sockets, whose sizes no key sets
 HUGE_PAGE_BYTES = 2 << 20
 BEAM_BUFFERS = 8, 64  # least and largest number of an xbgpu's output buffers for beams
-BEAM_BUFFERS_S = 0.05  # time that these output buffers hold, if the number allows
-BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; bytes of struct beam_steering for an antenna
+BEAM_BUFFERS_S = 0.05  # duration of the data that all these buffers hold, within the limits of BEAM_BUFFERS
+BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; size of struct beam_steering, which each antenna has
 GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
 GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
 GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 10230, "L5Q": 10230}
-# Bytes of a record in a heap, of a piece with its sums, and of a satellite.
+# Sizes in bytes: a record in a heap; a piece of an integration with its sums; the state of a satellite.
 GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10
 GNSS_BUFFERS = 4
-RECEIVER_BYTES = 64 * 3 * 65536  # of a receive thread, for a batch of packets
+RECEIVER_BYTES = 64 * 3 * 65536  # memory that a receive thread needs for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
-MAC_BITS = 0x7FFFFF  # bits of an IPv4 multicast address that its Ethernet address has, too
+MAC_BITS = 0x7FFFFF  # bits of an IPv4 multicast address that are copied into its Ethernet address
 
 
 @dataclass
@@ -38,18 +38,18 @@ class Engine:
     name: str
     kind: str
     host: Section
-    given: Section  # its entry in the file
-    index: int  # on its host
+    given: Section  # the engine's entry in array.yaml
+    index: int  # number of the engine on its host, from 0
     interface: Section
     antennas: list = field(default_factory=list)  # fgpu: [(feng_id, Section)]
-    stream: Section = None  # xbgpu: of f_outputs
+    stream: Section = None  # xbgpu: the item of f_outputs that the engine receives
     substream: int = 0  # xbgpu
     in_gbps: float = 0.0
     out_gbps: float = 0.0
     memory_bytes: float = 0.0  # of the host
     threads: int = 0
     flow_threads: dict = field(default_factory=dict)  # "recv", "send" -> number of threads
-    cpus: dict = field(default_factory=dict)  # "recv", "send" -> [CPU] of each thread, where the interface's CPUs are known
+    cpus: dict = field(default_factory=dict)  # "recv", "send" -> [CPU of each thread], if the file has 'cpus'
 
     @property
     def on_cpu(self):
@@ -65,7 +65,7 @@ class Engine:
 
 
 def made_of(array, section, stream):
-    """The items of x_outputs, beams or detected that X-engines make of a stream."""
+    """Returns the items of 'section' (x_outputs, beams or detected) that X-engines make from a stream."""
     return [output for output in array[section] if output["stream"] == stream["name"]]
 
 
@@ -73,10 +73,10 @@ def made_of(array, section, stream):
 class Plan:
     array: Section
     engines: list = field(default_factory=list)
-    f_groups: dict = field(default_factory=dict)  # stream -> [address] of its substreams
-    x_groups: dict = field(default_factory=dict)  # x output -> [address] of its stream's substreams
-    beam_groups: dict = field(default_factory=dict)  # item of beams or detected -> [address] of its stream's substreams
-    gnss_addresses: dict = field(default_factory=dict)  # stream of gnss -> address, of all antennas
+    f_groups: dict = field(default_factory=dict)  # stream of f_outputs -> [address of each substream]
+    x_groups: dict = field(default_factory=dict)  # item of x_outputs -> [address of each substream]
+    beam_groups: dict = field(default_factory=dict)  # item of beams or detected -> [address of each substream]
+    gnss_addresses: dict = field(default_factory=dict)  # stream of gnss -> address, the same for all antennas
     recorders: list = field(default_factory=list)  # [array_recorder.Recorder or .BeamRecorder]
 
     def made_of(self, section, stream):
@@ -261,7 +261,7 @@ def check_hosts(array, faults):
 
 
 def check_ports(array, host, faults, n=None):
-    """Checks the ports of the first 'n' programs of a host.  None: all engines of the host."""
+    """Checks the ports of the first 'n' programs of a host.  If 'n' is None, checks the ports of all its engines."""
     ports, n = array["ports"], len(host["engines"]) if n is None else n
     taken = [range(ports[key], ports[key] + n) for key in ("http", "katcp")]
     if taken[0].start < taken[1].stop and taken[1].start < taken[0].stop or max(t.stop for t in taken) > 65536:
@@ -295,8 +295,8 @@ def deal(plan, faults):
         first, end = e * len(antennas) // len(f_engines), (e + 1) * len(antennas) // len(f_engines)
         engine.antennas = [(i, antennas[i]) for i in range(first, end)]
         if end - first > 256:
-            faults.add(hosts, f"{engine.name} would have {end - first} antennas, but may have 256: add engines of kind "
-                              f"fgpu")
+            faults.add(hosts, f"{engine.name} would have {end - first} antennas, but the maximum is 256: add engines "
+                              f"of kind fgpu")
     wanted = [(stream, s) for stream in streams for s in range(stream["substreams"])]
     if len(wanted) != len(x_engines):
         needs = ", ".join(f"{stream['substreams']} for {stream['name']}" for stream in streams)
@@ -323,7 +323,7 @@ def batch_samples(stream):
 
 
 def batch_bytes(stream):
-    """Bytes of a batch of one antenna, all substreams."""
+    """Returns the bytes of a batch of one antenna, in all substreams together."""
     return stream["channels"] * stream["spectra_per_heap"] * N_POLS * 2 * stream["sample_bits"] // 8
 
 
@@ -484,7 +484,8 @@ def f_buffers(array, stream):
 
 
 def x_window(array, stream):
-    """recv.window and recv.chunks of an xbgpu: it waits for a late antenna as long as the fgpus' output buffers last."""
+    """Returns recv.window and recv.chunks of an xbgpu.  The xbgpu waits for a late antenna for the duration of the
+    fgpus' output buffers."""
     recv = array["xbgpu"]["recv"]
     if "window" in recv.given or "chunks" in recv.given:
         return recv["window"], recv["chunks"]
@@ -542,8 +543,8 @@ def detected_memory(array, engine, detected):
 
 
 def steering_memory(array, stream):
-    """Host and device memory for models and coefficients of beams.  Each detected beam has models for both
-    polarisations."""
+    """Returns the host and device memory for the beams' delay models and coefficients.  Each detected beam has models
+    for both polarisations."""
     coherent = [d for d in made_of(array, "detected", stream) if d["kind"] == "coherent"]
     n_beams = len(made_of(array, "beams", stream)) + N_POLS * sum(d["beams"] for d in coherent)
     models = n_beams * BEAM_MODELS * len(array["antennas"]) * STEERING_BYTES
@@ -619,7 +620,7 @@ def check_capacity(plan, host, faults):
 
 
 def parse_cpus(text):
-    """The CPUs of a list such as 0-3,8, or None."""
+    """Returns the CPUs of a list such as 0-3,8; None if the text is not such a list."""
     cpus = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -646,9 +647,9 @@ def deal_cpus(host, engines, faults):
         free = [cpu for cpu in near if cpu not in taken]
         if len(free) < n_wanted:
             faults.add(interface.mark_at("cpus"),
-                       f"{n_wanted} receive and send threads of {', '.join(e.name for e in mine)} need a CPU each near "
-                       f"{interface['name']}, but {len(free)} of {text} are free: lower recv.threads or send.threads, add "
-                       f"CPUs, or leave cpus out")
+                       f"{n_wanted} receive and send threads of {', '.join(e.name for e in mine)} need separate CPUs "
+                       f"near {interface['name']}, but {len(free)} of {text} are free: lower recv.threads or send.threads, add "
+                       f"CPUs, or remove the key cpus")
             continue
         for engine, name in wanted:
             n = engine.flow_threads[name]

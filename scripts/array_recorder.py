@@ -15,8 +15,8 @@ class Recorder:
     name: str
     host: Section
     given: Section
-    index: int  # on its host, after the engines
-    output: Section  # item of x_outputs, or for a beamrec of f_outputs
+    index: int  # number of the recorder on its host; the engines have the first numbers
+    output: Section  # what the recorder records: an item of x_outputs, or for a beamrec an item of f_outputs
     kind: str = "visrec"
 
     @property
@@ -36,7 +36,7 @@ class Recorder:
 
 
 def find(items, name, mark, what, faults):
-    """The item with this name, or None after a fault was reported."""
+    """Returns the item with this name.  If there is none, reports a fault and returns None."""
     names = [item["name"] for item in items]
     if name in names:
         return items[names.index(name)]
@@ -77,16 +77,16 @@ def make_some(array, all_given, kind, key, outputs, others, faults):
 def check_places(array, faults):
     """Checks the positions of the telescope and its antennas, which a recording needs."""
     if "telescope" not in array.given:
-        faults.add(array.mark_at("recorders"), "telescope is missing; a recorder writes the array's position")
+        faults.add(array.mark_at("recorders"), "telescope is missing; recorders write the array's position to files")
     for antenna in array["antennas"]:
         if "position" not in antenna.given:
-            faults.add(antenna.mark, f"position of {antenna['name']} is missing; a recorder writes it")
+            faults.add(antenna.mark, f"position of {antenna['name']} is missing; recorders write it to files")
         elif len(antenna["position"]) != 3:
             faults.add(antenna.mark_at("position"), f"position of {antenna['name']} must be [east, north, up]")
 
 
 def describe(plan, recorder):
-    """A line about a recorder.  The table of engines has no recorders."""
+    """Returns a line that describes a recorder, because the table of engines has no recorders."""
     if recorder.kind == "visrec":
         stream = plan.stream(recorder.output)
         gbps = stream["substreams"] * array_plan.x_output_gbps(plan.array, recorder.output, stream)
@@ -107,7 +107,7 @@ def shape_keys(stream):
 
 
 def sky_keys(given, stream):
-    """The centre of a narrow band: the recorder's key, or without this key the F-engine's."""
+    """Returns the key for the centre of a narrow band: the recorder's key if given, otherwise the F-engine's key."""
     return given.texts("centre_frequency") or [("centre_frequency", text, mark) for _, text, mark in
                                                stream.texts("centre_frequency")]
 

@@ -269,8 +269,8 @@ def test_windows_and_cpus(work):
     assert made["f0"]["recv"]["affinity"] == [8, 9, 10, 11] and made["f0"]["send"]["affinity"] == [40]
     assert made["x0"]["recv"]["affinity"] == [41] and made["x0"]["send"]["affinity"] == [42]
     assert made["x1"]["recv"]["affinity"] == [43] and made["x1"]["send"]["affinity"] == [44]
-    for cpus, said in (("0-7", "8 receive and send threads of f0, x0, x1 need a CPU each near lo, but 8 of 0-7 are free"),
-                       ("0-6", "8 receive and send threads of f0, x0, x1 need a CPU each near lo, but 7 of 0-6 are free"),
+    for cpus, said in (("0-7", "8 receive and send threads of f0, x0, x1 need separate CPUs near lo, but 8 of 0-7 are free"),
+                       ("0-6", "8 receive and send threads of f0, x0, x1 need separate CPUs near lo, but 7 of 0-6 are free"),
                        ("0-x", 'must be a list such as "0-15,32-47"'), ("5000", "CPUs below 4096")):
         host["interfaces"][0]["cpus"] = cpus
         done = run_array(write(work, small(hosts=[host])))

@@ -298,7 +298,7 @@ def test_polarisation_cut(night, promtool):
     labels = who(night.ants["m001"], antenna="m001", pol="1")
     night.expect(SOON_S, ("PolarisationSilent", labels), night.gone("m001"), *night.spoilt())
     night.check(promtool, (SOON_S, "PolarisationSilent", [(labels | {"severity": "critical"}, {
-        "summary": "antenna m001 pol 1: nothing reaches f0 on h0, and the other polarisation flows",
+        "summary": "antenna m001 pol 1: nothing reaches f0 on h0, although the other polarisation arrives",
         "stage": "digitisers to F-engines",
         "since": "1970-01-01 00:00:32 +0000 UTC",
         "where": "before the F-engine: this polarisation's digitiser, cable, or multicast groups",
@@ -454,10 +454,10 @@ def test_beams(night, promtool):
     beam = who(x0, stream="by")
     night.expect(END_S, ("BeamZero", who(x0, stream="bx")), ("BeamClips", beam), ("BeamWeightsZero", beam))
     night.check(promtool, (END_S, "BeamZero", [(who(x0, stream="bx", severity="critical"), {
-        "summary": "beam bx: x0 on h0 makes only zeros, and its input flows",
+        "summary": "beam bx: x0 on h0 makes only zeros, although its input arrives",
         "stage": "X-engines",
         "since": "1970-01-01 00:00:39 +0000 UTC",  # only zeros for 10 s
-        "where": "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros",
+        "where": "all weights are 0, the beam's gain is too low, or the voltages of its polarisation are zeros",
         "command": "ssh h0 cbf-doctor loss /etc/cbf/x0.yaml"})]))
 
 
@@ -476,7 +476,7 @@ def test_satellites(night, promtool):
     night.expect(T0_S + 299, *soon)
     night.expect(T0_S + 301, *soon, ("NoSatelliteTracked", one["m001"]))
     night.check(promtool, (T0_S + 301, "NoSatelliteTracked", [(one["m001"] | {"severity": "warning"}, {
-        "summary": "antenna m001, stream l1: f0 on h0 has tracked no satellite for 5 minutes, and its input flows",
+        "summary": "antenna m001, stream l1: f0 on h0 has tracked no satellite for 5 minutes, although its input arrives",
         "stage": "F-engines",
         "since": "1970-01-01 00:00:30 +0000 UTC",
         "where": "the antenna sees none of the satellites in 'satellites', or the band is wrong: centre_frequency, "
