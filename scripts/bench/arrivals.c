@@ -4,13 +4,13 @@
  *   LIST       multicast groups or addresses, as in a configuration
  *   --buffer   bytes of each endpoint's socket buffer
  *   --packets  largest number of packets to record
- * Each endpoint has a socket that does not join packets (no UDP_GRO).  So the kernel gives each packet the time at
- * which the packet, or the message that contained it, arrived (SO_TIMESTAMPNS).  A late read does not change this
- * time.  The program reads only the first HEADER_BYTES of a packet, which identify the packet.
+ * Each endpoint has a socket that does not join packets (no UDP_GRO).  So the kernel gives each packet a time
+ * (SO_TIMESTAMPNS): the arrival of the packet, or of the message that contained the packet.  A late read does not
+ * change this time.  The program reads only the first HEADER_BYTES of a packet, which identify the packet.
  *
- * Prints READY.  Ends at a signal, or after --packets packets.  Then writes struct arrival for each packet to FILE.
- * Prints one line of JSON: the number of packets that arrived, and the number that the kernel dropped because a
- * socket buffer was full. */
+ * The program prints READY, and records until a signal comes or --packets packets have arrived.  Then the program
+ * writes a struct arrival for each packet to FILE, and prints one line of JSON: the number of packets that arrived,
+ * and the number of packets that the kernel dropped because a socket buffer was full. */
 #include "common/net/endpoint.h"
 #include "common/base/log.h"
 #include "common/net/spead.h"
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "scripts/bench/arrivals.c explains the options at its start\n");
         return 2;
     }
-    memset(r.arrivals, 1, r.max * sizeof(*r.arrivals)); /* touches the pages before packets arrive */
+    memset(r.arrivals, 1, r.max * sizeof(*r.arrivals)); /* makes the kernel map the pages before packets arrive */
     for (size_t i = 0; i < BATCH; i++) {
         r.iovecs[i] = (struct iovec){r.headers[i], HEADER_BYTES};
         r.messages[i].msg_hdr.msg_iov = &r.iovecs[i];

@@ -1,4 +1,4 @@
-/* bench.c - what the benchmarks share.  See bench.h. */
+/* bench.c - functions that the benchmarks share.  See bench.h. */
 #include "scripts/bench/bench.h"
 
 #include "common/base/clock.h"

@@ -5,8 +5,9 @@
  * benchmark does the work once to warm up, and BENCH_REPETITIONS times for the figures.  Then it calls
  * bench_stat_of() and bench_print_row().
  *
- * Ratios: a rate alone says little about other machines.  So a row also names a ceiling that was measured in the same
- *         run.  A ratio compares the best rate with the best ceiling, because other programs can only lower both.
+ * Ratios: a rate alone says little about the rate on other machines.  So a row also names a ceiling: the rate at
+ *         which the machine could do the work at best, measured in the same run.  A ratio divides the best rate by
+ *         the best ceiling, because other programs can only lower both.
  * CPU time or wall clock: work of one thread is timed by the CPU time of this thread (clock_thread_cpu_ns), which
  *         excludes the time of other programs.  Work of several threads is timed by the wall clock.
  * Threads: one. */
@@ -68,9 +69,9 @@ size_t bench_read_list(const char *text, unsigned least, unsigned most, unsigned
 /* Does the work 'n' times.  Returns the wall time in ns. */
 typedef int64_t (*bench_time)(void *what, size_t n);
 
-/* Returns rates in 10^9 per second, where doing the work once is an amount of 'amount'.  The first call of 'time'
- * only warms up.  The second call determines how often a repetition does the work, so that it takes 'repetition_ns';
- * at most 'n_max' times. */
+/* Returns rates in 10^9 per second.  Doing the work once counts as 'amount'.  The first call of 'time' only warms up.
+ * From the duration of the second call follows how often a repetition does the work: so often that the repetition
+ * takes 'repetition_ns', but at most 'n_max' times. */
 #define BENCH_MAX_REPETITIONS 99
 struct bench_stat bench_measure(bench_time time, void *what, double amount, size_t n_repetitions, int64_t repetition_ns,
                                 size_t n_max);
@@ -85,8 +86,8 @@ void bench_print_machine(void);
 /* Begins a table: prints a title, and the names of the columns of bench_print_row(). */
 void bench_print_head(const char *title, const char *unit);
 
-/* Prints a row: min, median and max, and the ratio of max to 'ceiling' (in the same unit; 0: no ceiling).  'bound'
- * names the ceiling, or is another remark. */
+/* Prints a row: min, median and max, and the ratio of max to 'ceiling' (in the same unit; 0: no ceiling).  'bound' is
+ * the name of the ceiling, or another remark. */
 void bench_print_row(const char *label, struct bench_stat stat, double ceiling, const char *bound);
 
 #endif

@@ -2,20 +2,21 @@
  *
  * Usage: bench_beam [--device auto|cpu|cuda] [--antennas N[,N...]] [--beams N[,N...]] [--channels N] [--bits 4|8]
  *                   [--repetitions N] [--once]
- *   --channels  number of channels; default: as many as 2^29 bytes of voltages hold, fewer on the cpu device
+ *   --channels  number of channels; default: so many that the voltages take 2^29 bytes; fewer on the cpu device
  *   --once      no timing: runs each size once to warm up and once more, for a profiler
  *
  * Each run has 4 batches of 256 spectra, random voltages, and dither.  Beams of both polarisations alternate.  A run
- * computes the coefficients and then forms the beams of all 1024 spectra.  A jones is a sample of both polarisations
- * of an antenna and channel.  A Gjones/s is 10^9 jones a second.
+ * computes the coefficients and then forms the beams of all 1024 spectra.  A jones is a pair of samples: both
+ * polarisations of one antenna in one channel.  A Gjones/s is 10^9 jones a second.
  *
  * The ceiling is the smaller of two rates, measured in the same run: the rate at which a copy moves the same bytes,
- * and the rate at which cuBLASLt, if there is one, does the multiplications of two slices as a product of bytes.
- * Before a size is timed, the last channel of its first beam is compared with the plain C kernel (the twin).
+ * and the rate at which cuBLASLt, if installed, does the same multiplications as int8 products.  A coefficient has
+ * two slices, its high and its low byte, and each slice needs a product.  Before a size is timed, the last channel of
+ * its first beam is compared with the result of the plain C kernel (the twin).
  *
- * Then follows the incoherent beam for each number of antennas: its powers in windows of 64 spectra.  Its ceiling is
- * a pass that reads the voltages at the rate of the copy.  For the first number of antennas follow detected beams.
- * Last come uploads, the correlation and 16 beams, each alone and all together. */
+ * Then the program measures the incoherent beam for each number of antennas: its powers in windows of 64 spectra.
+ * Its ceiling is the rate at which a copy reads the voltages.  Then it measures detected beams for the first number
+ * of antennas.  At last it measures uploads, the correlation and 16 beams, each alone and all together. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -49,7 +50,7 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    struct bench_stat copy, product; /* copy: 10^9 bytes/s, read and written; product: 10^12 operations/s, or 0 */
+    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s, or 0 */
 };
 
 /* The kernels for one size, and their arguments. */
@@ -185,7 +186,7 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Returns true if the first beam's last channel of batch 0 equals the twin's after a launch. */
+/* Launches the kernel once.  Returns true if the first beam's last channel in batch 0 equals the twin's result. */
 static bool is_right(const struct work *w)
 {
     const struct beamform_args *a = &w->args;
@@ -230,10 +231,10 @@ static double ceiling_of(const struct work *w, const char **bound)
     double by_memory = w->bed->copy.max / (N_POLS * voltage_bytes(w->args.format) + 2 * beams_per_ant);
     double by_products = w->bed->product.max * 1e3 / (w->args.n_beams * 2 * 8); /* 2 slices, 4 multiply-adds each */
 
-    *bound = "what the copy rate allows";
+    *bound = "limit of the copy rate";
     if (w->bed->product.max == 0 || by_memory < by_products)
         return by_memory;
-    *bound = "what the product of bytes allows, two slices";
+    *bound = "limit of the int8 product, two slices";
     return by_products;
 }
 
@@ -315,7 +316,7 @@ static int64_t time_incoherent(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Returns true if the powers of the last channel equal the twin's after one launch. */
+/* Launches the kernel once.  Returns true if the powers of the last channel equal the twin's powers. */
 static bool is_incoherent_right(const struct incoherent *w)
 {
     const struct beam_incoherent_args *a = &w->args;
@@ -362,7 +363,7 @@ static bool bench_incoherent(const struct options *options, const struct bed *be
         bench_print_row(label,
                         bench_measure(time_incoherent, &w, (double)n_ants * w.args.n_chan * N_BATCHES * N_SPECTRA,
                                       options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
-                        bed->copy.max / (N_POLS * voltage_bytes(w.args.format)), "what the copy rate allows");
+                        bed->copy.max / (N_POLS * voltage_bytes(w.args.format)), "limit of the copy rate");
     if (!ok)
         printf("    WRONG: the powers differ from the twin's\n");
     device_kernel_destroy(w.kernel);
@@ -395,8 +396,7 @@ static int64_t time_detected(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Measures Stokes I of beams of both polarisations, in windows of 64 spectra.  The number of these beams is half of
- * n_beams. */
+/* Measures Stokes I in windows of 64 spectra, for n_beams / 2 beams.  Each of these beams has both polarisations. */
 static void bench_detected(const struct options *options, const struct bed *bed, unsigned n_ants, unsigned n_beams)
 {
     struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
@@ -422,7 +422,7 @@ static void bench_detected(const struct options *options, const struct bed *bed,
         bench_print_row(label,
                         bench_measure(time_detected, &d, (double)n_ants * form->n_chan * N_BATCHES * N_SPECTRA,
                                       options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
-                        bed->product.max * 1e3 / (n_beams * 2 * 8), "what the product of bytes allows, two slices");
+                        bed->product.max * 1e3 / (n_beams * 2 * 8), "limit of the int8 product, two slices");
     device_kernel_destroy(d.kernel);
     device_free(bed->device, d.args.powers);
     work_fini(&d.beams);
@@ -633,7 +633,7 @@ int main(int argc, char **argv)
     for (size_t a = 0; a < options.n_arrays; a++)
         for (int products = BEAM_TOTAL; products <= BEAM_STOKES; products++)
             ok &= bench_incoherent(&options, &bed, options.n_ants[a], (enum beam_products)products);
-    bench_print_head("Detected beams, each polarisation counted", "10^9 jones/s");
+    bench_print_head("Detected beams (number of beams x polarisations)", "10^9 jones/s");
     for (size_t b = 0; b < options.n_sizes; b++)
         bench_detected(&options, &bed, options.n_ants[0], options.n_beams[b] + options.n_beams[b] % 2);
     if (!options.once) {

@@ -22,7 +22,7 @@
 #define N_SPECTRA     256 /* of a heap */
 #define N_TAPS        16
 #define SAMPLE_BITS   10
-#define N_BATCHES     8 /* batches of a chunk of the X-engine */
+#define N_BATCHES     8 /* batches in a chunk of the X-engine */
 #define REPETITION_NS (50 * NS_PER_MS)
 
 /* The device on which a table's work runs, and the ceilings of this device. */
@@ -30,9 +30,9 @@ struct bed {
     int n_threads;
     struct device *device;
     struct device_stream *stream;
-    double copy_mbytes; /* 10^6 bytes/s that are read; as many are written */
-    double float_madds; /* 10^6/s: float multiplications, each with an addition */
-    double int16_madds; /* 10^6/s: int16 multiplications, added to int32; 0: not known for this CPU */
+    double copy_mbytes; /* 10^6 bytes/s that a copy reads; the copy writes at the same rate */
+    double float_madds; /* millions of float multiplications per second, each with an addition */
+    double int16_madds; /* millions of int16 multiplications per second, each added to an int32; 0: not known */
 };
 
 /* Work to time: a function that enqueues the work, and the amount of work in the table's unit. */
@@ -52,7 +52,7 @@ static void *alloc(const struct bed *bed, size_t bytes)
 {
     void *memory = memories.items[memories.n++] = bench_alloc(bed->device, bytes);
 
-    memset(memory, 0, bytes); /* touches all pages before the time is measured */
+    memset(memory, 0, bytes); /* makes the kernel map all pages before the time is measured */
     return memory;
 }
 
@@ -89,7 +89,7 @@ static int64_t time_runs_ns(const struct bed *bed, const struct work *work, int6
     return bed->n_threads == 1 ? end.cpu_ns - begin.cpu_ns : end.wall_ns - begin.wall_ns;
 }
 
-/* A kernel of the cpu device needs no preparation, so launch() makes struct device_kernel itself. */
+/* Launches a kernel.  The cpu device's kernels need no preparation, so launch() fills struct device_kernel itself. */
 static void launch(const struct bed *bed, const struct kernel *kernel, const void *args)
 {
     struct device_kernel ready = {bed->device, kernel};
@@ -97,8 +97,8 @@ static void launch(const struct bed *bed, const struct kernel *kernel, const voi
     device_launch(bed->stream, &ready, NULL, args);
 }
 
-/* Returns the rate in 10^6 per second.  The run that warms up also determines the number of runs of a repetition, so
- * that a repetition is long enough for the clock. */
+/* Returns the rate in 10^6 per second.  The duration of the first run, which warms up, determines the number of runs
+ * in a repetition: a repetition must be long enough for the clock's resolution. */
 static struct bench_stat measure(const struct bed *bed, const struct work *work)
 {
     int64_t n_runs = 1 + REPETITION_NS / (time_runs_ns(bed, work, 1) + 1);
@@ -148,9 +148,9 @@ static void find_ceilings(struct bed *bed)
     snprintf(title, sizeof(title), "Ceilings, in vectors of %d bytes", ceiling_vector_bytes());
     bench_print_head(title, "10^6/s");
     bed->copy_mbytes = find_ceiling(bed, &ceiling_copy, &args, (double)CEILING_COPY_BYTES, "memory copy",
-                                    "bytes read, and as many written");
+                                    "bytes read (and the same number written)");
     bed->float_madds = find_ceiling(bed, &ceiling_float, &args, bed->n_threads * ceiling_float_madds(),
-                                    "float multiply and add", "multiplications, and as many additions, in registers");
+                                    "float multiply and add", "multiplications, each with an addition; registers");
     if (ceiling_int16_madds() > 0)
         bed->int16_madds = find_ceiling(bed, &ceiling_int16, &args, bed->n_threads * ceiling_int16_madds(),
                                         "int16 multiply and add", "multiplications (vpmaddwd, vpaddd), in registers");
@@ -159,7 +159,7 @@ static void find_ceilings(struct bed *bed)
 
 /* ---- The F-engine ------------------------------------------------------------------------------------------------ */
 
-/* One antenna's output buffer, and the arguments of the stages, which equal the arguments in channelise. */
+/* One antenna's output buffer, and the arguments of the stages.  channelise passes the same arguments. */
 struct f_engine {
     struct channelise_config config;
     struct channelise *channelise;
@@ -270,7 +270,7 @@ static void bench_f_engine(const struct bed *bed, unsigned n_chan)
     struct bench_stat chain, pfb_fir, fft, postproc;
     struct f_engine f;
     char label[40];
-    double fft_madds = 2.5 * log2(n_chan), stages; /* per dual-polarisation sample, which is one complex point */
+    double fft_madds = 2.5 * log2(n_chan), stages; /* per dual-polarisation sample: one point */
 
     f_engine_init(&f, bed, n_chan);
     chain = measure(bed, &(struct work){enqueue_chain, &f, n_samples});
@@ -279,7 +279,7 @@ static void bench_f_engine(const struct bed *bed, unsigned n_chan)
     postproc = measure_kernel(bed, &postproc_kernel, &f.postproc, n_samples);
     stages = 1 / (1 / pfb_fir.max + 1 / fft.max + 1 / postproc.max);
     snprintf(label, sizeof(label), "%u channels: channelise", n_chan);
-    bench_print_row(label, chain, stages, "its stages by themselves");
+    bench_print_row(label, chain, stages, "its stages, each alone");
     print_stage("    pfb_fir", pfb_fir, stages, bed->float_madds / (N_TAPS * N_POLS), "float multiply and add");
     print_stage("    FFT", fft, stages, bed->float_madds / fft_madds, "float multiply and add");
     print_stage("    postproc", postproc, stages, bed->copy_mbytes * 2 / (8 + 2), "memory copy"); /* 8 B in, 2 B out */
@@ -358,7 +358,7 @@ static void bench_x_engine(const struct bed *bed, unsigned n_ants, unsigned n_ch
     bench_print_row(label, correlate, bed->int16_madds / madds_per_jones, "int16 multiply and add");
     bench_print_row("    checksum", checksum, bed->int16_madds / (N_POLS * 2 * 2), "int16 multiply and add");
     bench_print_row("    reduce", reduce, bed->copy_mbytes / copies_per_jones, "memory copy");
-    bench_print_row("    both", dump, 1 / (1 / correlate.max + 1 / reduce.max), "the two by themselves");
+    bench_print_row("    both", dump, 1 / (1 / correlate.max + 1 / reduce.max), "correlate and reduce, each alone");
     free_all(bed);
 }
 

@@ -4,7 +4,7 @@
  * Usage: bench_ddc [--device auto|cpu|cuda] [--subsampling N[,N...]] [--bits N] [--samples N] [--repetitions N]
  *                  [--channels N] [--shapes] [--once]
  *   --samples  samples of each polarisation in a launch; default: 2^27, fewer on the cpu device
- *   --channels also measures a narrow band of so many channels: the down-converter, a filter bank of 16 taps, the
+ *   --channels also measures a narrow band of N channels: the down-converter, a filter bank of 16 taps, the
  *              transform, and all later steps; the outer half of the bins is discarded
  *   --shapes   also measures other shapes (struct ddc_shape), on a device that compiles kernels
  *   --once     no timing: runs each kernel once to warm up and once more, for a profiler
@@ -13,7 +13,7 @@
  * sampling instants of the ADC a second, for both polarisations.
  *
  * The ceiling is the smaller of two rates, measured in the same run: the rate at which a copy moves the same bytes,
- * and the rate at which cuBLASLt, if there is one, does the kernel's multiplications as a product of half floats.
+ * and the rate at which cuBLASLt, if installed, does the kernel's multiplications as a product of half floats.
  * Before a kernel is timed, its output is compared with the output of the plain C kernel (the twin). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -39,7 +39,7 @@ struct options {
     struct device_config device;
     unsigned subsampling[MAX_SIZES];
     size_t n_sizes, n_samples, n_repetitions, copy_bytes;
-    unsigned sample_bits, n_chan; /* n_chan 0: no narrow band */
+    unsigned sample_bits, n_chan; /* n_chan == 0: no narrow band is measured */
     bool shapes, once;
 };
 
@@ -48,7 +48,7 @@ struct bed {
     struct device_stream *stream;
     uint8_t *in[N_POLS];
     float *out[N_POLS];
-    struct bench_stat copy, product; /* copy: 10^9 bytes/s, read and written; product: 10^12 operations/s, or 0 */
+    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s, or 0 */
 };
 
 /* A kernel for one subsampling and shape, and its arguments. */
@@ -120,7 +120,7 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Returns true if the last outputs of polarisation 1 equal the twin's after a launch. */
+/* Launches the kernel once.  Returns true if the last outputs of polarisation 1 equal the twin's outputs. */
 static bool is_right(const struct work *w)
 {
     uint32_t n = w->args.n_out < CHECKED_OUT ? w->args.n_out : CHECKED_OUT, first = w->args.n_out - n;
@@ -165,10 +165,10 @@ static double ceiling_of(const struct work *w, const char **bound)
         N_POLS * 2 * row_products / (DDC_ROW_OUTPUTS * subsampling) * (w->args.sample_bits > 12 ? 2 : 1);
     double by_memory = w->bed->copy.max / bytes, by_products = w->bed->product.max * 1e3 / operations;
 
-    *bound = "what the copy rate allows";
+    *bound = "limit of the copy rate";
     if (w->bed->product.max == 0 || by_memory < by_products)
         return by_memory;
-    *bound = "what the product of half floats allows";
+    *bound = "limit of the product of half floats";
     return by_products;
 }
 
@@ -202,7 +202,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
 #define SPECTRA_PER_HEAP 32
 
 struct narrow {
-    struct work work; /* down-converts as many samples as the spectra advance */
+    struct work work; /* down-conversion of the samples by which the spectra of a run advance */
     struct channelise_config config;
     struct channelise *channelise;
     struct channelise_buffer buffer;
@@ -217,7 +217,7 @@ static void narrow_init(struct narrow *n, const struct options *options, const s
     size_t rotation_bytes, n_rows;
 
     work_init(&n->work, options, bed, subsampling, shape);
-    time_work(&n->work, 1); /* makes all samples of the last windows */
+    time_work(&n->work, 1); /* makes all samples in the windows of the last spectra */
     n->config = (struct channelise_config){.n_chan = options->n_chan,
                                            .n_bins = 2 * options->n_chan,
                                            .n_taps = 16,
@@ -278,7 +278,7 @@ static void bench_narrow(const struct options *options, const struct bed *bed, u
 
     narrow_init(&n, options, bed, subsampling, shape, method);
     double samples = (double)n.work.args.n_out * subsampling;
-    snprintf(label, sizeof(label), "    and %u channels of it%s", options->n_chan,
+    snprintf(label, sizeof(label), "    with %u channels%s", options->n_chan,
              device_compiles(bed->device) && method == CHANNELISE_STAGES ? ", stages" : "");
     if (options->once)
         time_narrow(&n, 2);

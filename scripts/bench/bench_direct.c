@@ -2,12 +2,13 @@
  * the device copies the packets to memory that kernels read.
  *
  * Usage: bench_direct [--device auto|cpu|cuda] [--threads N] [--packet BYTES]
- *   --threads  largest number of threads that write at the same time; the number doubles from 1; default: 4
+ *   --threads  largest number of threads that write at the same time (default: 4).  The program measures 1, 2, 4, ...
+ *              threads up to this number
  *   --packet   payload of a packet; default: 5120 bytes
  *
  * The threads work like receive threads: they copy packets from a buffer in the cache to consecutive places of
- * chunks, with non-temporal stores.  The device copies whole chunks.  The program also measures the host's reads of
- * such memory, although no daemon reads it. */
+ * chunks, with non-temporal stores.  The device copies whole chunks.  The program also measures how fast the host
+ * reads pinned and direct memory, although no daemon reads direct memory. */
 #include "common/base/clock.h"
 #include "common/base/copy.h"
 #include "common/device/device.h"
@@ -34,7 +35,7 @@ struct writer {
     size_t packet_bytes;
 };
 
-static volatile uint64_t sum; /* sum of all data read, so that the compiler keeps the reads */
+static volatile uint64_t sum; /* sum of all data read; without this sum the compiler would remove the reads */
 
 static void *write_chunks(void *arg)
 {
@@ -145,10 +146,10 @@ static void measure(const struct options *options, struct device *device, struct
 
     bench_print_machine();
     printf("device: %s, %s; packets of %zu bytes\n", device_name(device), device_model(device), options->packet_bytes);
-    bench_print_head("Packets past the cache", "10^9 bytes/s");
+    bench_print_head("Packets written past the cache", "10^9 bytes/s");
     bench_write("to pinned memory", pinned, options->n_threads);
     bench_write("to direct memory", written, options->n_threads);
-    bench_print_head("Chunks to where kernels read", "10^9 bytes/s");
+    bench_print_head("Copies of chunks to memory that kernels read", "10^9 bytes/s");
     bench_copy("device copies from pinned memory", stream, memory, pinned[0].to);
     bench_copy("device copies from direct memory", stream, memory, source);
     bench_print_head("Reads by the host", "10^9 bytes/s");

@@ -6,14 +6,14 @@
  *   N_HEAPS       heaps of each source to each destination.  Digitiser heaps go to the destinations in turn, as to
  *                 the digitiser's multicast groups, unless IN_FLIGHT_BYTES is 0
  *   JOIN          1: a message has as many packets as fit (UDP_SEGMENT); 0: a message has one packet
- *   SHUFFLE       number of packets of a source to a destination that are sent in random order; 1: packets are in
- *                 order
+ *   SHUFFLE       number of packets in a group.  The packets of a group, from one source to one destination, are sent
+ *                 in random order; 1: all packets are in order
  * Sources and destinations take turns, message by message.  Stop heaps follow until the receiver has received one.
  *
- * IN_FLIGHT_BYTES > 0 limits the bytes that wait in the receiver's socket, which the kernel reports (sock_diag).  So
- * no packet is lost, and only the receiver determines the speed.
- * IN_FLIGHT_BYTES 0 measures the sender: the shortest loop that sends, without regard to losses.  The payload then
- * takes as much memory as the payload of other senders.
+ * IN_FLIGHT_BYTES > 0 limits the bytes that wait in the receiver's socket.  The kernel reports the number of these
+ * bytes (sock_diag).  So no packet is lost, and only the receiver determines the speed.
+ * IN_FLIGHT_BYTES 0 measures this program itself: the shortest loop that sends, without regard to losses.  The
+ * payload then takes as much memory as the payload of the measured senders.
  * Prints one line of JSON: packets and bytes sent, total time, waiting time, and packets that the socket dropped. */
 #include "common/base/clock.h"
 #include "common/net/endpoint.h"
@@ -35,19 +35,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PACKETS_MAX       128 /* of a call */
-#define JOINED_MAX        64  /* packets of a message; all kernels can join so many */
+#define PACKETS_MAX       128 /* packets of a system call */
+#define JOINED_MAX        64  /* packets of a message; all versions of Linux can join 64 packets */
 #define DATAGRAM_MAX      65507
 #define HEADER_MAX        128
 #define SHUFFLE_MAX       64
 #define N_STOPS           5
-#define SKB_TRUESIZE_RATE 2 /* with the kernel's bookkeeping, a packet in a socket counts at most about twice */
+#define SKB_TRUESIZE_RATE 2 /* bytes of memory for each byte of a packet in a socket, with the kernel's bookkeeping */
 
 /* The packets of one source to one destination. */
 struct flow {
     struct sockaddr_in destination;
     size_t source, first_heap; /* first_heap: index of the heap among the heaps of a timestamp */
-    int64_t taker;             /* number of the flow among the destinations that share the timestamps */
+    int64_t taker;             /* index of the destination among all destinations that share the timestamps */
     int64_t n_sent;            /* packets */
     uint16_t order[SHUFFLE_MAX];
 };
@@ -59,7 +59,7 @@ struct feed {
     size_t n_sources, n_flows, next_flow;
     struct flow *flows; /* [n_flows] */
     int64_t n_packets_each, n_packets_left;
-    int64_t n_takers; /* destinations that share the timestamps; 1: each destination gets all timestamps */
+    int64_t n_takers; /* number of destinations that share the timestamps; 1: each destination gets all timestamps */
     int64_t shuffle;
     uint64_t random;
     size_t in_flight_bytes;
@@ -105,7 +105,7 @@ static struct backlog socket_backlog(struct feed *feed, const struct sockaddr_in
     ask.request.id.idiag_cookie[0] = ask.request.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
     ask.request.idiag_states = ~0u;
     if (send(feed->diag_fd, &ask, sizeof(ask), 0) < 0)
-        die("asking for the receiver's backlog");
+        die("cannot ask for the receiver's backlog");
     union {
         struct nlmsghdr header;
         char bytes[4096];
@@ -175,7 +175,7 @@ static int64_t next_index(struct feed *feed, struct flow *flow)
     return i - i % feed->shuffle + flow->order[i % feed->shuffle];
 }
 
-/* Prepares the flow's next packet as packet 'i' of the call.  Returns the packet's size. */
+/* Prepares the flow's next packet as packet 'i' of the next system call.  Returns the packet's size. */
 static size_t next_packet(struct feed *feed, struct flow *flow, size_t i)
 {
     const struct bench_shape *shape = &feed->shape;
@@ -277,7 +277,7 @@ static void feed_all(struct feed *feed)
         wait_for_receiver(feed, 0);
 }
 
-/* Creates the flows.  The sources of a destination follow each other, as do the heaps in memory. */
+/* Creates the flows, ordered by destination and then by source.  The heaps in memory have the same order. */
 static void open_flows(struct feed *feed, const char *destinations, int64_t n_heaps)
 {
     bool deals = feed->shape.is_dig && feed->in_flight_bytes > 0;

@@ -5,16 +5,15 @@
  *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE]
  *                   [--once | --shapes FILE]
  *   --samples         samples of each polarisation in one run of the kernels
- *   --buffer-samples  samples of each polarisation that are transformed together (at least one heap, and whole heaps)
+ *   --buffer-samples  samples of each polarisation that are transformed together (a whole number of heaps)
  *   --chunk-samples   samples of each polarisation in one upload of the chain
- *   --shapes          measures both kernels together and each kernel alone, with the default shape and with all
- *                     shapes of the file.  A line "CHANNELS NAME=VALUE ..." names the fields that differ from the
- *                     default shape.  If front_rows is given, the other fields default to the default shape for this
- *                     front_rows
+ *   --shapes          measures both kernels together and each kernel alone, with the default shape and with each
+ *                     shape in FILE.  A line "CHANNELS NAME=VALUE ..." of FILE names the fields that differ from the
+ *                     default shape.  If a line has front_rows, the base is the default shape for this front_rows
  *   --once            no timing: runs the kernels once to warm up and once more, for a profiler that counts launches
- * Defaults are 16 taps and 10 bits in.  The output has 8 bits, uniform dither and heaps of 256 spectra.  Input is
- * random.  The default sizes suit a GPU; on the cpu device they are smaller.  A Gsample/s is 10^9 sampling instants
- * of the ADC a second, for both polarisations. */
+ * By default the filter has 16 taps, and input samples have 10 bits.  The output has 8 bits, uniform dither and heaps
+ * of 256 spectra.  The input is random.  The default sizes suit a GPU; on the cpu device the sizes are smaller.  A
+ * Gsample/s is 10^9 sampling instants of the ADC a second, for both polarisations. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -32,7 +31,7 @@
 #define SPECTRA_MIN      16
 #define OUT_BITS         8
 #define KERNELS_NS       (50 * NS_PER_MS)  /* duration of a repetition */
-#define CHAIN_NS         (200 * NS_PER_MS) /* duration of a repetition; filling the pipeline then hardly counts */
+#define CHAIN_NS         (200 * NS_PER_MS) /* duration of a repetition: much longer than the pipeline's start */
 #define RMS_MIN          15.0
 #define RMS_MAX          30.0
 
@@ -126,8 +125,8 @@ static void find_ceilings(const struct options *options, struct device *device, 
     device_free_pinned(device, host_to);
 }
 
-/* Returns the bytes of device memory per dual-polarisation sample: samples in, voltages out, and n_round_trips
- * intermediate results, which are written and read as 8 bytes of float2. */
+/* Returns the bytes that cross the device memory's bus per dual-polarisation sample: samples in, voltages out, and
+ * n_round_trips intermediate results.  Each intermediate result is written and read as 8 bytes (float2). */
 static double bytes_per_sample(const struct options *options, unsigned n_round_trips)
 {
     return N_POLS * (options->sample_bits / 8.0 + OUT_BITS / 8.0) + 16.0 * n_round_trips;
@@ -170,8 +169,8 @@ static int64_t time_fft(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Measures the device's own FFT of an output buffer, with a complex point for each pair of samples of a
- * polarisation. */
+/* Measures the FFT library of the device on an output buffer.  Two real samples of a polarisation form one complex
+ * point. */
 static struct bench_stat bench_fft(const struct options *options, const struct fgpu_runs_config *config)
 {
     size_t n_chan = config->channelise.n_chan, n_samples = fgpu_runs_buffer_samples(config);
@@ -229,7 +228,7 @@ static struct fgpu_runs_config configure(const struct options *options, struct d
     };
 }
 
-/* Returns the same configuration, but a buffer has at most as many batches as a chunk of the chain fills. */
+/* Returns the configuration with smaller buffers if needed: a chunk of the chain fills at least one buffer. */
 static struct fgpu_runs_config configure_chain(struct fgpu_runs_config config)
 {
     size_t batch_samples = fgpu_runs_buffer_samples(&config) / config.channelise.n_batches;
@@ -305,8 +304,9 @@ static bool is_n_chan(unsigned n_chan)
 
 /* ---- Shapes given ------------------------------------------------------------------------------------------------- */
 
-/* Changes 'shape' by "NAME=VALUE ...".  The base is the default shape, or the default shape for the given front_rows.
- * Returns true if all names are fields of the shape with values.  The shape need not be valid. */
+/* Sets 'shape' from 'text', "NAME=VALUE ...".  Fields that 'text' does not name come from the default shape for the
+ * given front_rows, or from the default shape.  Returns true if each name is a field and has a value.  The resulting
+ * shape need not be valid. */
 static bool parse_shape(const struct channelise_config *config, size_t shared_bytes, char *text,
                         struct channelise_shape *shape)
 {

@@ -32,12 +32,12 @@ from itertools import product
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CHUNK_BYTES = 40 << 20  # as in bench_shapes.h; the sizes in Case also come from there
+CHUNK_BYTES = 40 << 20  # equals the chunk size in bench_shapes.h; the sizes in Case are from bench_shapes.h, too
 BUFFER_BYTES = 64 << 20
 IN_FLIGHT_BYTES = 4 << 20
 CPU, FEED_CPU = 0, 1  # CPU of the measured program, and CPU of the feeder
 TIMEOUT_S = 120
-WINDOW = 16  # packets of a flow
+WINDOW = 16  # packets of each flow that are sent in random order
 PAYLOADS = (1024, 2048, 4096, 8192)
 
 
@@ -165,7 +165,7 @@ exec "$@"
 
 
 def enter_namespace(args):
-    """Starts this program again in a network namespace with a bridge, or says that the user may make no namespace."""
+    """Starts this program again in a new network namespace with a bridge, if the user may create namespaces."""
     unshare = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
     shell = [*unshare, "sh", "-c", NAMESPACE, "sh"]
     if subprocess.run([*shell, "true"], capture_output=True).returncode == 0:
@@ -174,7 +174,7 @@ def enter_namespace(args):
 
 
 def open_sockets(n):
-    """Sockets without a reader, and their endpoints."""
+    """Opens sockets that no program reads.  Returns the sockets and their endpoints."""
     sinks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(n)]
     for sink in sinks:
         sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -227,7 +227,7 @@ def bench(args, title, case, run):
 
 
 def print_heading():
-    print(f"\n{'':14}{'CPU ns a packet':^24}{'a core, if it did':^23}{'Gb/s of the runs':^24}{'CPU time / ours':^22}")
+    print(f"\n{'':14}{'CPU ns a packet':^24}{'if a core is full':^23}{'Gb/s of the runs':^24}{'CPU time / ours':^22}")
     print(f"{'':14}{'min  median     max':^24}{'Gb/s':^12}{'10^6/s':^11}{'min  median   max':^24}"
           f"{'min  median   max':^22}")
 
@@ -256,7 +256,7 @@ def main():
         enter_namespace(args)
     subprocess.run([args.build / "bench" / "bench_machine"], check=True)
     if args.what == "recv":
-        print(f"{args.rounds} rounds of {args.megabytes:.0f} MB (messages of one packet: a quarter); none was lost")
+        print(f"{args.rounds} rounds of {args.megabytes:.0f} MB (1/4 of it for messages of one packet); no losses")
         cases, run, title = RECV_ALL if args.all else RECV, run_recv, Case.recv_title
     else:
         print(f"{args.rounds} rounds of {args.seconds} s, "

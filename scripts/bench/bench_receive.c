@@ -2,10 +2,10 @@
  *
  * Usage: bench_receive ours|plain|plain-single SHAPE ENDPOINTS N_SOURCES BUFFER_BYTES CPU
  *   ours          the daemons' receiver: source, parser, identification, window, presence
- *   plain         the ceiling: the shortest loop that does the same copies, and checks no packet.  recvmmsg() gets
- *                 joined packets (UDP_GRO) into a buffer that stays in the cache.  Non-temporal copies move the
+ *   plain         the ceiling: the shortest loop that makes the same copies without checking packets.  recvmmsg()
+ *                 reads joined packets (UDP_GRO) into a buffer that stays in the cache.  Non-temporal stores copy the
  *                 payloads to the chunks
- *   plain-single  the same loop, for messages of one packet
+ *   plain-single  the same loop as in 'plain', for messages of one packet
  * Prints READY, receives until a stop heap arrives, and prints one line of JSON: packets, payload bytes in chunks,
  * missing heaps, and the CPU time of the receive thread. */
 #include "common/recv/assemble.h"
@@ -38,8 +38,8 @@
 #define WINDOW_CHUNKS 2
 #define THREAD_NAME   "receive"
 #define MESSAGE_MAX   65536
-#define N_JOINED      4  /* messages of a call if messages have many packets; the fastest number */
-#define N_SINGLE      64 /* messages of a call if messages have one packet */
+#define N_JOINED      4  /* messages of a system call if messages have many packets; this number is the fastest */
+#define N_SINGLE      64 /* messages of a system call if messages have one packet */
 #define ENDPOINTS_MAX 16
 
 static void die(const char *what)
@@ -221,7 +221,7 @@ static int open_plainly(const struct task *task, const struct endpoint *endpoint
     return fd;
 }
 
-/* Copies the packets of a call's messages to their places.  Returns true if one of the messages was a stop. */
+/* Copies the packets of all messages of a system call to their places.  Returns true if a message was a stop heap. */
 static bool place_messages(const struct task *task, const struct mmsghdr *messages, int n, uint8_t *chunks,
                            uint64_t *n_packets)
 {
@@ -236,8 +236,8 @@ static bool place_messages(const struct task *task, const struct mmsghdr *messag
     return stopped;
 }
 
-/* Receives until a stop.  A single socket waits in recvmmsg(); with several sockets, epoll reports which sockets are
- * ready. */
+/* Receives until a stop heap arrives.  With one socket, the thread waits in recvmmsg().  With several sockets, the
+ * thread waits in epoll, which reports the sockets that are ready. */
 static struct outcome receive_plainly(const struct task *task, unsigned n_messages)
 {
     const struct bench_shape *shape = &task->shape;

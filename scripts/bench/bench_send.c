@@ -22,7 +22,7 @@
 struct buffer {
     struct buffer_ref ref;
     struct send_job job;
-    int64_t first_time; /* time of the buffer's first group, in heaps */
+    int64_t first_time; /* time of the buffer's first group of heaps; a heap lasts 1 unit */
 };
 
 static void die(const char *why)
@@ -68,7 +68,7 @@ static void push(struct send_stream *stream, const struct bench_shape *shape, st
     sender_push(stream, &buffer->job);
 }
 
-/* Keeps this thread off the send thread's CPU, as in all these benchmarks. */
+/* Moves this thread to other CPUs than the send thread's CPU.  All packet benchmarks do this. */
 static void keep_off(int cpu)
 {
     cpu_set_t cpus;
@@ -77,7 +77,7 @@ static void keep_off(int cpu)
         return;
     CPU_CLR(cpu, &cpus);
     if (CPU_COUNT(&cpus) > 0 && sched_setaffinity(0, sizeof(cpus), &cpus))
-        die("cannot keep off the send thread's CPU");
+        die("cannot move to other CPUs than the send thread's");
 }
 
 int main(int argc, char **argv)

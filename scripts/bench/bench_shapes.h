@@ -24,7 +24,7 @@ struct bench_shape {
     size_t heaps_per_chunk; /* number of heaps in a chunk, of all sources together */
 };
 
-/* Returns false if there is no such shape. */
+/* Parses 'text', KIND:PAYLOAD.  Returns false if there is no such shape. */
 static inline bool bench_shape(const char *text, struct bench_shape *shape)
 {
     const char *colon = strchr(text, ':');
@@ -42,7 +42,7 @@ static inline bool bench_shape(const char *text, struct bench_shape *shape)
     return true;
 }
 
-/* Writes the items of a packet of 'source', in the order of the wire.  Returns the number of items. */
+/* Writes the SPEAD items of a packet of 'source', in the order in which they are sent.  Returns their number. */
 static inline size_t bench_items(const struct bench_shape *shape, size_t source, int64_t timestamp,
                                  struct spead_item items[4])
 {

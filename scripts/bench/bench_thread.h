@@ -27,8 +27,8 @@ static inline int64_t bench_named_thread_cpu_ns(const char *name)
         fclose(file);
         if (strcmp(comm, name))
             continue;
-        /* The number of a thread's CPU clock, as the kernel forms it: ~tid << 3, with the bits for a thread (4) and
-         * for scheduled time (2). */
+        /* Linux forms the number of a thread's CPU clock as ~tid << 3, with bit 4 for a thread and bit 2 for
+         * scheduled time. */
         clockid_t clock = (clockid_t)((~(unsigned)atoi(entry->d_name) << 3) | 6);
         struct timespec t;
         closedir(tasks);

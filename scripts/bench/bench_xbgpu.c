@@ -3,8 +3,9 @@
  *
  * Usage: bench_xbgpu [--device auto|cpu|cuda] [--antennas N[,N...]] [--bits N[,N...]] [--channels N] [--spectra N]
  *                    [--batches N] [--parts N] [--repetitions N] [--shapes] [--once]
- *   --channels, --spectra, --batches   sizes of a launch; default: 64 x 1024 x 32 (8 batches of 16 bits), for 80
- *              antennas 512 x 32 x 32, for 4096 antennas 2 x 16 x 1; smaller on the cpu device
+ *   --channels, --spectra, --batches   sizes of a launch (channels x spectra x batches); default: 64 x 1024 x 32 (8
+ *              batches if samples have 16 bits), for 80 antennas 512 x 32 x 32, for 4096 antennas 2 x 16 x 1; smaller
+ *              on the cpu device
  *   --parts    number of parts of time into which a launch is split; 0: the default rule
  *   --shapes   measures all candidates of correlate_candidates(), on a device that compiles kernels
  *   --once     no timing: runs each kernel once to warm up and once more, for a profiler
@@ -12,11 +13,11 @@
  * On devices that compile kernels, a few channels and spectra of each shape are compared with the plain C kernel (the
  * twin).  If the GPU has wgmma, the variant on wgmma is measured, too.
  *
- * A Jones vector, or jones, is a sample of both polarisations of an antenna.  There are 8 useful operations for each
- * pair of inputs a <= b, each channel and each spectrum.  The ceiling follows from the longer of two times, measured
- * in the same run: the time of the operations in cuBLASLt's product of int8 matrices (half floats for 16 bits), and
+ * A Jones vector, or jones, is a sample of both polarisations of an antenna.  For each pair of inputs a <= b, each
+ * channel and each spectrum, 8 operations are useful.  The ceiling follows from the longer of two times, measured in
+ * the same run: the time of these operations in cuBLASLt's product of int8 matrices (half floats for 16 bits), and
  * the time in which a copy moves the same bytes.  These bytes are the voltages, read once, and the sums of 4 bytes,
- * read and written once.  The values of the sums do not matter in the repetitions.
+ * read once and written once.  Repetitions add to the same sums, whose values do not matter.
  *
  * checksum is measured on the voltages of correlate, and checksum_dump with reduce.  reduce is measured in each of
  * its uses: a dump of sums, a dump of totals and sums, and sums added to totals. */
@@ -42,7 +43,7 @@ struct options {
     struct device_config device;
     unsigned n_ants[MAX_SIZES], bits[MAX_SIZES];
     size_t n_sizes, n_bits;
-    unsigned n_chan, n_spectra, n_batches; /* 0: depends on the number of antennas and the device */
+    unsigned n_chan, n_spectra, n_batches; /* 0: the default for the number of antennas and the device */
     unsigned n_parts;
     size_t n_repetitions, copy_bytes;
     bool shapes, once;
@@ -337,7 +338,7 @@ static void bench_other(const struct options *options, const struct ceilings *ce
     destroy_work(w);
 }
 
-/* Measures the checksums, in bytes of the voltages and of the sums. */
+/* Measures the checksums of voltages and of sums, in bytes/s of voltages and of sums. */
 static void bench_checksums(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
                             const struct correlate_args *a)
 {
@@ -399,8 +400,8 @@ static struct correlate_args size_of(const struct options *options, bool is_cpu,
     };
 }
 
-/* Finds the shapes to measure: the default shape or all candidates, and the shape on wgmma if the GPU has it.  If the
- * device compiles no kernels, the only shape is all zeros.  Returns the number of shapes. */
+/* Finds the shapes to measure: the default shape or all candidates, and the shape for wgmma if the GPU has wgmma.  If
+ * the device compiles no kernels, the only shape has all fields 0.  Returns the number of shapes. */
 static size_t find_shapes(const struct options *options, const struct bed *bed, const struct correlate_args *a,
                           struct correlate_shape *shapes)
 {

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #define COPY_BLOCK_BYTES ((size_t)1 << 20)
-#define N_LOOPS          2000000 /* takes some ms, so that starting and ending the threads hardly counts */
+#define N_LOOPS          2000000 /* takes some ms: much longer than starting and ending the threads */
 
-/* The number of chains suffices to hide the latencies, and fits the registers: 16, or 32 with AVX-512.  The chains
- * must differ; otherwise the compiler computes only one chain. */
+/* Numbers of independent chains of operations: large enough to hide the latencies, and small enough for the registers
+ * (16, or 32 with AVX-512).  The chains must differ; otherwise the compiler computes only one chain. */
 #define N_CHAINS     12
 #define N_CHAINS_512 16
 

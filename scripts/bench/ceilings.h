@@ -1,4 +1,4 @@
-/* ceilings.h - the limits of kernels on the cpu device: rates of the machine if it does nothing else.
+/* ceilings.h - upper limits of the rates of kernels on the cpu device, for a machine that does nothing else.
  *
  * The limits are measured by kernels, which run on the same threads as the other kernels.  The arithmetic uses
  * registers only, in the widest vectors of the CPU (AVX-512, AVX2, else 16 bytes), with enough independent chains to
@@ -13,21 +13,21 @@
 struct ceiling_args {
     uint8_t *dst; /* copy only */
     const uint8_t *src;
-    volatile float *sink; /* written so that the compiler keeps the arithmetic */
+    volatile float *sink; /* results are stored here; otherwise the compiler would remove the arithmetic */
 };
 
-/* Returns the bytes of the vectors that the arithmetic uses. */
+/* Returns the size in bytes of the vectors that the arithmetic uses. */
 int ceiling_vector_bytes(void);
 
-/* Copies CEILING_COPY_BYTES. */
+/* Copies CEILING_COPY_BYTES bytes. */
 extern const struct kernel ceiling_copy;
 
 /* Each thread does ceiling_float_madds() float multiplications, with one addition for each multiplication. */
 extern const struct kernel ceiling_float;
 double ceiling_float_madds(void);
 
-/* Each thread multiplies ceiling_int16_madds() pairs of int16 and adds the products to int32 (vpmaddwd, vpaddd).  The
- * function returns 0 if the CPU has no known instruction for this; then there is no such ceiling. */
+/* Each thread multiplies ceiling_int16_madds() pairs of int16 and adds the products to int32 (vpmaddwd, vpaddd).
+ * ceiling_int16_madds() returns 0 if this program knows no such instruction of the CPU.  Then there is no ceiling. */
 extern const struct kernel ceiling_int16;
 double ceiling_int16_madds(void);
 

@@ -6,8 +6,8 @@
  *   LIST      multicast groups or addresses, as in a configuration
  *   --step    samples from one heap to the next heap of an endpoint
  *   --buffer  bytes of the socket buffers of each thread
- * Each endpoint carries the heaps of one source, one after the other.  The endpoints are dealt to the threads in
- * turn.  The program does not read payloads.
+ * Each endpoint carries the heaps of one source, one after the other.  The threads get the endpoints in turn.  The
+ * program does not read payloads.
  *
  * Prints READY, and then a line of JSON for each interval, until a signal ends the program.  A line has the counts
  * since the start:
@@ -17,7 +17,7 @@
  *         late       packets of heaps older than the newest heap of their endpoint
  *         other      packets that are not SPEAD data (descriptors, stops)
  *         drops      messages that the kernel dropped because the socket buffer was full
- *         newest     the newest timestamp of the endpoint that is furthest behind
+ *         newest     the newest timestamp of that endpoint whose newest timestamp is the oldest
  *         latency_s  the longest latency in the last interval: from the time of a heap's last sample to the receipt
  *                    of the heap's first packets */
 #include "common/base/clock.h"
@@ -52,7 +52,7 @@ struct options {
     double interval_s;
 };
 
-/* The position of an endpoint in its stream. */
+/* The progress of an endpoint's stream. */
 struct flow {
     bool started;
     uint64_t timestamp;    /* timestamp of the newest heap, 48 bits */

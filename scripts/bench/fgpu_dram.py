@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""fgpu_dram.py - device memory traffic of the F-engine's kernels, as Nsight Compute (ncu) counts it.
+"""fgpu_dram.py - measures the device memory traffic of the F-engine's kernels with Nsight Compute (ncu).
 
   fgpu_dram.py --bench build/bench/bench_fgpu [--channels 1024,4096,...] [--json FILE] [-- more options of bench_fgpu]
   fgpu_dram.py --parse CSV --channels N --samples N     only reads a CSV file of ncu (--csv, either --page)
 
-bench_fgpu --once runs its kernels for two rounds.  The first round warms up, and the second round is counted.  As in the
-F-engine, caches are not cleared between kernels.  Bytes are per dual-polarisation sample.
+bench_fgpu --once runs its kernels in two rounds.  The first round warms up; the figures are from the second round.
+As in the F-engine, caches are not cleared between kernels.  The program prints bytes per dual-polarisation sample.
 """
 import argparse
 import csv
@@ -51,8 +51,8 @@ def parse_launches(text):
 
 
 def traffic(launches, n_rounds, n_samples):
-    """Bytes per sample of each kernel in the last of the rounds, in order of the first launch.  Earlier launches
-    (tuning, tables) are left out."""
+    """Returns the bytes per sample of each kernel in the last round, in the order of the kernels' first launches.
+    Launches before the rounds (for tuning and tables) are left out."""
     names = [launch["name"] for launch in launches]
     n = len(names) // n_rounds
     while n and names[-n * n_rounds:] != names[-n:] * n_rounds:

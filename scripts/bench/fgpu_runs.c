@@ -1,4 +1,4 @@
-/* fgpu_runs.c - the work that bench_fgpu times.  See fgpu_runs.h. */
+/* fgpu_runs.c - the work whose duration bench_fgpu measures.  See fgpu_runs.h. */
 #include "scripts/bench/fgpu_runs.h"
 
 #include "common/base/clock.h"
@@ -15,7 +15,7 @@
 #define N_INPUTS     2 /* inputs that the kernels use in turn */
 #define N_CHUNKS     4 /* chunks in host memory */
 #define RANDOM_BYTES ((size_t)16 << 20)
-#define GAIN         0.1f /* full-scale noise of 10 bits then has an rms of 21 in each component */
+#define GAIN         0.1f /* with this gain, full-scale noise of 10 bits gives an rms of 21 in each component */
 
 /* An output buffer, and the reference that returns it to 'home'. */
 struct buffer {
@@ -33,7 +33,7 @@ struct bench_engine {
     struct channelise *channelise;
     float *gain;
     size_t n_spectra, spacing_samples, window_samples; /* n_spectra: spectra of a buffer */
-    struct channelise_spectrum *spectra;               /* [n_spectra]: arguments of an append, for both polarisations */
+    struct channelise_spectrum *spectra;               /* [n_spectra]: arguments of an append */
     struct inbox *home;
     struct buffer buffers[N_BUFFERS];
 };
@@ -310,7 +310,8 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
     return runs;
 }
 
-/* Queues the upload of chunk 'k' and the copy of its history.  After the copy the previous input is free. */
+/* Queues the upload of chunk 'k', and the copy of its history from the previous input.  After this copy the previous
+ * input is free. */
 static struct bench_input *start_input(struct chain_runs *runs, size_t k)
 {
     struct bench_engine *e = &runs->engine;
@@ -336,7 +337,7 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
 {
     struct bench_engine *e = &runs->engine;
     size_t spacing = e->spacing_samples, chunk = e->config.chunk_samples;
-    size_t next_samples = runs->history_samples; /* start of the next spectrum, from the first history on */
+    size_t next_samples = runs->history_samples; /* start of the next spectrum, from the start of the first history */
     size_t n_done = 0, n_filled = 0;
     struct buffer *filling = NULL;
     int64_t start_ns = clock_monotonic_ns();
@@ -344,7 +345,7 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
     for (size_t k = 0; n_done < n_buffers; k++) {
         struct bench_input *in = start_input(runs, k);
         const uint8_t *const input[N_POLS] = {in->samples[0], in->samples[1]};
-        size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* range of the device input */
+        size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* samples that the device input has */
         while (n_done < n_buffers && next_samples + e->window_samples <= end) {
             size_t n = (end - e->window_samples - next_samples) / spacing + 1;
             if (!filling)

@@ -1,5 +1,5 @@
-/* fgpu_runs.h - the work that bench_fgpu times: the F-engine's kernels alone, and the chain with uploads and
- * downloads.
+/* fgpu_runs.h - the work whose duration bench_fgpu measures: the F-engine's kernels alone, and the chain with uploads
+ * and downloads.
  *
  * This file uses only kernels/filterbank/channelise.h and common/device/device.h.  So it does not depend on the
  * kernels that make the spectra.
@@ -20,9 +20,9 @@
 
 struct fgpu_runs_config {
     struct device *device;
-    struct channelise_config channelise; /* channelise.n_batches: batches of an output buffer */
-    size_t n_buffers_per_run;            /* kernels: number of output buffers that one input makes */
-    size_t chunk_samples;                /* chain: samples of an upload; at least a window */
+    struct channelise_config channelise; /* channelise.n_batches: number of batches in an output buffer */
+    size_t n_buffers_per_run;            /* kernels alone: number of output buffers made from one input */
+    size_t chunk_samples;                /* chain: number of samples in an upload; at least the filter's window */
 };
 
 /* Returns the number of samples that an output buffer uses. */
@@ -31,7 +31,7 @@ size_t fgpu_runs_buffer_samples(const struct fgpu_runs_config *config);
 struct kernel_runs;
 
 struct kernel_runs *kernel_runs_create(const struct fgpu_runs_config *config);
-/* Makes all buffers of 'n_runs' inputs.  Returns the wall time in ns. */
+/* Makes all output buffers from 'n_runs' inputs.  Returns the wall time in ns. */
 int64_t kernel_runs_time_ns(struct kernel_runs *runs, size_t n_runs);
 void kernel_runs_destroy(struct kernel_runs *runs);
 
@@ -41,8 +41,8 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config);
 /* Uploads the samples of 'n_buffers' output buffers, makes the buffers and downloads them.  Returns the wall time in
  * ns. */
 int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers);
-/* Returns the root mean square of the components that were downloaded last.  It shows whether anything was
- * computed. */
+/* Returns the root mean square of the components of the last downloaded voltages.  A wrong value shows that the
+ * kernels did not compute. */
 double chain_runs_output_rms(const struct chain_runs *runs);
 void chain_runs_destroy(struct chain_runs *runs);
 

@@ -3,8 +3,8 @@ scripts/bench/realtime multiplies this number by its counts of bytes.  scripts/b
 
 A pass is one read of a byte from memory, or one write to memory.  'least' assumes that all data between two steps stay
 in the last-level cache: NICs and GPUs write there, and socket buffers and receive rings stay there.  'most' assumes
-that no data stay in the cache.  A write through the cache then also reads the line first.  Non-temporal stores always write
-once.  docs/scaling.md explains each pass."""
+that no data stay in the cache: each normal write then reads the cache line first, which is a second pass.  A
+non-temporal store is always a single pass.  docs/scaling.md explains each pass."""
 from dataclasses import dataclass
 
 
@@ -15,14 +15,14 @@ class Pass:
     most: float
 
 
-# Passes of a byte that a NIC receives (RECEIVED) or sends (SENT).
+# Passes over the memory bus for a byte that a NIC receives (RECEIVED) or sends (SENT).
 RECEIVED = {
     "sockets": [Pass("NIC writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],
     "ibverbs": [Pass("NIC writes the ring", 0, 1), Pass("thread reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],
     "ibverbs, direct": [Pass("NIC writes the ring", 0, 1), Pass("thread reads it, writes to the GPU", 0, 1)],
-    "gpudirect": [Pass("heads of frames, completions, places", 0, 0.1)],
+    "gpudirect": [Pass("frame headers, completions, positions", 0, 0.1)],
 }
 SENT = {
     "sockets": [Pass("GPU writes the buffer", 1, 1), Pass("kernel reads it", 1, 1),
@@ -33,12 +33,12 @@ SENT = {
 # Over loopback, sender and receiver share the socket buffers.
 LOOPBACK_SENT = SENT["sockets"][:3]
 LOOPBACK_RECEIVED = RECEIVED["sockets"][1:]
-LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # the thread copies to the GPU through a buffer that stays in the cache
+LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # a thread copies to the GPU through a buffer that stays in the cache
 SIMULATED = [Pass("kernel reads the period", 0, 1), Pass("kernel writes socket buffer", 0, 2)]
 
 
 def total(passes):
-    """The sums (least, most) of the passes of a byte."""
+    """Returns the sums (least, most) of the passes."""
     return sum(p.least for p in passes), sum(p.most for p in passes)
 
 
@@ -48,8 +48,8 @@ def stage(name, bytes_per_s, passes):
 
 
 def chain(samples_per_s, voltages_per_s, direct):
-    """Rows for digitisers, F-engine and X-engine on one host over loopback, from the measured bytes/s of payload.
-    'direct': the engines use recv.direct."""
+    """Returns table rows for dsim, fgpu and xbgpu on one host over loopback, from the measured bytes/s of payload.
+    'direct' is true if the engines use recv.direct."""
     received = LOOPBACK_DIRECT if direct else LOOPBACK_RECEIVED
     return [stage("dsim", samples_per_s, SIMULATED), stage("fgpu receives", samples_per_s, received),
             stage("fgpu sends", voltages_per_s, LOOPBACK_SENT), stage("xbgpu receives", voltages_per_s, received)]

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""hostile: the effect of forged digitiser packets on the demonstration's array, live on the loopback interface:
+"""hostile: measures the effect of forged digitiser packets on the demonstration's array, on the loopback interface:
 
-    dsim -> fgpu0, fgpu1 -> xbgpu0, xbgpu1 -> visrec;    a stranger also sends to one input of fgpu0
+    dsim -> fgpu0, fgpu1 -> xbgpu0, xbgpu1 -> visrec;    this program sends forged packets to one input of fgpu0
 
   .venv/bin/python scripts/bench/hostile.py                        three runs of each case, a minute each: half an hour
   .venv/bin/python scripts/bench/hostile.py --seconds 10 --runs 1
 
 Cases: "none": no forged packets.  "far": ten bursts a second of 8 heaps, 2^32 samples ahead of the true data.  "near":
-20 heaps a second, 1.9 chunks ahead.  The cases take turns, so that a change of the host's load affects all of them.
-Each run starts its own array.
+20 heaps a second, 1.9 chunks ahead of the true data.  The cases take turns, so a change of the host's load affects
+all cases.  Each run starts its own array.
 
-A dump is complete if the recorder's file flags no value of it.  A dump is absent if the file has a gap in its
-place.  "F": counts of both F-engines, "X": of both X-engines, "V": of the recorder.  If the forged packets were not
-sent at their rate within 5 %, the program exits with code 1.  Needs the programs (make), numpy, h5py, PyYAML and spead2.
+A dump is complete if no value of the dump is flagged in the recorder's file.  A dump is absent if the file has a gap
+in its place.  "F" marks counts of both F-engines, "X" counts of both X-engines, and "V" counts of the recorder.  If
+the rate of the forged packets was wrong by more than 5 %, the program exits with code 1.
+Needs the programs (make), numpy, h5py, PyYAML and spead2.
 On another machine, from `make gpu-pack`: scripts/gpu exec python3 scripts/bench/hostile.py
 """
 import argparse
@@ -41,7 +42,7 @@ SETTLED_DUMPS = 4  # number of recorded dumps before a measurement begins
 RATE_TOLERANCE = 0.05
 STARTED = ("visrec", *demo_array.ENGINES, "dsim")
 
-# {case: (heaps in a burst, bursts a second, samples ahead of now for the F-engine's chunk size)}.
+# {case: (heaps in a burst, bursts a second, function: samples of a chunk -> samples ahead of the true data)}.
 CASES = {
     "none": None,
     "far": (8, 10, lambda chunk: FAR_SAMPLES),
@@ -59,7 +60,7 @@ COUNTERS = {
 
 
 class Array(demo_array.Array):
-    """The demonstration's array with its recorder."""
+    """Runs the demonstration's array and its recorder."""
 
     def __init__(self, work):
         super().__init__(self.program, work)
@@ -76,7 +77,7 @@ class Array(demo_array.Array):
         return harness.Daemon(program, config, self.work, name)
 
     def counted(self):
-        """The table's counters, each summed over all programs of a kind."""
+        """Returns the table's counters.  Each counter is the sum over all programs of a kind."""
         pages = {name: self[name].metrics() for name in self.processes if name != "dsim"}
         return {label: sum(page.get(metric) for name, page in pages.items() if name.rstrip("01") == program)
                 for label, (program, metric) in COUNTERS.items()}
@@ -95,7 +96,7 @@ class Array(demo_array.Array):
 
 
 def forged_packet(timestamp):
-    """A heap of digitiser 0, polarisation 0.  It differs from a true heap in its timestamp."""
+    """Returns a heap of digitiser 0, polarisation 0.  Only the timestamp distinguishes it from a true heap."""
     def item(code, value, immediate=1):
         return immediate << 63 | code << 48 | value & (1 << 48) - 1
 
@@ -136,7 +137,8 @@ class Stranger(threading.Thread):
 
 
 def dumps_of_files(work, first, last):
-    """Numbers of (complete, incomplete, absent) dumps among 'first' to 'last' - 1 in the recorder's files."""
+    """Returns the numbers of (complete, incomplete, absent) dumps in the recorder's files.  Counts the dumps with
+    numbers 'first' to 'last' - 1."""
     flagged = {}
     for path in work.glob("dumps*.uvh5"):
         with h5py.File(path) as file:
@@ -207,7 +209,7 @@ def main():
     for case, done in rows.items():
         print_row(case, "median", {name: statistics.median(row[name] for row in done) for name in done[0]})
     if wrong:
-        sys.exit("hostile: the stranger did not send at its rate: " + "; ".join(wrong))
+        sys.exit("hostile: the forged packets were not sent at their rate: " + "; ".join(wrong))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* matrix_product.c - see matrix_product.h.  The declarations of cuBLASLt and of the driver are from their
- * references. */
+/* matrix_product.c - see matrix_product.h.  The functions of cuBLASLt and of the driver are declared as in NVIDIA's
+ * reference manuals. */
 #include "scripts/bench/matrix_product.h"
 
 #include "common/base/clock.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SIDE            8192
-#define N_PRODUCTS      20 /* products in a repetition, which takes some 15 ms */
+#define N_PRODUCTS      20 /* products in a repetition; a repetition takes some 15 ms */
 #define MAX_REPETITIONS 99
 #define WORKSPACE_BYTES ((size_t)64 << 20)
 
@@ -124,7 +124,8 @@ static int measure(const struct product *p, size_t n_repetitions, struct bench_s
     return 0;
 }
 
-/* Fills the matrices with random bits, which cost the most power.  Some of these half floats are not numbers. */
+/* Fills the matrices with random bits, because random data cost the most electrical power.  Some of the half floats
+ * are NaN. */
 static void fill(struct device *device, struct product *p)
 {
     size_t bytes = (size_t)SIDE * SIDE * (p->real ? 2 : 1);

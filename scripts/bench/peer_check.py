@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the spead2 peers of the packet benchmarks: each build sends slowly to itself, and must lose nothing.
+"""Checks the spead2 programs with which the packet benchmarks compare ours (the peers).
 
-The build from source must use GRO and GSO.  The figures are from a slow stream on a busy machine.  Use the benchmarks
-for figures to publish.
+Each build of spead2 sends slowly to a receiver of the same build, and no packet may be lost.  The build from source
+must use GRO and GSO.  Do not publish the printed figures: the stream is slow and the machine is busy.
 """
 import json
 import os
@@ -22,7 +22,7 @@ ENDPOINT = f"239.105.{PID // 256 % 256}.{PID % 256}:{20000 + PID % 10000}"
 
 
 def check(build, kind):
-    """Runs the receiver and the sender of a build.  Returns a fault, or None."""
+    """Runs the receiver and the sender of a build.  Returns a sentence about a fault, or None."""
     shared = [*KINDS[kind], "--kind", kind, "--endpoint", ENDPOINT]
     peer = [BUILDS[build], ROOT / "scripts/bench/peer_spead2_recv.py"]
     with subprocess.Popen([*peer, *shared, "--heaps-per-chunk", HEAPS_PER_CHUNK[kind], "--buffer", str(16 << 20)],

@@ -1,4 +1,4 @@
-"""Functions for both spead2 peers of the packet benchmarks: sockets, a pinned thread and its CPU time, and results."""
+"""Functions for both spead2 peers of the packet benchmarks: sockets, a pinned thread, its CPU time, and results."""
 import json
 import os
 import socket
@@ -12,7 +12,7 @@ TIMESTAMP, XENG_RAW = 0x1600, 0x1800
 DIGITISER_ID, DIGITISER_STATUS, ADC_SAMPLES = 0x3101, 0x3102, 0x3300
 FENG_ID, FREQUENCY, FENG_RAW = 0x4101, 0x4103, 0x4300
 
-# Linux's numbers, which Python's socket module lacks.
+# Numbers of Linux that Python's socket module lacks.
 SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
 SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_MEMINFO, SK_MEMINFO_DROPS = 32, 33, 55, 8
 
@@ -55,13 +55,15 @@ def send_socket(interface, buffer_bytes, ttl=4):
 
 
 def socket_drops(sock):
-    """Number of buffers that the full socket refused.  A buffer is a packet, or with GRO up to 64 KiB of packets."""
+    """Returns the number of buffers that the kernel dropped because the socket was full.  A buffer is a packet, or
+    with GRO up to 64 KiB of packets."""
     numbers = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 64)
     return struct.unpack_from("=I", numbers, 4 * SK_MEMINFO_DROPS)[0]
 
 
 class PinnedPool:
-    """A spead2 thread pool of one thread on core 'cpu' (none if negative).  The pool reports the thread's CPU time."""
+    """A spead2 thread pool with one thread, which is pinned to CPU 'cpu' (not pinned if negative).  The pool reports
+    the thread's CPU time."""
 
     def __init__(self, cpu):
         others = os.sched_getaffinity(0) - {cpu}

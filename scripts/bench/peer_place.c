@@ -1,14 +1,15 @@
-/* peer_place.c - tells spead2's chunk receiver where a heap belongs; peer_spead2_recv.py compiles it, once per run.
+/* peer_place.c - tells spead2's chunk receiver the place of each heap.  peer_spead2_recv.py compiles this file once
+ * per run.
  *
- * The sizes come as macros, so that the compiler sees constants: HEAP_BYTES, HEAPS_PER_CHUNK (of each source),
- * N_SOURCES, SAMPLES_PER_HEAP.  The items are the items that the receiver requested, in the same order.  An absent
- * item is -1. */
+ * Macros define the sizes, so that the compiler sees constants: HEAP_BYTES, HEAPS_PER_CHUNK (of each source),
+ * N_SOURCES, SAMPLES_PER_HEAP.  place.items has the items that the receiver requested, in the requested order.  An
+ * absent item is -1. */
 #include <stddef.h>
 #include <stdint.h>
 
 enum { ITEM_HEAP_LENGTH, ITEM_TIMESTAMP, ITEM_SOURCE };
 
-/* The fields of spead2's chunk_place_data.  spead2 passes its address and size. */
+/* Has the fields of spead2's chunk_place_data.  spead2 passes the address and the size of a chunk_place_data. */
 struct place {
     const uint8_t *packet;
     size_t packet_size;
@@ -31,7 +32,7 @@ static int accept(const struct place *place, size_t size)
            items[ITEM_TIMESTAMP] % SAMPLES_PER_HEAP == 0 && items[ITEM_SOURCE] >= 0 && items[ITEM_SOURCE] < N_SOURCES;
 }
 
-/* Digitisers: the heaps of a source lie one after another, [source][time]. */
+/* Places a digitiser's heap.  A chunk is [source][time]: the heaps of a source lie one after another. */
 void place_dig(struct place *place, size_t size)
 {
     if (!accept(place, size))
@@ -44,7 +45,7 @@ void place_dig(struct place *place, size_t size)
     place->heap_offset = place->heap_index * HEAP_BYTES;
 }
 
-/* F-engines: the heaps of one time lie one after another, [time][source]. */
+/* Places an F-engine's heap.  A chunk is [time][source]: the heaps of one time lie one after another. */
 void place_feng(struct place *place, size_t size)
 {
     if (!accept(place, size))

@@ -1,32 +1,33 @@
 #!/usr/bin/env python3
-"""Packets to assembled chunks by spead2, with one receive thread: the peer of `make bench-recv`.
+"""Receives packets with spead2 and assembles chunks, with one receive thread: the peer of `make bench-recv`.
 
-The receiver is set up as katgpucbf sets it up: two chunks open, non-temporal copies, a placement callback compiled from
-C.  It has one heap in flight for single-packet heaps (digitisers), and one reassembly table per source for the others
-(F-engines: heap cnt modulo sources must be the feng_id).  The main thread takes each chunk, counts its heaps and gives
-the chunk back.
+The receiver has katgpucbf's settings: two open chunks, non-temporal copies, and a placement callback compiled from C.
+For heaps of one packet (digitisers) the receiver keeps one heap in flight.  For larger heaps (F-engines) the receiver
+keeps a reassembly table for each source; the heap cnt modulo the number of sources must be the feng_id.  The main
+thread takes each chunk, counts its heaps and gives the chunk back.
 
     .venv-bench/bin/python scripts/bench/peer_spead2_recv.py --kind dig --n-sources 2 --heap-bytes 5120 \\
         --samples-per-heap 4096 --heaps-per-chunk 512 --endpoint 239.1.2.3:7148 --buffer 4194304 --cpu 1
     .venv-bench/bin/python scripts/bench/peer_spead2_recv.py --kind feng --n-sources 4 --heap-bytes 65536 \\
         --samples-per-heap 2097152 --heaps-per-chunk 16 --endpoint 127.0.0.1:7148 --buffer 4194304 --cpu 1
 
-With .venv-bench spead2 is built from source, with GRO; with .venv it is the wheel of PyPI, without.
+In .venv-bench spead2 is built from source, with GRO.  In .venv spead2 is the wheel of PyPI, without GRO.
 
-stdout: "READY" as soon as packets are received, then one JSON line for each request, the last one at the end.
-stdin:  "report" asks for a line with the counts so far; "stop", or its end, for the last one.  Packets that lie in the
-        socket when "stop" comes are still received.  A stop heap in the stream also ends it.
+stdout: "READY" as soon as the program can receive packets, then one JSON line for each request.
+stdin:  "report" requests a line with the counts so far.  "stop", or the end of stdin, requests the last line.
+        Packets that are in the socket when "stop" comes are still received.  A stop heap in the stream also ends the
+        program.
 
-All counts run from READY.  The difference of two lines is the count between them.
-  packets bytes heaps    received; bytes are payload of complete heaps.  A stop heap is not counted
-  lost_heaps             absent between the first and the last timestamp of the chunks that have left the window
+All counts begin at READY.  The difference of two lines is the count between these lines.
+  packets bytes heaps    received packets, payload bytes of complete heaps, and heaps.  A stop heap is not counted
   chunks                 chunks that have left the window and are not empty
-  incomplete_heaps too_old_heaps rejected_heaps   as spead2 counts them; a packet after a gap in its heap counts nowhere
-  socket_drops           buffers that the full socket refused: packets, or with GRO up to 64 KiB of them at once
+  lost_heaps             heaps missing between the first and the last timestamp of these chunks
+  incomplete_heaps too_old_heaps rejected_heaps   spead2's counts; a packet after a gap in its heap is not counted
+  socket_drops           buffers dropped because the socket was full: packets, or with GRO up to 64 KiB of packets
   cpu_ns                 CPU time of the receive thread alone, user and system
-  wall_ns                since READY
-  batches                wake-ups of the receive thread that brought packets
-  buffer_bytes gro       as the kernel reports them: the kernel doubles the requested size for its bookkeeping
+  wall_ns                time since READY
+  batches                number of times that the receive thread woke up and found packets
+  buffer_bytes gro       values that the kernel reports.  The kernel doubles the requested size for its bookkeeping
 """
 import argparse
 import ctypes
@@ -54,8 +55,8 @@ SHUFFLED_HEAPS = 4  # open heaps of a source, if its packets are not in order
 
 
 def placement(args):
-    """The callback of peer_place.c as spead2 expects it: a tuple that begins with a capsule.  The capsule's name is the
-    signature."""
+    """Returns the callback of peer_place.c in the form that spead2 expects: a tuple that begins with a capsule.  The
+    capsule's name is the callback's signature."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "place.so"
         macros = [f"-DHEAP_BYTES={args.heap_bytes}", f"-DHEAPS_PER_CHUNK={args.heaps_per_chunk}",
@@ -72,7 +73,7 @@ def placement(args):
 
 
 def make_chunk(args):
-    """A chunk on its own pages, huge pages if the system allows.  Touches all pages before the first packet comes."""
+    """Returns a chunk on its own pages, which are huge pages if the system allows.  All pages are mapped at once."""
     size = args.heap_bytes * args.heaps_per_chunk * args.n_sources
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
@@ -102,7 +103,7 @@ class Receiver:
             self.stream.add_free_chunk(make_chunk(args))
 
     def account(self, chunk):
-        """Counts the heaps of a chunk that has left the window, and the times between the chunk's first and last
+        """Counts the heaps of a chunk that has left the window, and the timestamps from the chunk's first to its last
         heap."""
         n_times, n_sources = self.args.heaps_per_chunk, self.args.n_sources
         if self.args.kind == "dig":
@@ -137,7 +138,7 @@ class Receiver:
             gro=bool(self.socks[0].getsockopt(SOL_UDP, UDP_GRO)))
 
     def stop_packet(self):
-        """A packet of a stop heap.  It is received after all packets that the socket holds."""
+        """Returns a packet of a stop heap.  The packet is received after all packets that are in the socket."""
         heap = spead2.send.Heap(FLAVOUR)
         heap.add_end()
         (packet,) = spead2.send.PacketGenerator(heap, 0, 1472)
@@ -154,7 +155,7 @@ class Receiver:
             self.stream.add_free_chunk(chunk)
 
     def requests(self):
-        """The requests that wait in stdin.  The end of stdin is a request to stop."""
+        """Returns the requests that wait in stdin.  The end of stdin is a request to stop."""
         text = os.read(sys.stdin.fileno(), 4096).decode()
         return text.split() if text else ["stop"]
 
@@ -168,7 +169,7 @@ class Receiver:
         self.cpu_start_ns, self.wall_start_ns = self.pool.cpu_ns(), time.monotonic_ns()
         say("READY")
         while not self.finished:
-            if stopping:  # a full socket drops the packet, so it is repeated
+            if stopping:  # a full socket drops the stop packet, so send it again and again
                 stopping.sendto(self.stop_packet(), self.args.endpoint[0])
             watched = [ring.data_fd] if stopping else [ring.data_fd, sys.stdin]
             ready = select.select(watched, [], [], 0.05 if stopping else None)[0]
@@ -181,7 +182,7 @@ class Receiver:
                     report(**self.results())
                 elif request == "stop":
                     stopping = send_socket(self.args.interface, 65536)
-        # The ring ends before the receive thread has finished its last batch, so wait for the thread.
+        # The ring ends before the receive thread has finished its last batch, so stop() waits for the thread.
         self.stream.stop()
         report(**self.results())
 

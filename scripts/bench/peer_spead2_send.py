@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
 """Sends heaps with spead2 and one send thread: the peer of `make bench-send`.
 
-The heaps equal katgpucbf's: every packet repeats all item pointers.  The packets of the heaps of one timestamp
-alternate; digitisers' heaps follow one another.  The memory of sent heaps is used again at once.
+The heaps have the form of katgpucbf's heaps: every packet repeats all item pointers.  Packets of heaps with the same
+timestamp alternate; digitisers' heaps follow one another.  The memory of sent heaps is used again at once.
 
     .venv-bench/bin/python scripts/bench/peer_spead2_send.py --kind feng --heap-bytes 65536 --samples-per-heap 2097152 \\
         --endpoint 239.1.2.3:7148 --seconds 10 --cpu 0
     .venv-bench/bin/python scripts/bench/peer_spead2_send.py --kind dig --n-sources 2 --heap-bytes 5120 \\
         --samples-per-heap 4096 --endpoint 127.0.0.1:7148 --seconds 10 --rate 250e6 --cpu 0
 
-In .venv-bench spead2 is built from source, with GSO.  In .venv it is the wheel of PyPI, without GSO.
+In .venv-bench spead2 is built from source, with GSO.  In .venv spead2 is the wheel of PyPI, without GSO.
 
-Kinds: dig (a packet for each heap, headers of 72 bytes), feng (72 bytes), x (64 bytes).  Timestamps begin at 0.  Each
-timestamp has one heap of each source for each endpoint.  The source is the heap cnt modulo the number of sources.
-There are no descriptors and no stop heap.
+Kinds: dig (one packet per heap, headers of 72 bytes), feng (headers of 72 bytes), x (headers of 64 bytes).
+Timestamps begin at 0.  Each timestamp has one heap of each source for each endpoint.  The number of the source is the
+heap cnt modulo the number of sources.  There are no descriptors and no stop heap.
 
 stdout: one JSON line at the end.
   packets heaps          number of sent packets and heaps
   bytes                  payload of the packets
-  cpu_ns                 CPU time of the send thread alone, user and system.  On the loopback interface it includes the
-                         receiving half of the network stack
+  cpu_ns                 CPU time of the send thread alone, user and system.  On the loopback interface this time
+                         includes the receiving half of the network stack
   wall_ns                time from the first heap to the last heap
   buffer_bytes gso       values that the kernel reports.  The kernel doubles the requested size for its bookkeeping
 """
@@ -47,7 +47,8 @@ def item(number, dtype, value):
 
 
 def immediate(number, value):
-    """An immediate item: its value, the low 48 bits of a big-endian word, is read when the packet is made."""
+    """Returns an immediate item.  The item's value (the low 48 bits of a big-endian word) is read when a packet is
+    made."""
     return item(number, np.uint8, value.reshape(1).view(np.uint8)[2:])
 
 

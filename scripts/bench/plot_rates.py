@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draws the picture of docs/performance.md: the rates of both engines' kernels on a GPU, from the page's tables.
+"""Draws the picture of docs/performance.md from the page's tables: the rates of both engines' kernels on a GPU.
 
-  scripts/bench/plot_rates.py      writes docs/images/gpu-rates.svg; its description has the numbers
+  scripts/bench/plot_rates.py      writes docs/images/gpu-rates.svg; the picture's description has the numbers
 """
 
 import json
@@ -18,8 +18,8 @@ COLOURS = {"fgpu": "#0072B2", "cuFFT": "#56B4E9", "reference": "#D55E00", "4 bit
 
 
 def read(page):
-    """Reads the page's text: {"fgpu", "cuFFT": {channels: [min, median, max]}, "between": 10^9 samples/s that memory
-    allows, "xbgpu": {format: {antennas: TOPS}}, "int8": TOPS of cuBLASLt}."""
+    """Returns the figures in the page's text: {"fgpu": {channels: [min, median, max]}, "cuFFT": the same,
+    "between": memory limit in 10^9 samples/s, "xbgpu": {format: {antennas: TOPS}}, "int8": TOPS of cuBLASLt}."""
     block = page.split("\nF-engine\n", 1)[1].split("```", 1)[0]
     found = {"fgpu": {}, "cuFFT": {}, "xbgpu": {}}
     for line in block.splitlines():
@@ -35,7 +35,7 @@ def read(page):
         for name, value in zip(table.groups(), row[1:]):
             found["xbgpu"].setdefault(name, {})[int(row[0])] = float(value)
     found["int8"] = float(re.search(r"\(int8\s+product\s+(\d+)\s+TOPS", page)[1])
-    return json.loads(json.dumps(found))  # keys become text, as in the picture
+    return json.loads(json.dumps(found))  # JSON makes all keys text, as in the picture's description
 
 
 def plot_f(axis, found):
@@ -68,7 +68,7 @@ def plot_x(axis, found):
     axis.text(16, found["int8"] - 60, "cuBLASLt: a product of int8 matrices", fontsize=8, color="#555555")
     axis.set_xscale("log", base=2)
     antennas = [int(n) for n in found["xbgpu"]["8 bits"]]
-    axis.set_xticks(antennas, [f"\n{n}" if n == 80 else n for n in antennas])  # 80 is lower: 64 is too near
+    axis.set_xticks(antennas, [f"\n{n}" if n == 80 else n for n in antennas])  # 80 is lower: label 64 is near
     axis.set(title="X-engine, correlation", xlabel="antennas", ylabel="10¹² operations/s", ylim=(0, None))
     axis.annotate("80 antennas: 1024 spectra in a\nlaunch, so sums weigh more;\nelsewhere 8192 (16 bits) or 32768",
                   fontsize=7.5, xy=(80, 1.03 * found["xbgpu"]["4 bits"]["80"]), xytext=(16, 1140), color="#555555",

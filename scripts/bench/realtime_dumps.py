@@ -1,4 +1,4 @@
-"""Receives the dumps of X-engines with spead2, and passes each to a judge: for the modes x and chain of
+"""Receives the dumps of X-engines with spead2, and passes each dump to a judge: for the modes x and chain of
 scripts/bench/realtime."""
 import threading
 

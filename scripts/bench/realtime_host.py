@@ -28,7 +28,7 @@ LIMITS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.
 # ---- The host --------------------------------------------------------------------------------------------------------
 
 def place_in_core(cpu):
-    """Number of the CPU within its core: 0 for the core's first hardware thread, 1 for the next."""
+    """Returns the number of the CPU within its core: 0 for the core's first hardware thread, 1 for the next."""
     try:
         siblings = open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read()
     except OSError:
@@ -51,7 +51,7 @@ class Pins:
         self.engine = self.but(*apart)
 
     def but(self, *prefixes):
-        """The CPUs of a program: all except the CPUs of threads with these names.  None: all CPUs."""
+        """Returns the CPUs for a program: all except the CPUs of threads with these names.  None means all CPUs."""
         kept = {cpu for prefix in prefixes for cpu in self.of(prefix)}
         return self.all - kept - {min(self.all)} if self.used else None
 
@@ -70,7 +70,7 @@ class Pins:
 
 
 def thread_times(pid):
-    """{thread id: (name, seconds in user mode, seconds in the kernel, seconds of waiting for a CPU)}"""
+    """Returns {thread id: (name, seconds in user mode, seconds in the kernel, seconds of waiting for a CPU)}."""
     tick = os.sysconf("SC_CLK_TCK")
     times = {}
     for tid in os.listdir(f"/proc/{pid}/task"):
@@ -82,7 +82,7 @@ def thread_times(pid):
         name = stat[stat.index("(") + 1:stat.rindex(")")]
         fields = stat[stat.rindex(")") + 2:].split()
         user, kernel = int(fields[11]) / tick, int(fields[12]) / tick
-        total = int(on_cpu) / 1e9  # more precise than ticks, which only give the ratio of user to kernel
+        total = int(on_cpu) / 1e9  # schedstat is more precise than ticks; ticks only give the ratio of user to kernel
         share = user / (user + kernel) if user + kernel else 0.0
         times[tid] = (name, total * share, total * (1 - share), int(waited) / 1e9)
     return times
@@ -96,7 +96,7 @@ def steal_time():
 # ---- The programs ----------------------------------------------------------------------------------------------------
 
 class Program:
-    """A program of this project: starts it, waits until it is ready, and ends it."""
+    """A process of one of this project's programs.  Starts it, waits until it is ready, and ends it."""
 
     def __init__(self, name, command, directory, cpus=None):
         self.name = name
@@ -188,7 +188,7 @@ def keep_logs(directory, prefix, said):
 
 
 def grown(before, after, losses):
-    """[(name, growth)] of the counters that match 'losses' and have grown."""
+    """Returns [(name, growth)] of all counters whose names match 'losses' and which have grown."""
     return [(name, value - before.get(name, 0)) for name, value in after.items()
             if losses.match(name) and value > before.get(name, 0)]
 
@@ -196,8 +196,8 @@ def grown(before, after, losses):
 # ---- Threads and results ---------------------------------------------------------------------------------------------
 
 def thread_table(before, after, order):
-    """Rows of all threads that used more than 0.5 % of a CPU, with programs in the order 'order'.  Times are shares of
-    a CPU.  'before' and 'after' have a 'time' and 'threads': {program: thread_times()}."""
+    """Returns the rows of all threads that used more than 0.5 % of a CPU.  'order' is the order of the programs.
+    Times are shares of a CPU.  'before' and 'after' have a 'time', and 'threads': {program: thread_times()}."""
     seconds, rows = after.time - before.time, []
     for program, threads in after.threads.items():
         for tid, (name, user, kernel, waited) in threads.items():
@@ -210,7 +210,7 @@ def thread_table(before, after, order):
 
 
 def cores_used(result):
-    """{program: CPUs that all of its threads used}.  'all' is the sum over all programs."""
+    """Returns {program: CPU time of all its threads, as a number of CPUs}.  'all' is the sum over all programs."""
     cores = {}
     for row in result.get("threads", []):
         cores[row["program"]] = cores.get(row["program"], 0.0) + row["user"] + row["kernel"]
@@ -233,7 +233,7 @@ def print_thread_table(result):
 # ---- The search ------------------------------------------------------------------------------------------------------
 
 def find_highest(args, run, results):
-    """The highest clean rate in short runs, or 0.  run(rate, seconds) prints and returns a result."""
+    """Returns the highest rate that is clean in short runs, or 0.  run(rate, seconds) prints and returns a result."""
     def is_clean(rate):
         result = run(rate, args.step_seconds)
         if not result["clean"] and rate <= args.goal:  # try again: the host may have been busy
@@ -262,14 +262,14 @@ def find_highest(args, run, results):
 
 
 def run_or_search(args, run, print_threads, results, unit):
-    """Makes one run at args.rate, or searches.  Returns true if a rate was clean."""
+    """Makes one run at args.rate, or searches for the highest clean rate.  Returns true if a rate was clean."""
     if args.rate:
         results.append(run(args.rate, args.seconds))
         print_threads(results[-1])
         return results[-1]["clean"]
     if args.budget <= confirmation_seconds(args):
-        sys.exit(f"--budget must be more than {confirmation_seconds(args):g} s, the longest time of the confirmations "
-                 "(--confirm, --confirm-tries); use --rate for one run")
+        sys.exit(f"--budget must be more than {confirmation_seconds(args):g} s, the longest time that the "
+                 "confirmations can take (--confirm, --confirm-tries); use --rate for a single run")
     highest = search(args, run, print_threads, results)
     print(f"\nclean to {highest:.4g} {unit}\n" if highest else f"\nno clean rate was found: {unit}\n", flush=True)
     return highest > 0
@@ -282,13 +282,13 @@ def keep_results(args, pins, results):
 
 
 def confirmation_seconds(args):
-    """Longest time of all confirmations in seconds, including the time before and after each run."""
+    """Returns the longest time in s that all confirmations can take, including the time before and after each run."""
     return args.confirm_tries * (args.confirm + 20)
 
 
 def search(args, run, print_threads, results):
-    """The highest rate that is clean for args.confirm seconds; 0 if no tried rate is clean.  The last tried rate is no
-    higher than the goal."""
+    """Returns the highest rate that is clean for args.confirm seconds; 0 if no tried rate is clean.  The last tried
+    rate is at most the goal."""
     args.deadline = time.monotonic() + args.budget
     rate = find_highest(args, run, results)
     for i in range(args.confirm_tries if rate else 0):

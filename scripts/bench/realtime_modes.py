@@ -1,8 +1,8 @@
-"""The modes of scripts/bench/realtime: the programs of each, with their configurations, and the conditions of a clean run.
+"""The modes of scripts/bench/realtime.  A mode has programs with their configurations, and conditions of a clean run.
 
-An object of a mode's class is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every
-dump, with receivers that count heaps of beams.  Chain: dsim, fgpu, an xbgpu for each substream and a check of every
-dump."""
+An object of a mode's class is one run.  Mode F has dsim, fgpu and a receiver that counts heaps.  Mode X has fsim,
+xbgpu, a check of every dump, and receivers that count heaps of beams.  Mode Chain has dsim, fgpu, an xbgpu for each
+substream, and a check of every dump."""
 import argparse
 import json
 import os
@@ -32,18 +32,18 @@ SAMPLE_BITS, PACKET_SAMPLES, N_TAPS, GAIN, N_POLS = 10, 4096, 16, 1.5, 2
 POLL_S = 0.25
 CHUNK_S = 0.005          # shortest chunk of fgpu
 X_CHUNK_S = 0.010        # shortest chunk of xbgpu in a chain
-BUFFERS_S = 0.15         # time that fgpu's output buffers hold
+BUFFERS_S = 0.15         # duration of the data that fgpu's output buffers hold
 X_WINDOW_MAX = 64        # chunks
 LATE_S = 0.05            # allowed lateness of the simulator
 LATENCY = re.compile(r'fgpu_output_latency_seconds{.*?antenna="([^"]*)"')
 LOSSES = {"fgpu": F_LOSSES, "xbgpu": X_LOSSES, "dsim": re.compile("dsim_packets_failed")}
 COUNTS = ("broken", "missing", "late", "drops")
-WINDOW_SPECTRA, WINDOWS = 32, 16  # detected beams: spectra in a window, windows in a heap
-CALIBRATION = 0.02       # gain of every input in the beams
+WINDOW_SPECTRA, WINDOWS = 32, 16  # detected beams: number of spectra in a window, and of windows in a heap
+CALIBRATION = 0.02       # calibration gain of every input in the beams
 
 
 def kind_of(name):
-    """The program that a process runs: xbgpu for the process xbgpu3."""
+    """Returns the program that a process runs: xbgpu for the process xbgpu3."""
     return name.rstrip("0123456789")
 
 
@@ -61,7 +61,7 @@ class Watch:
 
 
 class LatencyWatch(Watch):
-    """Also watches how far behind the counted output is."""
+    """Also watches the latency of the output that the receiver counts."""
 
     def __init__(self, mode, before):
         super().__init__(mode, before)
@@ -73,13 +73,13 @@ class LatencyWatch(Watch):
 
 
 class ChainWatch(Watch):
-    """Also watches how late any antenna is, and when anything is lost."""
+    """Also watches the latency of each antenna, and the times at which data are lost."""
 
     def __init__(self, mode, before):
         super().__init__(mode, before)
-        self.latency = {}        # {antenna: (largest latency in s, its time in s after the start)}
-        self.apart = (0.0, 0.0)  # (largest difference between antennas' latencies in s, its time)
-        self.lost = {}           # {program: [time of its first loss, of its last], in s after the start}
+        self.latency = {}        # {antenna: (largest latency in s, time of this latency in s after the start)}
+        self.apart = (0.0, 0.0)  # (largest difference in s between antennas' latencies, time of this difference)
+        self.lost = {}           # {program: [time of the first loss, time of the last loss], in s after the start}
 
     def look(self):
         now, found = time.monotonic() - self.start, self.mode.metrics(self.mode.names)
@@ -97,7 +97,7 @@ class ChainWatch(Watch):
 # ---- Shared by all modes ---------------------------------------------------------------------------------------------
 
 class Mode:
-    """A run at the rate 'rate', in the unit UNIT. 'expected' is the result of expected_dump()."""
+    """A run at the rate 'rate', whose unit is UNIT.  'expected' is the result of expected_dump()."""
     UNIT, WATCH, SPARE_CPUS = "MS/s", Watch, 3
     SIMULATOR, LATE, REFUSED = "dsim", "dsim_time_error_s", "dsim_packets_failed_total"
     APART = ("dsim",)  # threads that share no CPU with the engine
@@ -111,7 +111,7 @@ class Mode:
 
     @staticmethod
     def cases(args):
-        """The cases that are measured one after the other: [(options, words such as ' with 8192 channels')]."""
+        """Returns the cases to measure, in order: [(options, words such as ' with 8192 channels')]."""
         return [(args, "")]
 
     @staticmethod
@@ -143,7 +143,7 @@ class Mode:
         return name, [str(word) for word in command], None
 
     def last_count(self, name):
-        """The newest counts of a receiver of counter(), or None before its first line."""
+        """Returns the newest counts of a receiver that counter() made; None before the receiver's first line."""
         lines = self.programs[name].text().rsplit("\n", 2)
         return json.loads(lines[-2]) if len(lines) > 1 and lines[-2].startswith("{") else None
 
@@ -151,11 +151,11 @@ class Mode:
         return {name: metrics(self.ports[name]) for name in names}
 
     def stage_of(self, name, metric):
-        """The stage that did not keep up if this metric has grown."""
+        """Returns the stage that does not keep up if this metric grows."""
         return name
 
     def judge(self, before, after, watch):
-        """Sentences about faults of the run, each with the stage that the fault points to."""
+        """Returns [(stage, sentence)] about faults of the run.  'stage' is the probable cause of the fault."""
         why, simulator = [], self.SIMULATOR
         if watch.late_s > LATE_S:
             why.append((simulator, f"{simulator} sent up to {watch.late_s:.3f} s late"))
@@ -171,11 +171,11 @@ class Mode:
         return why + self.judge_output(before, after, watch)
 
     def title(self, result):
-        """The first columns of a run's line in the table."""
+        """Returns the first columns of a run's line in the table."""
         return f"{result['rate'] / 1e6:8.1f}"
 
     def notes(self, result):
-        """Lines below the title."""
+        """Returns the lines below the title."""
         return []
 
     def begin(self):
@@ -214,7 +214,7 @@ class WithF(Mode):
                 for a in range(len(self.inputs) // 2)]
 
     def dsim(self, specification, capture=None, **digitiser):
-        """'capture': a period goes to this file, not to the network."""
+        """Returns dsim's configuration.  If 'capture' is given, dsim sends nothing and writes one period to this file."""
         config = self.common("dsim") | {
             "digitiser": {"sample_bits": SAMPLE_BITS, "packet_samples": PACKET_SAMPLES, "period": self.period} | digitiser,
             "signals": {"specification": specification},
@@ -240,7 +240,7 @@ class WithF(Mode):
                               array_size=len(antennas), **send)}
 
     def period_of_samples(self):
-        """The samples that dsim repeats, read from a capture that dsim writes: int [input][sample]."""
+        """Returns the samples that dsim repeats, int [input][sample], from a capture that dsim writes."""
         with tempfile.TemporaryDirectory(prefix="realtime") as directory:
             capture = os.path.join(directory, "dsim.pcap")
             _, command = self.program(directory, "dsim", self.dsim(capture))
@@ -259,8 +259,8 @@ class WithF(Mode):
 
 
 class Judge:
-    """Judges a dump.  The first dump of a substream must be 'expected' within 'tolerance' of its largest value.  All
-    others must equal the first."""
+    """Judges dumps.  The first dump of a substream may differ from 'expected' by 'tolerance' times the largest expected
+    value.  All later dumps must equal the first dump."""
 
     def __init__(self, expected, tolerance):
         self.expected, self.tolerance, self.first, self.off = expected, tolerance, {}, {}
@@ -334,8 +334,9 @@ def checked(sums):
 # ---- f: dsim, fgpu and a receiver that counts ------------------------------------------------------------------------
 
 class F(WithF):
-    """Two polarisations of 10-bit samples.  A receiver counts every heap of the output.  With --satellites fgpu also tracks
-    satellites.  Every integration must come, locked, and sums of random integrations are compared with numpy's."""
+    """dsim sends two polarisations of 10-bit samples.  A receiver counts every heap of fgpu's output.  With
+    --satellites, fgpu also tracks satellites.  Every integration must arrive with locked tracking.  The sums of random
+    integrations are compared with sums that numpy computes."""
     RATES, WATCH, APART, MAX_DELAY_DIFF = (900, 3000, 1712), LatencyWatch, ("dsim", "count"), 65536
     COLUMNS = f"{'channels':>7} {'MS/s':>9}"
 
@@ -353,7 +354,8 @@ class F(WithF):
         parser.add_argument("--channels", type=int, nargs="+", default=[8192, 32768])
         parser.add_argument("--destinations", type=int, default=16, help="of the output")
         parser.add_argument("--count-threads", type=int, default=2)
-        parser.add_argument("--satellites", type=int, default=0, help="that fgpu also tracks, in one narrow band; needs --rate")
+        parser.add_argument("--satellites", type=int, default=0,
+                            help="number of satellites that fgpu also tracks, in one narrow band; needs --rate")
         super().add_options(parser, 8, 2)
 
     @staticmethod
@@ -388,7 +390,7 @@ class F(WithF):
 
     @classmethod
     def expected_dump(cls, args, pins):
-        """The baseband of the satellites, or None."""
+        """Returns the baseband of the satellites' signals, or None without satellites."""
         mode = cls(type(args)(**vars(args) | {"channels": args.channels[0]}), pins, args.rate or 1)
         return mode.sky.baseband(mode.period_of_samples()) if mode.sky else None
 
@@ -415,7 +417,7 @@ class F(WithF):
         raise RuntimeError("nothing came out")
 
     def are_tracked(self):
-        """True if the latest integrations of all satellites are locked."""
+        """Returns true if each satellite was locked in its latest integration."""
         n = self.records.count()
         latest = {record["prn"]: record["flags"] for record in self.records.between(n - 10, n)}
         return len(latest) == self.sky.n and all(flags & LOCKED == LOCKED for flags in latest.values())
@@ -485,7 +487,7 @@ class X(WithDumps):
         self.adc_rate = round(rate * 1e9 / 8 / spectrum_bytes * 2 * args.channels)
         self.dump_s = args.spectra_per_heap * 2 * args.channels / self.adc_rate * args.integration
         batch_samples = args.spectra_per_heap * 2 * args.channels
-        self.counted = {}  # {receiver: (endpoints, ADC samples between the starts of heaps)}
+        self.counted = {}  # {receiver: (endpoints, number of ADC samples from one heap's start to the next heap's)}
         if args.beams:
             self.counted["beams"] = f"239.122.{self.net}.0+{args.beams - 1}:7148", batch_samples
         if args.detected:
@@ -545,7 +547,8 @@ class X(WithDumps):
                              threads=args.recv_threads, **self.stream())
 
     def beams(self, directory):
-        """The sections of beams.  A calibration keeps sums of full-range voltages below saturation."""
+        """Returns the configuration's sections about beams.  A calibration prevents saturation of the beams: the
+        voltages cover the full range."""
         args, sections = self.args, {}
         calibration = os.path.join(directory, "calibration")
         with open(calibration, "w") as file:
@@ -560,7 +563,7 @@ class X(WithDumps):
         return sections | ({"steering": {"calibration": calibration}} if sections else {})
 
     def counts(self):
-        """Numbers of dumps, and of beam heaps that came or were lost."""
+        """Returns the numbers of dumps, of beam heaps that arrived, and of beam heaps that were lost."""
         counts = super().counts()
         for name in self.counted:
             found = self.last_count(name) or {}
@@ -586,7 +589,7 @@ class X(WithDumps):
 
     @staticmethod
     def expected_dump(args, pins):
-        """Every complete dump: int64 [channel][4 * baseline + product][re, im]."""
+        """Returns the value that every complete dump must have: int64 [channel][4 * baseline + product][re, im]."""
         config = {"stream": {"antennas": args.antennas, "channels_per_substream": args.channels_per_substream,
                              "spectra_per_heap": args.spectra_per_heap, "sample_bits": args.sample_bits},
                   "signal": {"kind": "uniform", "period": args.period}, "n_substreams": 1}
@@ -614,11 +617,11 @@ class X(WithDumps):
 # ---- chain: dsim, fgpu, an xbgpu for each substream, and a check of every dump ---------------------------------------
 
 class Chain(WithF, WithDumps):
-    """dsim sends 10-bit samples of both polarisations of every antenna: noise that all antennas share, and noise of the
-    antenna's own.  The noise repeats after --period samples, and no program dithers.  So every dump has the same bits.
-    numpy computes these bits from the samples that dsim writes to a capture beforehand.  The first dump must be within a
-    hundredth of the largest expected value: a voltage in float32 may differ by one where float64 rounds the other way.
-    All other dumps must equal the first.
+    """dsim sends 10-bit samples of both polarisations of every antenna: noise that all antennas share, and noise that
+    only one antenna has.  The noise repeats after --period samples, and no program dithers.  So all dumps have the same
+    bits.  Beforehand, dsim writes its samples to a capture, from which numpy computes the expected dump.  The first
+    dump may differ from it by a hundredth of the largest expected value, because float32 and float64 may round a
+    voltage differently.  All other dumps must equal the first dump.
 
     The F-engine sends the whole band in --substreams substreams.  Each substream has its own xbgpu.  So all sent
     voltages are received and correlated.  In an array, each xbgpu would have its own host."""
@@ -633,7 +636,7 @@ class Chain(WithF, WithDumps):
         self.voltages = [f"239.160.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.dumps = [f"239.161.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.x_batches = args.batches_per_chunk or power_of_two(max(1, self.rate * X_CHUNK_S / self.batch_samples))
-        # The first antenna still fills one chunk of the window, and this chunk adds no waiting time.
+        # The antenna that is ahead still fills one chunk of the window.  So this chunk adds no waiting time.
         self.x_window = args.x_window or min(X_WINDOW_MAX, 1 + -(-self.n_buffers // self.x_batches))
         self.x_wait_s = (self.x_window - 1) * self.x_batches * self.batch_samples / self.rate
         self.dump_s = self.batch_samples * args.integration / self.rate
@@ -651,7 +654,8 @@ class Chain(WithF, WithDumps):
         parser.add_argument("--x-threads", type=int, default=1, help="receive threads of each X-engine")
         parser.add_argument("--x-cpus", type=int, default=0,
                             help="CPUs that the receive threads of all X-engines share; 0: one for each thread")
-        parser.add_argument("--x-window", type=int, default=0, help="chunks; 0: as long as the signal in fgpu's buffers")
+        parser.add_argument("--x-window", type=int, default=0,
+                            help="window in chunks; 0: as long as the data in fgpu's buffers")
         super().add_options(parser, 1, 4)
 
     @staticmethod
@@ -670,7 +674,8 @@ class Chain(WithF, WithDumps):
         return [f"{args.antennas} antennas, {args.channels} channels in {args.substreams} substreams"]
 
     def dsim(self, capture=None):
-        """Each polarisation has an rms of 26 (full scale 511).  Half of its power is common to all antennas."""
+        """The signal of each polarisation has an rms of 26 (full scale 511).  Half of the power is common to all
+        antennas."""
         own = " ".join(f"sky + wgn(0.035, {i + 1});" for i in range(len(self.inputs)))
         return super().dsim(f"sky = wgn(0.035, 100); {own}", capture, dither_seed=1)
 
@@ -681,7 +686,7 @@ class Chain(WithF, WithDumps):
 
     def xbgpu(self, substream):
         args, n_chan = self.args, self.args.channels // self.args.substreams
-        cpus = self.pins.of("xrecv") * args.x_threads * args.substreams  # threads share CPUs if there are fewer CPUs
+        cpus = self.pins.of("xrecv") * args.x_threads * args.substreams  # if CPUs are scarce, threads share CPUs
         send = {"interface": "lo", "ttl": 1, "buffer": 16 << 20}
         return super().xbgpu(f"xbgpu{substream}", self.dumps[substream],
                              cpus[substream * args.x_threads:(substream + 1) * args.x_threads], send,
@@ -699,12 +704,13 @@ class Chain(WithF, WithDumps):
 
     @classmethod
     def expected_dump(cls, args, pins):
-        """A complete dump: int64 [channel][4 * baseline + product][re, im].  numpy computes the spectra in float64."""
+        """Returns the expected dump: int64 [channel][4 * baseline + product][re, im].  numpy computes the spectra in
+        float64."""
         samples = cls(args, pins, 1).period_of_samples()
         output = fmodel.Output(args.channels, args.spectra_per_heap, taps=N_TAPS, gain=GAIN)
         reach = np.resize(np.arange(args.period), args.period + output.window - output.spacing)
         voltages = np.array([fmodel.quantise(fmodel.spectra(s[reach], output), output.limit) for s in samples])
-        n_spectra = voltages.shape[1]  # until they repeat; voltages: [input][spectrum][channel][re, im]
+        n_spectra = voltages.shape[1]  # period of the voltages [input][spectrum][channel][re, im]
         voltages = voltages.reshape(args.antennas, N_POLS, n_spectra, args.channels, 2).transpose(0, 3, 2, 1, 4)
         sums = xmodel.correlate(voltages[np.newaxis], np.ones((1, args.antennas), bool))
         return checked(sums * (args.integration * args.spectra_per_heap // n_spectra))
