@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec, and compares them with the expected ones.
+"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec.  Compares them with expected delays.
 
-Antenna a is delayed by d_a samples, so e_a(f) ~ exp(-2 pi i f d_a), and the correlation <e_a1 conj(e_a2)> turns by
--2 pi (d_a1 - d_a2) / samples_between_spectra from channel to channel.  Exit status 1: a result differs from expectation.
+The signal of antenna a has a delay of d_a samples, so e_a(f) ~ exp(-2 pi i f d_a).  The phase of the correlation
+<e_a1 conj(e_a2)> changes by -2 pi (d_a1 - d_a2) / samples_between_spectra from channel to channel.  The exit status
+is 1 if a result differs from the expected value.
 """
 
 import argparse
@@ -17,9 +18,9 @@ TOLERANCE_SAMPLES = 0.02
 TOLERANCE_SAMPLES_PER_S = 0.02
 EDGE_FRACTION = 0.05  # fraction of the band, at each end, that is not fitted
 TONE_GUARD_CHANNELS = 4  # channels on each side of the tone that are not fitted
-PADDING = 16  # factor of zero padding in the transform that finds the delay roughly
+PADDING = 16  # factor of zero padding in the transform that finds the approximate delay
 POLS = ("xx", "yy")
-TRACKED_PARTS = 8  # parts of the band; each part has one phase in each dump
+TRACKED_PARTS = 8  # parts of the band; the phase is averaged over each part of each dump
 TRACKED_RMS_DEG = 1.0
 
 
@@ -33,10 +34,11 @@ def usable_channels(n_chan, tone_channel):
 
 
 def fit_delay(spectrum, usable, samples_between_spectra):
-    """Delay in samples of <e_a1 conj(e_a2)>, and its standard error from the scatter of the phases.
+    """Returns the delay of <e_a1 conj(e_a2)> in samples, and its standard error from the scatter of the phases.
 
-    Each channel counts as a unit phasor.  So neither the band's shape nor an overlooked tone has an influence.  A
-    zero-padded transform finds the delay without unwrapping.  A line through the remaining phase refines the delay.
+    Each channel is scaled to amplitude 1, so neither the band's shape nor an overlooked tone has an influence.  A
+    zero-padded transform finds the approximate delay without unwrapping phases.  A line through the remaining phases
+    refines the delay.
     """
     n_chan = len(spectrum)
     usable = usable & ~np.ma.getmaskarray(spectrum) & (np.abs(spectrum.filled(0)) > 0)
@@ -50,7 +52,7 @@ def fit_delay(spectrum, usable, samples_between_spectra):
     channel = np.flatnonzero(usable)
     centred = channel - channel.mean()
     error = np.nan
-    for _ in range(2):  # the second round starts close to the result: no phase is near +-pi
+    for _ in range(2):  # the second round starts close to the result, so no phase is near +-pi
         rest = phasors[channel] * np.exp(2j * np.pi * turns_per_channel * channel)
         phase = np.angle(rest * np.conj(rest.mean()))
         slope = (centred * phase).sum() / (centred**2).sum()
@@ -61,7 +63,7 @@ def fit_delay(spectrum, usable, samples_between_spectra):
 
 
 def delay_rows(data, delays, tone_channel, samples_between_spectra):
-    """(a1, a2, expected, recovered, error) of each cross-correlation of one polarisation product."""
+    """Yields (a1, a2, expected delay, recovered delay, error) of each baseline, for one polarisation product."""
     usable = usable_channels(data.vis.shape[2], tone_channel)
     for a1, a2 in data.baselines:
         if a1 != a2:
@@ -71,7 +73,7 @@ def delay_rows(data, delays, tone_channel, samples_between_spectra):
 
 
 def fit_drift(data, a1, a2, tone_channel, samples_between_spectra):
-    """Drift of a baseline's delay in samples/s: the slope of a line through the delays of its dumps."""
+    """Returns the drift of a baseline's delay in samples/s: the slope of a line through the delays of all dumps."""
     usable = usable_channels(data.vis.shape[2], tone_channel)
     delays = np.array([fit_delay(dump.conj(), usable, samples_between_spectra)[0]
                        for dump in data.vis[:, data.index(a1, a2)]])
@@ -80,7 +82,7 @@ def fit_drift(data, a1, a2, tone_channel, samples_between_spectra):
 
 
 def print_drifts(sets, drifts, args):
-    """Prints the baselines whose delay drifts; returns True if all drift as expected."""
+    """Prints the baselines whose delays should drift.  Returns True if all these delays drift as expected."""
     all_good = True
     for a1, a2 in sets[0].baselines:
         expected = drifts[a1] - drifts[a2]
@@ -115,7 +117,7 @@ def print_delays(sets, delays, drifts, args):
 
 
 def print_tone(sets, tone_channel):
-    """Prints the channel where each antenna's power peaks.  Returns True if that is the tone's channel."""
+    """Prints the channel in which each antenna's power peaks.  Returns True if this is always the tone's channel."""
     all_good = True
     print(f"\nChannel in which the power peaks (tone: {tone_channel})")
     for ant, name in enumerate(sets[0].names):
@@ -129,7 +131,7 @@ def print_tone(sets, tone_channel):
 
 
 def print_tracked(sets, ant, tone_channel):
-    """Prints the stability of the phase of an antenna's fringes with the first antenna.  Returns True if the phase is
+    """Prints how stable the phase between an antenna and the first antenna is.  Returns True if the phase stays near
     zero."""
     all_good = True
     for data in sets:
@@ -152,7 +154,7 @@ def parse_numbers(text):
     try:
         return [float(item) for item in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: numbers are wanted, as in 0,5,-3,17") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: not a list of numbers such as 0,5,-3,17") from None
 
 
 def main():
@@ -165,7 +167,8 @@ def main():
     parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")
     parser.add_argument("--tracked", type=int, action="append",
                         help="number of an antenna whose delay model removes its drift: its phase must be 0")
-    parser.add_argument("--samples-between-spectra", type=int, help="default: 2 * channels, as in a wideband stream")
+    parser.add_argument("--samples-between-spectra", type=int,
+                        help="ADC samples between spectra; default: 2 * channels, as in a wideband stream")
     parser.add_argument("--lost-heaps", type=int, help="number of lost heaps to print; any lost heap is an error")
     args = parser.parse_args()
     try:

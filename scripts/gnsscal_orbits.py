@@ -1,10 +1,10 @@
-"""Positions of navigation satellites, from broadcast ephemerides in RINEX files, and their signals' delays at antennas.
+"""Computes satellites' positions from broadcast ephemerides in RINEX files, and their signals' delays at antennas.
 
 The files are RINEX 2 (GPS), or RINEX 3 and 4 (GPS LNAV; Galileo INAV and FNAV).  Orbits follow IS-GPS-200, table 20-IV.
-The Galileo OS SIS ICD has the same formulas with its own mu.  Positions are in metres along the axes of ECEF.
+The Galileo OS SIS ICD has the same formulas with another value of mu.  Positions are in metres along the axes of ECEF.
 
-Only differences between antennas count.  So the satellite's clock, the ionosphere and the troposphere are left out:
-they differ by less than a centimetre over a kilometre.
+Only differences between antennas count.  So the satellite's clock, the ionosphere and the troposphere are left out.
+Over a kilometre, their effects differ by less than a centimetre.
 """
 import calendar
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ MU = {"G": 3.986005e14, "E": 3.986004418e14}
 EARTH_RATE = 7.2921151467e-5
 MAX_AGE_S = 4 * 3600
 WGS84_A, WGS84_F = 6378137.0, 1 / 298.257223563
-N_ORBIT_NUMBERS = 24  # numbers in the six lines that follow the clock's line
+N_ORBIT_NUMBERS = 24  # numbers in the six lines of an ephemeris that follow its clock line
 ORBIT = ("iode", "crs", "delta_n", "m0", "cuc", "e", "cus", "sqrt_a", "toe", "cic", "omega0", "cis", "i0", "crc",
          "omega", "omega_dot", "idot", "codes", "week", "flag", "accuracy", "health")
 DEFAULT_LEAP_S = 18  # GPS - UTC, since 2017
@@ -69,7 +69,7 @@ def load_telescope(path):
 
 
 def numbers_of(line, first):
-    """The numbers in fields of 19 columns, from the column 'first' on.  An empty field is 0."""
+    """Returns the numbers in fields of 19 columns, from the column 'first' on.  An empty field is 0."""
     fields = [line[at:at + 19].strip() for at in range(first, min(len(line), first + 76), 19)]
     return [float(field.upper().replace("D", "E")) if field else 0.0 for field in fields]
 
@@ -78,7 +78,7 @@ class Ephemerides:
     """All ephemerides of a RINEX navigation file."""
 
     def __init__(self, path):
-        self.path, self.leap_s, self.found = path, DEFAULT_LEAP_S, {}  # found: {(system, PRN): [dict]}
+        self.path, self.leap_s, self.found = path, DEFAULT_LEAP_S, {}  # found: {(system, PRN): [ephemeris]}
         try:
             lines = Path(path).read_text(encoding="ascii", errors="replace").splitlines()
         except OSError as error:
@@ -86,7 +86,7 @@ class Ephemerides:
         try:
             version = float(lines[0][:9])
             if lines[0][60:].strip() != "RINEX VERSION / TYPE" or "N" not in lines[0][20:21]:
-                raise ValueError("the first line does not announce navigation data")
+                raise ValueError("the first line is not that of a navigation file")
             body = next(i for i, line in enumerate(lines) if line[60:].strip() == "END OF HEADER") + 1
             for line in lines[:body]:
                 if line[60:].strip() == "LEAP SECONDS":
@@ -99,7 +99,7 @@ class Ephemerides:
         at, is_wanted = 0, True
         while at < len(lines):
             line = lines[at]
-            if line.startswith(">"):  # RINEX 4: this line has the kind of the next record
+            if line.startswith(">"):  # RINEX 4: this line tells the kind of the next record
                 is_wanted = line.split()[1] == "EPH" and line.split()[3] in ("LNAV", "INAV", "FNAV")
                 at += 1
                 continue
@@ -133,7 +133,7 @@ def epoch_gps_s(eph):
 
 
 def position(eph, t):
-    """ECEF position [..., 3] of the satellite 't' seconds after the ephemeris' time, along the axes at that moment."""
+    """Returns the satellite's ECEF position [..., 3], 't' seconds after the ephemeris' time, along the axes at 't'."""
     t = np.asarray(t)
     a = eph["sqrt_a"] ** 2
     mean = eph["m0"] + (np.sqrt(MU[eph["system"]] / a ** 3) + eph["delta_n"]) * t
@@ -153,8 +153,8 @@ def position(eph, t):
 
 
 def seen(eph, t, place):
-    """(satellite's position, travel time of its signal in s) for reception on the ground at 'place' and time 't'.  The
-    position is along the axes of ECEF at 't'."""
+    """Returns (satellite's position, travel time of its signal in s) for a signal received at 'place' at time 't'.
+    The position is along the axes of ECEF at 't'."""
     delay_s = np.full(np.shape(t), 0.075)
     for _ in range(4):
         sent = position(eph, t - delay_s)
@@ -166,14 +166,14 @@ def seen(eph, t, place):
 
 
 def direction(eph, t, telescope):
-    """(azimuth from north towards east, elevation) in radians."""
+    """Returns (azimuth from north towards east, elevation) in radians."""
     at, _ = seen(eph, t, telescope.position)
     east, north, up = telescope.axes() @ (at - telescope.position)
     return np.arctan2(east, north) % (2 * np.pi), np.arctan2(up, np.hypot(east, north))
 
 
 def separation(one, other):
-    """Angle in radians between two directions (azimuth, elevation)."""
+    """Returns the angle in radians between two directions (azimuth, elevation)."""
     vectors = [np.array([np.cos(el) * np.sin(az), np.cos(el) * np.cos(az), np.sin(el)]) for az, el in (one, other)]
     return np.arctan2(np.linalg.norm(np.cross(*vectors)), np.dot(*vectors))
 
@@ -182,7 +182,7 @@ class Sky:
     """Delays and directions of satellites at the antennas."""
 
     def __init__(self, ephemerides, telescope, reference, sync_time, start_s):
-        """Times are seconds since the sync time. 'start_s' is the time of the data's start."""
+        """All times are seconds since the sync time.  'start_s' is the time at which the data start."""
         self.ephemerides, self.telescope, self.reference = ephemerides, telescope, reference
         self.sync_gps_s = sync_time - GPS_EPOCH_UNIX_S + ephemerides.leap_s
         self.start_s = start_s
@@ -192,7 +192,8 @@ class Sky:
         return self.ephemerides.nearest(signal.system, prn, self.sync_gps_s + self.start_s)
 
     def later_s(self, antenna, signal, prn, seconds):
-        """The signal's additional delay at the antenna relative to the reference, at these times of reception."""
+        """Returns how much later the signal arrives at 'antenna' than at the reference, in s, for each time of reception
+        in 'seconds'."""
         eph = self.ephemeris(signal, prn)
         grid = np.linspace(seconds[0], seconds[-1], 2 + int(seconds[-1] - seconds[0]))
         own_s, other_s = (seen(eph, self.sync_gps_s - epoch_gps_s(eph) + grid, self.telescope.antennas[name])[1]

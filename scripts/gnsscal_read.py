@@ -1,4 +1,4 @@
-"""Reads the F-engines' configuration and their heaps of satellites' sums (fgpu/gnss_record.h) for gnsscal."""
+"""Reads the F-engines' configuration and their heaps of satellites' correlation sums (fgpu/gnss_record.h)."""
 import threading
 import time
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ import spead2
 import spead2.recv
 import yaml
 
-WRAP = 1 << 48  # period of the timestamps on the wire, in ADC samples
+WRAP = 1 << 48  # ADC samples after which the timestamps in heaps wrap around
 DEFAULT_PORT = 7148
-LIVE_GRACE_S = 10  # waiting time after the wanted time, for heaps of a live stream
+LIVE_GRACE_S = 10  # additional waiting time for the heaps of a live stream
 
 
 class Unusable(Exception):
@@ -22,9 +22,9 @@ class Unusable(Exception):
 class Antenna:
     name: str
     feng_id: int
-    engine: int  # index of its configuration file
-    index: int  # in its engine
-    endpoint: tuple  # (address, port) of its stream
+    engine: int  # index of the configuration file of the antenna's F-engine
+    index: int  # index of the antenna in its F-engine
+    endpoint: tuple  # (address, port) of the antenna's stream
 
 
 @dataclass
@@ -60,7 +60,7 @@ def load_yaml(path):
 
 
 def choose(path, sections, key, name):
-    """The section of this name; the first one if no name is given."""
+    """Returns the section with this name; the first section if no name is given."""
     names = [section["name"] for section in sections or []]
     if not names:
         raise Unusable(f"{path}: has no '{key}'")
@@ -75,7 +75,7 @@ def endpoint_of(text):
 
 
 def engine_of(path, stream, output):
-    """The Array of one file; the antennas' 'engine' is 0."""
+    """Returns the Array in one file.  Its antennas have the 'engine' 0."""
     config = load_yaml(path)
     try:
         gnss = choose(path, config.get("gnss"), "gnss", stream)
@@ -101,7 +101,7 @@ def engine_of(path, stream, output):
 
 
 def load_array(paths, stream=None, output=None):
-    """The array of all F-engines' files.  Their streams and outputs must be alike."""
+    """Returns the Array in the files of all F-engines.  All files must have the same streams and outputs."""
     engines = [engine_of(path, stream, output) for path in paths]
     array = engines[0]
     known = []
@@ -121,7 +121,8 @@ def load_array(paths, stream=None, output=None):
 
 
 class Collector:
-    """Collects an endpoint's heaps until all its antennas have 'seconds' of data; if 0, until the stream ends."""
+    """Collects an endpoint's heaps until each antenna has 'seconds' of data.  If 'seconds' is 0, collects until the stream
+    ends."""
 
     def __init__(self, array, endpoint, seconds):
         self.n_samples = seconds * array.adc_rate_hz if seconds else float("inf")
@@ -151,7 +152,7 @@ def make_stream():
 
 
 def read_captures(array, paths, seconds):
-    """{feng_id: records} of pcap files."""
+    """Returns {feng_id: records} from pcap files."""
     collected = {}
     for path in paths:
         for endpoint in array.endpoints:
@@ -167,7 +168,7 @@ def read_captures(array, paths, seconds):
 
 
 def read_live(array, interface, seconds):
-    """{feng_id: records} of multicast streams, received on the interface with this address."""
+    """Returns {feng_id: records} from multicast streams, received on the interface with this address."""
     collected, running = {}, []
     for endpoint in array.endpoints:
         stream, collector = make_stream(), Collector(array, endpoint, seconds)
@@ -194,7 +195,8 @@ def merge(collected, records):
 
 
 def unwrap(collected, near_samples=None):
-    """Unwraps all antennas' timestamps relative to the first one, which is put into the wrap nearest to 'near_samples'."""
+    """Unwraps all antennas' timestamps relative to the first timestamp.  To the first timestamp, adds the multiple of
+    WRAP that brings it nearest to 'near_samples'."""
     base = next(int(records["timestamp"][0]) for records in collected.values() if len(records))
     start = base
     if near_samples is not None:
@@ -204,7 +206,7 @@ def unwrap(collected, near_samples=None):
 
 
 def read(array, captures=(), interface=None, seconds=0, near_unix_s=None):
-    """{antenna's name: records in order of time}, from captures, or live if there are none."""
+    """Returns {antenna's name: records in order of time}, from captures, or from live streams if there are no captures."""
     collected = read_captures(array, captures, seconds) if captures else read_live(array, interface, seconds)
     where = ", ".join(map(str, captures)) if captures else ", ".join(f"{a}:{p}" for a, p in array.endpoints)
     for antenna in array.antennas:

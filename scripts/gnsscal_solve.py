@@ -1,15 +1,15 @@
-"""Computes delays, phases and gains relative to one antenna from the satellites' sums of all antennas.
+"""Computes delays, phases and gains relative to a reference antenna, from all antennas' correlations with satellites.
 
-A satellite's code phase and carrier phase at an antenna are the phases of the replica, known exactly, plus an offset.
-The sums of the early, prompt and late taps show this offset.  If the signal arrives later by tau, the code phase at the
-same time is smaller by tau times the chip rate.  The carrier phase at the frequency f is smaller by 2 pi f tau.  An
-instrument also turns the phase by a constant.  Frequencies are sky frequencies.
+At each antenna, the phases of a satellite's code and carrier are the phases of the replica plus an offset.  The
+replica's phases are known exactly, and the early, prompt and late sums show the offset.  If the signal arrives later by
+tau, the code phase at the same time is smaller by tau times the chip rate.  The carrier phase at the sky frequency f is
+smaller by 2 pi f tau.  An instrument also turns the phase by a constant.
 
-Integrations of the same code period carry the same data bit, a sign, at both antennas.  So the signs vanish in the product
-with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign, and the
-square of the noise has the mean zero.
+A data bit inverts the sums or leaves them unchanged.  In the same code period, both antennas receive the same data bit.
+So the sign vanishes if an antenna's sums are multiplied with the reference's sums.  An amplitude is the root of the mean
+square of complex sums: squares have no sign, and the mean square of complex noise is zero.
 
-All errors come from scatter: first between blocks of 0.02 s, then between satellites.
+All errors are computed from scatter: first between blocks of 0.02 s, then between satellites.
 """
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,12 +21,12 @@ from gnsscal_read import Unusable
 EARLY, PROMPT, LATE = range(3)
 N_POLS = 2
 TRACKING = 3  # enum fgpu_gnss_stage
-LOCKED = 3  # FGPU_GNSS_CODE_LOCKED, FGPU_GNSS_CARRIER_LOCKED
-MIN_PRESENT = 0.5  # fraction of an integration's samples
+LOCKED = 3  # flags FGPU_GNSS_CODE_LOCKED and FGPU_GNSS_CARRIER_LOCKED
+MIN_PRESENT = 0.5  # fraction of an integration's samples that must have arrived
 MIN_CN0_DB_HZ = 25  # of a polarisation
 BLOCK_S = 0.02
 MIN_BLOCKS = 20
-MAX_DOPPLER_TURNS = 0.25  # turns per code period by which the Dopplers at two antennas may differ
+MAX_DOPPLER_TURNS = 0.25  # largest difference of the Dopplers at two antennas, in turns per code period
 OUTLIER_SIGMA = 5
 
 BOC1 = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
@@ -73,21 +73,21 @@ class Link:
     cn0_db_hz: np.ndarray  # [pol], at the antenna itself
     frequency_hz: float  # carrier with its Doppler shift
     delay_s: np.ndarray
-    phasor: np.ndarray  # complex: the antenna's phase minus the reference's
-    gain: np.ndarray  # amplitude divided by the reference's
+    phasor: np.ndarray  # complex; its phase is the antenna's phase minus the reference's phase
+    gain: np.ndarray  # amplitude divided by the reference's amplitude
     is_in_beam: bool = True
 
 
 @dataclass
 class Solution:
-    """An antenna's polarisation relative to the reference's.  The signal is late by 'delay_s'."""
+    """One polarisation of an antenna, relative to the reference antenna.  The signal is late by 'delay_s'."""
 
     antenna: str
     pol: int
     satellites: list
     beam_satellites: list
     delay_s: Estimate
-    carrier_hz: float  # the satellites' carrier, at which the phase is measured
+    carrier_hz: float  # carrier frequency of the satellites; 'phase_rad' is measured at this frequency
     phase_rad: Estimate = None
     centre_phase_rad: Estimate = None  # phase at the centre of the output's band
     gain: Estimate = None
@@ -97,10 +97,10 @@ class Solution:
 
 
 class Discriminator:
-    """Computes a code's offset from the early and late amplitudes and the code's autocorrelation in the received band."""
+    """Computes a code's offset from the early and late amplitudes, with the autocorrelation of the code in the band."""
 
     def __init__(self, signal, sample_rate_hz, offset_hz):
-        """'offset_hz' is the carrier's frequency from the band's centre.  The filter passes the whole sample rate."""
+        """'offset_hz' is the carrier's frequency minus the band's centre.  The band is as wide as the sample rate."""
         f = np.linspace(-0.5, 0.5, 4001) * sample_rate_hz - offset_hz
         in_chips = f / signal.chip_rate_hz
         sent = np.array(signal.levels)
@@ -122,12 +122,12 @@ class Discriminator:
         self.x, self.ratio, self.prompt = (values[first:last + 1] for values in (self.x, ratio, self.prompt))
 
     def offset_chips(self, early, late):
-        """The signal's code phase minus the replica's; NaN outside the taps' range."""
+        """Returns the signal's code phase minus the replica's code phase; NaN outside the range of the taps."""
         ratio = (early - late) / np.maximum(early + late, 1e-30)
         return np.interp(ratio, self.ratio, self.x, left=np.nan, right=np.nan)
 
     def loss(self, offset_chips):
-        """Amplitude of the prompt sum at this offset, relative to offset 0."""
+        """Returns the amplitude of the prompt sum at this offset, relative to the amplitude at offset 0."""
         return np.interp(offset_chips, self.x, self.prompt)
 
 
@@ -144,27 +144,28 @@ def wrap(values, period):
 
 
 def usable(records, signal, prn):
-    """Integrations of a satellite with locked loops."""
+    """Returns the integrations of a satellite during which the tracking loops were locked."""
     good = ((records["signal"] == signal) & (records["prn"] == prn) & (records["stage"] == TRACKING)
             & (records["flags"] & LOCKED == LOCKED) & (records["n_present"] >= MIN_PRESENT * records["n_samples"]))
     return records[good]
 
 
 def nearest(times, wanted):
-    """For each wanted time, the index of the nearest of 'times'."""
+    """Returns for each wanted time the index of the nearest time in 'times'."""
     after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
     return after - (wanted - times[after - 1] < times[after] - wanted)
 
 
 def code_delay_s(own, other, apart_s, signal):
-    """Delay of the first replica's code after the second's, from the replicas alone, within +-half a period."""
+    """Returns by how many s the code of the first replica is later than the code of the second, at most +-half a period.
+    Uses only the replicas."""
     rate_hz = signal.chip_rate_hz * (1 + other["doppler"] / signal.carrier_hz)
     chips = other["code_phase"] + rate_hz * apart_s - own["code_phase"]
     return wrap(chips, signal.n_chips) / rate_hz
 
 
 def match(own, other, adc_rate_hz, signal):
-    """Pairs of integrations of the same code period: (own, other, seconds from the other's middle to its own)."""
+    """Returns pairs of integrations of the same code period: (own, other, s from the middle of 'other' to that of 'own')."""
     own_t, other_t = own["timestamp"], other["timestamp"]
     at = nearest(other_t, own_t)
     delay_s = code_delay_s(own, other[at], (own_t - other_t[at]) / adc_rate_hz, signal)
@@ -177,14 +178,14 @@ def match(own, other, adc_rate_hz, signal):
 
 
 def block_sums(values, block, n_blocks):
-    """Sums over each block along the first axis."""
+    """Returns the sums over each block along the first axis."""
     out = np.zeros((n_blocks,) + values.shape[1:], values.dtype)
     np.add.at(out, block, values)
     return out
 
 
 def code_and_gain(records, block, n_blocks, discriminator):
-    """(code offset in chips, amplitude) of one antenna, each [block][pol]."""
+    """Returns (code offset in chips, amplitude) of one antenna, each [block][pol]."""
     sums = records["sums"][..., 0] + 1j * records["sums"][..., 1]
     squares = block_sums(sums ** 2, block, n_blocks)
     weight = block_sums(records["n_present"].astype(float) ** 2, block, n_blocks)[:, None]
@@ -196,9 +197,9 @@ def code_and_gain(records, block, n_blocks, discriminator):
 
 
 def link(array, signal_index, prn, records, reference, later_s):
-    """The satellite's Link.  None if the antennas followed it together for too short a time, or at different Dopplers:
-    a loop may lock at a Doppler that is wrong by half a turn per code period. 'later_s' maps seconds since the sync
-    time to the signal's geometric delay."""
+    """Returns the satellite's Link; None if both antennas followed the satellite for too short a time, or at different
+    Dopplers (a loop may lock at a Doppler that is wrong by half a turn per code period).  'later_s' is a function from
+    seconds since the sync time to the signal's geometric delay."""
     signal = SIGNALS[signal_index]
     own, other = usable(records, signal_index, prn), usable(reference, signal_index, prn)
     if len(own) < 2 or len(other) < 2:
@@ -238,8 +239,8 @@ def link(array, signal_index, prn, records, reference, later_s):
 
 
 def combine(values, errors):
-    """Weighted mean of the estimates without outliers.  Its error comes from the estimates' errors or from their
-    scatter: the larger of the two counts."""
+    """Returns the weighted mean of the estimates without outliers.  The error of the mean is computed from the
+    estimates' errors and from their scatter; the larger value counts."""
     values, errors = np.asarray(values, float), np.maximum(np.asarray(errors, float), 1e-30)
     if len(values) > 3:
         middle = np.median(values)
@@ -254,7 +255,7 @@ def combine(values, errors):
 
 
 def of_blocks(values):
-    """Mean of a satellite's blocks without outliers, with its error from their scatter."""
+    """Returns the mean of a satellite's blocks without outliers.  The blocks' scatter gives the error of the mean."""
     middle = np.median(values)
     values = values[np.abs(values - middle) <= OUTLIER_SIGMA * 1.4826 * np.median(np.abs(values - middle))]
     return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
@@ -265,14 +266,14 @@ def combine_links(estimates):
 
 
 def combine_phases(phasors):
-    """Combines phases.  They are cyclic, so they are counted from the direction of the sum of all phasors."""
+    """Combines phases.  Because phases are cyclic, they are counted from the phase of the sum of all phasors."""
     centre = np.angle(sum(np.sum(p) / np.sum(np.abs(p)) for p in phasors))
     found = combine_links([of_blocks(np.angle(p * np.exp(-1j * centre))) for p in phasors])
     return Estimate(float(np.angle(np.exp(1j * (found.value + centre)))), found.error)
 
 
 def solve_pol(array, antenna, pol, links, carrier_hz):
-    """The Solution of one polarisation."""
+    """Returns the Solution of one polarisation."""
     heard = [one for one in links if one.cn0_db_hz[pol] >= MIN_CN0_DB_HZ and np.all(np.isfinite(one.delay_s[:, pol]))]
     if not heard:
         raise Unusable(f"{antenna}: polarisation {pol} has no usable satellite: this antenna and the reference must follow "
@@ -297,15 +298,16 @@ def solve_pol(array, antenna, pol, links, carrier_hz):
 
 
 def satellites_of(records):
-    """(signal, PRN) of all satellites that were followed."""
+    """Returns (signal, PRN) of all satellites that were followed."""
     return sorted(set(zip(records["signal"].tolist(), records["prn"].tolist())))
 
 
 def solve(array, records, reference, sky=None, in_beam=lambda signal, prn: True):
-    """[Solution] of all antennas but the reference: one for each polarisation.
+    """Returns [Solution]: one for each polarisation of each antenna except the reference.
 
-    Without a 'sky' (gnsscal_orbits.Sky) all antennas are at one place.  With a 'sky' only satellites with known
-    ephemerides count.  If in_beam(signal, PRN) is true, the satellite's phase and gain count, not only its delay.
+    Without a 'sky' (gnsscal_orbits.Sky), all antennas are taken to be at one place.  With a 'sky', only satellites with
+    known ephemerides count.  A satellite's delay always counts.  Its phase and its gain count only if
+    in_beam(signal, PRN) is true.
     """
     known = [(index, prn) for index, prn in satellites_of(records[reference])
              if sky is None or sky.ephemeris(SIGNALS[index], prn)]

@@ -214,7 +214,7 @@ class WithF(Mode):
                 for a in range(len(self.inputs) // 2)]
 
     def dsim(self, specification, capture=None, **digitiser):
-        """Returns dsim's configuration.  If 'capture' is given, dsim sends nothing and writes one period to this file."""
+        """Returns dsim's configuration.  With a 'capture', dsim writes one period to this file and sends nothing."""
         config = self.common("dsim") | {
             "digitiser": {"sample_bits": SAMPLE_BITS, "packet_samples": PACKET_SAMPLES, "period": self.period} | digitiser,
             "signals": {"specification": specification},
@@ -259,8 +259,8 @@ class WithF(Mode):
 
 
 class Judge:
-    """Judges dumps.  The first dump of a substream may differ from 'expected' by 'tolerance' times the largest expected
-    value.  All later dumps must equal the first dump."""
+    """Judges dumps.  The first dump of a substream may differ from 'expected' by 'tolerance' times the largest
+    expected value.  All later dumps must equal the first dump."""
 
     def __init__(self, expected, tolerance):
         self.expected, self.tolerance, self.first, self.off = expected, tolerance, {}, {}

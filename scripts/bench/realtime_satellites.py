@@ -1,7 +1,9 @@
-"""Satellites in a run of scripts/bench/realtime: the sky that dsim repeats, and a check of the sums that fgpu sends.
+"""Satellites in a run of scripts/bench/realtime: the satellites' signals that dsim repeats, and a check of the
+correlation sums that fgpu sends.
 
-A period of 32 ms holds whole code periods of L1CA, and whole cycles of each carrier.  numpy computes the baseband of dsim's
-samples and the sums of each checked integration in float64, with the code and carrier phases of the record.
+A period of 32 ms holds a whole number of L1CA's code periods, and a whole number of cycles of each carrier.  numpy
+computes the baseband of dsim's samples in float64.  For each checked integration, numpy computes the sums from this
+baseband, with the code and carrier phases in the integration's record.
 """
 import threading
 
@@ -14,19 +16,19 @@ import gnssmodel
 from gnsssignals import Signal
 
 PERIOD_S = 0.032
-GRID_HZ = 128_000         # sample rates are multiples of this: a period is then whole packets
-BAND_HZ = 20e6            # least sample rate of the baseband, if the digitiser has as much
+GRID_HZ = 128_000         # sample rates must be multiples of this, so that a period is a whole number of packets
+BAND_HZ = 20e6            # least sample rate of the baseband, unless the digitiser's band is narrower
 CN0_DB_HZ, NOISE = 45, 0.05
 AMPLITUDE, L1_HZ, CHIP_HZ, N_CHIPS = 63, 1575.42e6, 1.023e6, 1023
-LOCKED = 3                # code and carrier
+LOCKED = 3                # flags: the loops of code and carrier are locked
 SUMS = 0x4400
-CHECKED = 50              # integrations of each satellite
-TOLERANCE = 0.05          # of the prompt sum: the rms error of 8-bit samples and replicas
+CHECKED = 50              # number of integrations of each satellite that are checked
+TOLERANCE = 0.05          # allowed rms error, relative to the prompt sum: samples and replicas have 8 bits
 PIECE = 1 << 14           # complex samples that the model filters at a time
 
 
 class Sky:
-    """n satellites in the middle of the digitiser's band, all of L1CA and without data."""
+    """The signals of n satellites in the middle of the digitiser's band: L1CA without data bits."""
 
     def __init__(self, rate, n):
         self.rate, self.n = rate, n
@@ -40,7 +42,7 @@ class Sky:
         self.codes = {prn: Signal("L1CA", prn).levels for prn in self.prns()}
 
     def specification(self):
-        """dsim's signals: a satellite's Doppler is a whole number of cycles in a period."""
+        """Returns dsim's signals.  A satellite's Doppler is a whole number of cycles in a period."""
         signals = " + ".join(f"gnss(L1CA, {prn}, {CN0_DB_HZ}, {NOISE}, {self.centre_hz!r}, {1234.5 * prn}, {(prn % 5 - 2) / PERIOD_S}, 0)"
                              for prn in self.prns())
         return f"sky = repeat({signals}); " + " ".join(f"sky + wgn({NOISE}, {seed});" for seed in (1, 2))
@@ -55,13 +57,13 @@ class Sky:
                 "satellites": [{"signal": "L1CA", "prns": list(self.prns()), "doppler_range": 200}]}
 
     def baseband(self, samples):
-        """complex [pol][period / step]: the baseband of samples that repeat, in fgpu's units."""
+        """Returns the baseband of periodic samples: complex [pol][period / step], in fgpu's units."""
         output = fmodel.output_of({"kind": "narrowband", "channels": 1, "spectra_per_heap": 1, "centre_frequency": self.centre_hz,
                                    "decimation": self.decimation, "pass_bandwidth": self.pass_hz}, self.rate)
         h = fmodel.ddc_filter(self.step, output.n_ddc_taps, output.weight_pass,
                               output.pass_bandwidth / (self.rate / self.step)).reshape(-1, self.step)
         n, n_rows = self.period // self.step, len(h)
-        mixer = np.exp(-2j * np.pi * np.arange(4) / 4)  # the centre is a quarter of the rate
+        mixer = np.exp(-2j * np.pi * np.arange(4) / 4)  # the centre frequency is a quarter of the sample rate
         found = np.empty((len(samples), n), complex)
         for at in range(0, n, PIECE):
             n_out = min(PIECE, n - at)
@@ -72,7 +74,8 @@ class Sky:
         return found
 
     def sums(self, baseband, record, carrier_rate):
-        """complex [tap][pol] of an integration; 'carrier_rate': cycles a sample of the replica."""
+        """Returns the sums of an integration: complex [tap][pol].  'carrier_rate' is the replica's carrier in cycles
+        per sample."""
         n = int(record["n_samples"])
         k = np.arange(n) - n // 2
         chips = record["code_phase"] + k * (CHIP_HZ + record["doppler"] * CHIP_HZ / L1_HZ) * self.step / self.rate
@@ -107,7 +110,7 @@ class Records:
             return len(self.heaps)
 
     def between(self, first, end):
-        """The records of these heaps."""
+        """Returns the records of the heaps with indices 'first' to 'end' - 1."""
         with self.lock:
             records = np.concatenate([np.zeros(0, gnssmodel.RECORD), *self.heaps[max(first, 0):end]])
         return records[records["prn"] > 0]
@@ -118,8 +121,8 @@ class Records:
 
 
 def judge_sums(sky, baseband, records):
-    """(sentences about faults, {PRN: rms error of its checked sums, relative to the rms prompt sum}).  Only whole
-    integrations between two others are checked."""
+    """Returns (sentences about faults, {PRN: rms error of its checked sums, relative to the rms prompt sum}).  Only
+    whole integrations with an integration before and after them are checked."""
     why, errors, random = [], {}, np.random.default_rng()
     for prn in sky.prns():
         mine = records[records["prn"] == prn]
