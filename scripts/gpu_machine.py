@@ -1,4 +1,4 @@
-"""The machine of the GPU tests: the place of the programs, a description of the GPU, and the start of programs."""
+"""The machine of the GPU tests: where its programs are, a description of its GPU, and environments for programs."""
 import contextlib
 import ctypes
 import os
@@ -17,17 +17,17 @@ HERE = Path(__file__).resolve().parents[1]
 CUDA = Path("/usr/local/cuda")
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
 
-# Description files of NVIDIA's Vulkan driver, in places that Vulkan's loader does not search, and in the pack.
+# Files that describe NVIDIA's Vulkan driver: in places that Vulkan's loader does not search, and in the pack.
 VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json",
                   "/etc/vulkan/icd.d/nvidia_icd.json"]
 VULKAN_DRIVER = "lib/nvidia_egl_icd.json"
 
-# Socket limits for a bare machine.  They hold the packets of a test while the test itself is late.
+# Limits of socket buffers for a bare machine: large enough to hold a test's packets while the test is late.
 SOCKET_LIMITS = {"net.core.rmem_max": 1 << 28, "net.core.wmem_max": 1 << 28, "net.core.netdev_max_backlog": 100000}
 
 
 def why_no_gpu():
-    """A sentence if there is no GPU here that CUDA sees, else ''."""
+    """Returns '' if CUDA finds a GPU; otherwise a sentence with the reason."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -39,7 +39,7 @@ def why_no_gpu():
 
 
 def output_of(*command):
-    """The output of a program; '' if there is no such program or it fails."""
+    """Returns the output of a program; '' if there is no such program or it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -47,12 +47,12 @@ def output_of(*command):
 
 
 def tool(name):
-    """The path of a program of the CUDA toolkit."""
+    """Returns the path of a program of the CUDA toolkit."""
     return shutil.which(name) or str(CUDA / "bin" / name)
 
 
 def built_tree():
-    """The tree with the programs: this one, or the unpacked pack inside it if nothing was built."""
+    """Returns the tree that has the programs: this tree, or the pack unpacked in .gpu if nothing was built here."""
     return HERE if (HERE / "build").exists() or not (HERE / ".gpu/build").exists() else HERE / ".gpu"
 
 
@@ -63,7 +63,7 @@ def commit(root=HERE):
 
 
 def describe():
-    """GPU, driver, CUDA and host, for the summary."""
+    """Returns the GPU, the driver, the CUDA version and the host, for the summary."""
     gpu = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
     cuda = [line.split("release ")[1].split(",")[0] for line in output_of(tool("nvcc"), "--version").splitlines()
             if "release " in line]
@@ -73,7 +73,7 @@ def describe():
 
 
 class Place:
-    """A directory for everything temporary, and the environments of the programs and of Python."""
+    """A directory for all temporary files, and the environments in which programs and pytest run."""
 
     def __init__(self, root):
         self.root = root
@@ -86,7 +86,7 @@ class Place:
         self.cache.mkdir()
         libraries = [str(root / "lib")] * self.packed + [str(CUDA / "lib64"), os.environ.get("LD_LIBRARY_PATH", "")]
         self.library_path = ":".join(filter(None, libraries))
-        # All parts share one seed.  So a part finds kernels in the cache that another part compiled.
+        # All parts use one seed.  So a part finds, in the cache, kernels that an earlier part compiled.
         self.seed = os.environ.get("TEST_SEED") or str(int(time.time()))
         self.common = os.environ | {"CBF_TEST_DEVICE": DEVICE, "CACHE_DIRECTORY": str(self.cache),
                                     "TEST_SEED": self.seed, "CHECK_SEED": self.seed,
@@ -102,12 +102,12 @@ class Place:
             self.unpack_wheels()
 
     def programs(self, **more):
-        """The environment of our programs."""
+        """Returns the environment for our programs."""
         return self.common | {"LD_LIBRARY_PATH": self.library_path} | more
 
     def pytest(self, **more):
-        """The environment of pytest: its libraries and plugins are the machine's.  The daemons get our libraries from
-        the harness."""
+        """Returns the environment for pytest, which uses the libraries and plugins of the machine.  For the daemons,
+        the harness adds our libraries."""
         ours = {"CBF_BUILD": str(self.build), "CBF_LIBRARY_PATH": self.library_path,
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return self.common | ours | more
@@ -125,8 +125,8 @@ class Place:
 
 @contextlib.contextmanager
 def place_of(root):
-    """A Place for the duration of the block.  Socket limits are raised if the process may raise them.  Without root
-    they stay."""
+    """Provides a Place for the duration of a 'with' block.  Raises the socket limits if the process may do so (as
+    root)."""
     place = Place(root)
     try:
         with kernel_limits.raised(SOCKET_LIMITS if place.packed and DEVICE == "cuda" else {}):

@@ -23,13 +23,14 @@ PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "benc
             "bench/bench_beam", "bench/bench_gnss", "bench/bench_direct", "bench/count_heaps", "bench/arrivals",
             "bench/bench_pace", "*.so"]
 
-# Libraries that the other machine has: the C and C++ runtime, CUDA and its driver.
+# Libraries that are not packed, because every GPU machine has them: the C and C++ runtime, CUDA and its driver.
 NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"
                         r"libcudart|libcufft|libcufftw|libnvrtc|libnvrtc-builtins|libnvJitLink|libnvidia-.*)\.so")
-# Vulkan's loader, which programs open at run time, and libraries that NVIDIA's Vulkan driver needs, if they are here.
+# Libraries to pack if this machine has them: Vulkan's loader, which programs open at run time, and libraries that
+# NVIDIA's Vulkan driver needs.
 VULKAN = ["libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0",
           "libmd.so.0", "libGLdispatch.so.0"]
-# Python packages, in the versions of tests/requirements.txt, and their dependencies except numpy.
+# Python packages to pack, with their dependencies except numpy.  Their versions are in tests/requirements.txt.
 WHEELS = ["spead2", "PyYAML", "aiokatcp", "async-timeout", "decorator", "katcp-codec", "typing-extensions"]
 PYTHON = "3.12"
 PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
@@ -40,7 +41,7 @@ def build():
 
 
 def suites(root):
-    """The unit tests that use CBF_TEST_DEVICE, directly or through a header."""
+    """Returns the unit tests that use CBF_TEST_DEVICE, directly or through a header."""
     sources = {path.name: path.read_text() for path in sorted((root / "tests/unit").rglob("*.[ch]"))}
     marks = ["CBF_TEST_DEVICE"] + [f'{name}"' for name, text in sources.items()
                                    if name.endswith(".h") and "CBF_TEST_DEVICE" in text]
@@ -75,7 +76,7 @@ def vulkan_libraries():
             shutil.copy2(Path(path.group(1)).resolve(), PACK / "lib" / name)
         else:
             print(f"pack: left out {name}, which is not on this machine")
-    # A second description of NVIDIA's Vulkan driver names the driver's library that needs no display.
+    # This description of NVIDIA's Vulkan driver names the library of the driver that needs no display.
     driver = {"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0", "api_version": "1.1.0"}}
     (PACK / gpu_machine.VULKAN_DRIVER).write_text(json.dumps(driver))
 
@@ -83,7 +84,7 @@ def vulkan_libraries():
 def download_wheels():
     pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "tests/requirements.txt").read_text(), re.M))
     wanted = [f"{name}=={pinned[name]}" if name in pinned else name for name in WHEELS]
-    kept = ROOT / ".whl"  # kept from one packing to the next
+    kept = ROOT / ".whl"  # folder of packages, which stays for the next run of 'pack'
     marker = kept / "-".join(["has", PYTHON, *wanted])
     if not marker.exists():
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]
@@ -117,7 +118,7 @@ def pack():
     mib = PACKED.stat().st_size / 2**20
     print(f"packed: {PACKED}, {mib:.1f} MiB, {len(programs)} programs, commit {gpu_machine.commit()}")
     if not (PACK / "build/cbf-cuda.so").exists():
-        print("pack: without the cuda device: there is no CUDA toolkit here")
+        print("pack: the cuda device is not packed, because this machine has no CUDA toolkit")
     if mib > LIMIT_MIB:
         raise SystemExit(f"pack: more than {LIMIT_MIB} MiB")
     return 0

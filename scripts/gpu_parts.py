@@ -18,11 +18,12 @@ import gpu_startup
 
 N_WORKERS = min(12, max(2, (os.cpu_count() or 1) - 4))
 TOOLS = ["memcheck", "racecheck"]
-# A few replays through the whole of fgpu: several buffers, antennas, losses, outputs of 4 and of 8 bits.
+# A few tests that replay captures through fgpu: several buffers and antennas, losses, outputs with 4 and 8 bits.
 SANITIZED_REPLAYS = ["tests/system/test_fgpu.py::test_stream_may_start_anywhere[15]",
                      "tests/system/test_fgpu.py::test_lost_packets[0.01]",
                      "tests/system/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
-# Engine tests that start an fgpu or an xbgpu.  Tests of REPLAYS may run side by side; tests of LIVE depend on the clock.
+# Engine tests start an fgpu or an xbgpu.  Tests in REPLAYS may run side by side.  Tests in LIVE depend on the clock, so
+# they run one by one.
 REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/system/test_spead_bytes.py",
            "tests/system/test_wrap.py", "tests/system/test_wrong_packets.py", "tests/system/test_xbgpu.py",
            "tests/system/test_gates.py", "tests/system/test_narrowband.py", "tests/system/test_beams.py",
@@ -31,9 +32,9 @@ REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 REALTIME = "scripts/bench/realtime"
-DIRECT_RATES = {"f": "600", "x": "15"}  # rates in MS/s and Gb/s at which both kinds of memory run cleanly
+DIRECT_RATES = {"f": "600", "x": "15"}  # rates (f: MS/s, x: Gb/s) that both kinds of memory carry without losses
 SESSION_MARGIN_S = 10  # time for the last test of a part to end
-GRACE_S = 5  # time that a program has to end after its time limit
+GRACE_S = 5  # time that a program gets to end by itself after its time limit
 KEPT_ON_FAILURE_BYTES = 15 << 20
 
 
@@ -47,8 +48,8 @@ class Row:
     skipped: int = 0
     seconds: float = 0
     note: str = ""
-    lines: list = field(default_factory=list)  # its measurements, as text
-    end: str = ""  # the end of its output, to analyse a failure
+    lines: list = field(default_factory=list)  # measurements that the program printed, as text
+    end: str = ""  # last lines of the output, to analyse a failure
 
 
 class Run:
@@ -61,8 +62,8 @@ class Run:
         self.log = open(place.out / f"{part}.log", "w", errors="replace")
 
     def execute(self, command, env, leave_s=0):
-        """Runs a program.  Returns (code, output, seconds).  The code is None if the program ran out of the part's
-        time. 'leave_s' of that time are for other programs."""
+        """Runs a program.  Returns (exit code, output, seconds).  The program may use the part's remaining time except
+        'leave_s', which other programs need.  If this time is up, ends the program; the exit code is then None."""
         began = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], env=env, cwd=self.place.root, text=True,
                                    errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -94,7 +95,7 @@ class Run:
         return process.communicate()[0]
 
     def together(self, function, items, n=N_WORKERS):
-        """The rows that function(item) returns.  Several calls run at a time."""
+        """Calls function(item) for each item, several calls at a time.  Returns the rows that the calls return."""
         with concurrent.futures.ThreadPoolExecutor(n) as pool:
             return list(pool.map(function, items))
 
@@ -120,7 +121,7 @@ class Run:
                    "-W", "ignore::pytest.PytestConfigWarning", "--maxfail=30", f"--junitxml={report}", *arguments]
         if n_workers > 1 and has_module(self.place, "xdist"):
             command += ["-p", "xdist", "-n", n_workers]
-        if has_module(self.place, "pytest_timeout"):  # then pytest ends in time and reports the tests that have run
+        if has_module(self.place, "pytest_timeout"):  # lets pytest end in time and report the tests that have run
             left_s = self.deadline - leave_s - SESSION_MARGIN_S - time.monotonic()
             command += ["-p", "timeout", "--session-timeout", max(1, int(left_s))]
         code, output, seconds = self.execute(command, self.place.pytest(**env), leave_s)
@@ -134,7 +135,7 @@ class Run:
             broken = [case.get("name") for case in suite.iter("testcase")
                       if case.find("failure") is not None or case.find("error") is not None]
             row.note = ", ".join(broken[:3])
-        else:  # pytest was ended before it wrote its report; its progress shows the tests that have run
+        else:  # pytest wrote no report before its end: count the tests in its progress output
             marks = "".join(re.findall(r"^([.FEsxX]+)(?= +\[ *\d+%\]|!!!)", output, re.M))
             row.passed, row.skipped = marks.count("."), marks.count("s")
             row.failed = marks.count("F") + marks.count("E")
@@ -157,7 +158,7 @@ def end_of(output):
 
 
 def first_error(output):
-    """The line in which Check names the first test that failed."""
+    """Returns the line in which Check (the unit test library) names the first test that failed."""
     found = re.search(r"^\S+:\d+:[FE]:.*$", output, re.M)
     return found.group(0)[:120] if found else ""
 
@@ -180,8 +181,8 @@ def unit(run):
 
 
 def cases(root, suite):
-    """The cases of a unit test of kernels: these cases may run side by side.  Other unit tests run as a whole, because
-    some of their cases are not for GPUs."""
+    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and such jobs may run side by side.  Other
+    unit tests are one job, because some of their cases are not for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()
@@ -190,8 +191,8 @@ def cases(root, suite):
 
 
 def fork_mode(suite):
-    """Value of CK_FORK.  Each forked test creates a CUDA context, which takes a fraction of a second.  Only the device's
-    tests must fork, because some of them end their process."""
+    """Returns the value of CK_FORK.  Each forked test creates a CUDA context, which takes a fraction of a second.  Only
+    the device's tests must fork, because some of these tests end their process."""
     return "yes" if suite.startswith(("check_device", "check_cuda_device")) else "no"
 
 
@@ -202,22 +203,22 @@ def engine(run):
 
 
 def same(run):
-    """the same captures through fgpu on the cpu and on the GPU"""
+    """compares fgpu's outputs on the CPU and on the GPU from the same captures"""
     yield run.tests("cpu and cuda", ["tests/gpu"], n_workers=min(6, N_WORKERS))
 
 
 def sanitize(run):
-    """compute-sanitizer over the kernels' unit tests and a few replays"""
+    """runs the kernels' unit tests and a few replays under compute-sanitizer"""
     sanitizer = gpu_machine.tool("compute-sanitizer")
     if not os.path.exists(sanitizer):
-        return [Row(run.part, "compute-sanitizer", failed=1, note="it is not on this machine")]
+        return [Row(run.part, "compute-sanitizer", failed=1, note="not installed on this machine")]
     common = ["--error-exitcode", "9", "--print-limit", "20"]
 
     def one(job):
         tool, suite, case = job
         name = case.get("CK_RUN_CASE", "replays")
         report = run.place.work / f"{tool}-{suite or 'fgpu'}-{name}-%p.txt"
-        barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # barriers of a block in shared memory
+        barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # largest number of barriers in a block's shared memory
         wrapper = [sanitizer, "--tool", tool, *barriers, "--log-file", report, *common]
         if suite:
             row = run.suite(suite, wrapper, f"{tool} {name} ", CK_FORK="no", **case)
@@ -227,12 +228,12 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # no summary without CUDA
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # cases on the cpu start no CUDA, so the sanitizer reports nothing
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 
 def clean(run, row, reports):
-    """Adds a sanitizer's reports.  There must be reports, and each must say that the sanitizer found nothing."""
+    """Adds a sanitizer's reports to a row.  The row fails if there is no report, or if a report names an error."""
     texts = [path.read_text(errors="replace") for path in reports]
     run.log.write("".join(f"==== {path.name}\n{text}\n" for path, text in zip(reports, texts)))
     summaries = [line for text in texts for line in re.findall(r"========= ((?:ERROR|RACECHECK) SUMMARY: .*)", text)]
@@ -244,14 +245,14 @@ def clean(run, row, reports):
 
 
 def startup(run):
-    """from exec to READY of fgpu with 32768 channels, with and without compiled kernels"""
+    """measures the start of fgpu (32768 channels) from exec to READY, with and without compiled kernels"""
     lines, failed = gpu_startup.measure(run.place, run.log, run.deadline)
     yield Row(run.part, "fgpu, 32768 channels", passed=len(lines), failed=len(failed), note="; ".join(failed)[:120],
               lines=lines)
 
 
 def bench(run):
-    """bench_fgpu ($BENCH_FLAGS), and the traffic of the GPU's memory, counted by ncu"""
+    """bench_fgpu ($BENCH_FLAGS); ncu also counts the traffic of the GPU's memory"""
     program = run.place.build / "bench" / "bench_fgpu"
     flags = shlex.split(os.environ.get("BENCH_FLAGS", ""))
     yield run.program("bench_fgpu", [program, "--device", gpu_machine.DEVICE, *flags])
@@ -313,7 +314,7 @@ def pacing(run):
 
 
 def direct(run):
-    """the engine part with recv.direct, then rate and CPU time with it and with pinned memory; not a part of 'all'"""
+    """the part 'engine' with recv.direct; rates and CPU times with direct and with pinned memory; not a part of 'all'"""
     yield run.suite("check_device", CK_FORK="yes", CBF_TEST_DIRECT="1")
     yield run.tests("replays", [*REPLAYS, "tests/system/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
                     leave_s=240, CBF_TEST_DIRECT="1")
@@ -340,8 +341,8 @@ def tune(run):
 
 
 def tune_files(cache):
-    """{name: configuration}: fgpu with outputs of five sizes, wide and narrow; xbgpu with five numbers of antennas.
-    Heaps and chunks are as in bench_fgpu, bench_ddc and bench_xbgpu."""
+    """Returns {name: configuration}: an fgpu with outputs of five sizes (wide and narrow), and xbgpus for five numbers of
+    antennas.  Heaps and chunks have the sizes in bench_fgpu, bench_ddc and bench_xbgpu."""
     common = (f"device: {{kind: cuda, kernel_cache: {cache}}}\n"
               "time: {sync_time: 1700000000, adc_sample_rate: 1712000000}\n")
     fgpu = common + ("recv: {chunk_samples: 33554432, packet_samples: 4096}\n"
@@ -362,7 +363,7 @@ def tune_files(cache):
 
 
 def qualify(run):
-    """make qualify-f ($QUALIFY_FLAGS): the F-engine against the acceptance catalogue; not a part of 'all'"""
+    """make qualify-f ($QUALIFY_FLAGS): acceptance tests of the F-engine; not a part of 'all'"""
     flags = shlex.split(os.environ.get("QUALIFY_FLAGS", ""))
     yield run.program("qualify_f", [run.place.python, "tests/qualify/qualify_f.py", *flags])
 
@@ -387,7 +388,7 @@ def describe():
 
 
 def execute(command, root):
-    """Runs any program of the tree as a part would; returns its exit code."""
+    """Runs any program of the tree in the environment of the parts.  Returns the program's exit code."""
     with gpu_machine.place_of(root) as place:
         return subprocess.run(command, env=place.programs(), cwd=root).returncode
 
@@ -427,7 +428,7 @@ def run_parts(parts, limit_s, place):
 
 
 def rows_of(name, function, under_way):
-    """The rows of a part.  A mistake in the part itself counts as a failure, and the later parts still run."""
+    """Returns the rows of a part.  An exception in the part itself counts as a failure, and later parts still run."""
     try:
         yield from function(under_way)
     except Exception as error:  # any exception
@@ -435,8 +436,8 @@ def rows_of(name, function, under_way):
 
 
 def keep_what_failed(place):
-    """Packs the input and output files of failed tests' daemons, which pytest leaves.  Captures are packed as far as
-    there is room."""
+    """Packs the input and output files of daemons in failed tests.  pytest keeps these files.  Captures are packed only
+    as long as there is room."""
     kept = [path for directory in place.work.glob("cbf-*") for path in directory.rglob("*") if path.is_file()]
     if not kept:
         return

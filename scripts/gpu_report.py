@@ -1,4 +1,4 @@
-"""Puts the results of runs, from their summary.json, into docs/gpu-tests.md between the marks there."""
+"""Writes the results of runs (files summary.json) into docs/gpu-tests.md, between the page's begin and end marks."""
 import json
 from pathlib import Path
 
@@ -23,7 +23,8 @@ def text(summary):
 
 
 def report(directories):
-    """Writes the rows of several runs, of one commit on one machine, into the page one after the other."""
+    """Writes the rows of several runs into the page, one run after the other.  All runs must have the same commit and
+    machine."""
     summaries = [json.loads((Path(directory) / "summary.json").read_text()) for directory in directories]
     summary = summaries[0]
     for other in summaries[1:]:

@@ -1,4 +1,4 @@
-"""Time of fgpu from exec to READY: with the kernels to compile, and with kernels that an earlier start compiled."""
+"""Measures fgpu's time from exec to READY: if fgpu compiles its kernels, and if an earlier start compiled them."""
 import json
 import os
 import select
@@ -65,7 +65,7 @@ def forget_compiled(directory):
 
 
 def forget_files():
-    """Makes the kernel forget the files that it has read, if the process may do so.  Returns whether it was done."""
+    """Empties Linux's cache of files, if the process may do so.  Returns true if the cache was emptied."""
     try:
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -80,9 +80,9 @@ def measure(place, log, deadline):
     directory.mkdir()
     lines, failed = [], []
     kinds = [("warm: kernels compiled before", False, False), ("cold: kernels compiled", True, False),
-             ("cold, and no file in memory", True, True)]
+             ("cold, and no file in the page cache", True, True)]
     forget_compiled(directory)
-    if start(place, log, directory) is None:  # this start reads the files and compiles the kernels
+    if start(place, log, directory) is None:  # the first start reads the files and compiles the kernels
         return lines, ["fgpu did not become ready"]
     for name, compiles, reads in kinds:
         times = []

@@ -13,19 +13,19 @@ def path_of(name):
 
 
 def raise_limit(name, wanted, before):
-    """Raises a limit to 'wanted' if this process may write it, and notes the old value in 'before'."""
+    """Raises a limit to 'wanted' if this process may change the limit.  Stores the old value in 'before'."""
     try:
         old = int(path_of(name).read_text())
         if old < wanted:
-            before[name] = old  # noted before the change, because a signal may come at any time
+            before[name] = old  # stored before the change, because a signal may come at any time
             path_of(name).write_text(str(wanted))
     except (OSError, ValueError):
         pass
 
 
 def restore(limits, before):
-    """Restores limits that still have our value.  If another program has changed a limit meanwhile, that value stays.
-    This function may run twice, and a call may interrupt another call."""
+    """Restores the limits that still have our value.  A limit that another program has changed meanwhile stays.  This
+    function may run twice, and a call (in a signal handler) may interrupt another call."""
     for name, old in before.items():
         with contextlib.suppress(OSError, ValueError):
             if int(path_of(name).read_text()) == limits[name]:
@@ -34,9 +34,9 @@ def restore(limits, before):
 
 @contextlib.contextmanager
 def raised(limits):
-    """Within the block each limit of 'limits', {name: value}, has at least its value.  The old limits are restored
-    however the block ends, also by a signal (except SIGKILL).  A signal restores the old limits at once, because the
-    interrupted code may take a while to end.  Call this on the main thread."""
+    """Raises limits for the duration of a 'with' block.  'limits' is {name: least value}.  The old limits are restored
+    when the block ends, also after an exception or a signal (except SIGKILL).  A signal restores the old limits at once,
+    because the interrupted code may take a while to end.  Use this function on the main thread."""
     before = {}
 
     def end(number, _):
@@ -45,7 +45,7 @@ def raised(limits):
             raise KeyboardInterrupt
         sys.exit(1)
 
-    # Signals that nohup ignores stay ignored.
+    # A signal that is already ignored (nohup ignores SIGHUP) stays ignored.
     handlers = {number: signal.signal(number, end) for number in ENDS if signal.getsignal(number) != signal.SIG_IGN}
     try:
         for name, wanted in limits.items():

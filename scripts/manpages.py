@@ -23,7 +23,7 @@ def said(build, program, option):
 
 
 def mdoc(text):
-    """Text as mdoc: escaped, each sentence on a separate line, no line too long."""
+    """Returns the text as mdoc: escaped, with each sentence on a separate line.  Long lines are wrapped."""
     lines = []
     for sentence in re.split(r"(?<=[.?!]) +", text.replace("\\", "\\e")):
         lines += textwrap.wrap(sentence, LINE_COLUMNS, break_long_words=False, break_on_hyphens=False)
@@ -31,14 +31,14 @@ def mdoc(text):
 
 
 def options(text):
-    """The options of --help, as items of a list."""
+    """Returns the options in the output of --help, as items of a list."""
     found = re.findall(r"^  --(\S+) +(.*?)( \(no file needed\))?$", text, re.M)
     return "".join(f".It Fl Fl {name}{'' if no_file else ' Ar file'}\n" + mdoc(about[0].upper() + about[1:] + ".")
                    for name, about, no_file in found)
 
 
 def example_keys(lines):
-    """For each key of a section of --print-example: its help, and its allowed values."""
+    """Returns for each key in a section of --print-example: the key's help, and its allowed values."""
     keys, comment = {}, []
     for line in lines:
         key = re.match(r"  #?(\w+): ", line)
@@ -60,18 +60,19 @@ def key_item(key, about, schema):
 
 
 def section_text(name, schema, lines, required):
-    """A section as a subsection, with its keys as a list. 'lines' are the section's lines of --print-example."""
+    """Returns a section as a subsection in mdoc, with a list of its keys.  'lines' are the section's lines in the output
+    of --print-example."""
     about, item = example_keys(lines), schema.get("items", schema)
     text = f".Ss {name}\n" + mdoc(schema["description"])
     if item is not schema:
-        text += f"A list of {schema['minItems']} to {schema['maxItems']} items, each with the keys that follow.\n"
+        text += f"A list of {schema['minItems']} to {schema['maxItems']} items. Each item has these keys.\n"
     if not required:
-        text += "This section may be left out.\n"
+        text += "This section is optional.\n"
     return text + LIST + "".join(key_item(key, about[key], of) for key, of in item["properties"].items()) + END
 
 
 def keys_and_example(schema, example):
-    """(all sections as mdoc, the required lines of the example)."""
+    """Returns (all sections as mdoc, the required lines of the example)."""
     schema, keys, literal = json.loads(schema), "", ""
     sections = dict(re.findall(r"^(\w+):\n(.*?)(?=^\w+:\n|\Z)", example, re.M | re.S))
     for name, section in schema["properties"].items():
@@ -84,7 +85,8 @@ def keys_and_example(schema, example):
 
 
 def reference(text):
-    """docs/reference as mdoc.  A line in the first column is a section, in capitals, or an item.  Text is indented."""
+    """Returns a page of docs/reference as mdoc.  In the page, text is indented.  A line that is not indented is the title
+    of a section (in capitals) or an item."""
     out, paragraph, in_list = "", [], False
     for line in [*text.splitlines(), ""]:
         if line.startswith(" "):
@@ -94,7 +96,7 @@ def reference(text):
         if re.fullmatch("[A-Z]+", line):
             out, in_list = out + (END if in_list else "") + f".Sh {line}\n", False
         elif line:
-            # Quotes keep words from being macros.  "\-" can be copied to a command line.
+            # Without the quotes, mdoc would take some words for macros.  "\-" is a dash that can be copied to a shell.
             out, in_list = out + ("" if in_list else LIST) + '.It Ic "%s"\n' % line.replace("-", "\\-"), True
     return out + (END if in_list else "")
 

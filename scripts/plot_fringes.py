@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes plots of a UVH5 file of visrec: fringes of all baselines, autocorrelations, a waterfall of one baseline, lost data.
+"""Plots a UVH5 file of visrec: fringes of all baselines, autocorrelations, a waterfall of one baseline, and lost data.
 
-The fringes show the correlation coefficient |V12| / sqrt(V11 V22), so 1 is full correlation.  With --model the
-waterfall shows the baseline a second time with the delay model put back, as if the F-engine had not tracked.
+The fringes show the correlation coefficient |V12| / sqrt(V11 V22), so 1 is full correlation.  With --model, the
+waterfall shows the baseline twice: as recorded, and as it would be if the F-engine had not applied the delay model.
 """
 
 import argparse
@@ -21,19 +21,19 @@ from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 import visfile  # noqa: E402
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; black and yellow are left out.
+# Okabe and Ito's palette without black and yellow.  Colour-blind readers can tell these colours apart.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
-DASHES = ["-", "--", ":", "-."]  # for curves after the end of the palette
+DASHES = ["-", "--", ":", "-."]  # line styles; the next style begins when all colours are used
 # Cyclic colours for a phase in degrees.  0 is the lightest colour and +-180 the darkest, so lightness alone shows how
-# well the signals are aligned.  Blue and red tell the sign.
+# well the signals are aligned.  Blue and red show the sign of the phase.
 PHASE_MAP = LinearSegmentedColormap.from_list(
     "phase", ["#1B1B4B", "#1F5FA8", "#55B7C8", "#FFF19A", "#EE8A34", "#A32348", "#1B1B4B"])
 LOST_MAP = plt.get_cmap("YlOrBr").with_extremes(bad="white")
-NOTHING_PERCENT = 1e-4  # smaller losses are rounding errors of nsamples, which are floats
-LEAST_LOST_PERCENT = 0.1  # lower end of the colour scale; smaller losses have its lightest colour
+NOTHING_PERCENT = 1e-4  # smaller values are not losses but rounding errors of nsamples (floats)
+LEAST_LOST_PERCENT = 0.1  # lower end of the colour scale; smaller losses have the scale's lightest colour
 MAX_PANELS = 15
-MAX_COLUMNS = 300  # columns of a waterfall: each column is wider than a pixel
-MAX_NAMES = 40  # antennas' names next to the picture of lost data
+MAX_COLUMNS = 300  # columns of a waterfall: so few that each column is wider than a pixel
+MAX_NAMES = 40  # largest number of antennas' names next to the picture of lost data
 DPI = 110
 
 plt.rcParams.update({
@@ -53,7 +53,7 @@ plt.rcParams.update({
 # ---- Plotted values --------------------------------------------------------------------------------------------------
 
 def coefficient(data, rows, a1, a2):
-    """|V12| / sqrt(V11 V22), masked where a power is 0. 'rows' are visibilities by baseline and channel."""
+    """Returns |V12| / sqrt(V11 V22), masked where a power is 0.  'rows' are visibilities by baseline and channel."""
     power = (rows[..., data.index(a1, a1), :] * rows[..., data.index(a2, a2), :]).real
     return np.ma.abs(rows[..., data.index(a1, a2), :]) / np.ma.sqrt(np.ma.masked_less_equal(power, 0))
 
@@ -63,7 +63,7 @@ def phase_deg(vis):
 
 
 def time_rows(data, values):
-    """Dumps on a regular grid of time, so that dumps that never came show as gaps."""
+    """Returns the values of the dumps on a regular grid of time.  Missing dumps become gaps."""
     step = np.rint((data.unix_s - data.unix_s[0]) / data.integration_s).astype(int)
     rows = np.ma.masked_all((step[-1] + 1, *values.shape[1:]), dtype=values.dtype)
     rows[step] = values
@@ -71,7 +71,8 @@ def time_rows(data, values):
 
 
 def read_models(path):
-    """Delay models of an antenna in a file of fgpu: {pol: [(start, delay, rate, phase, phase rate, accelerations)]}."""
+    """Returns an antenna's delay models from a file for fgpu: {pol: [(start, delay, rate, phase, phase rate,
+    acceleration of the delay, acceleration of the phase)]}."""
     models = {0: [], 1: []}
     for line in pathlib.Path(path).read_text().splitlines():
         fields = line.partition("#")[0].split()
@@ -82,7 +83,8 @@ def read_models(path):
 
 
 def model_rad(models, unix_s, offsets_hz):
-    """Phase that an F-engine adds, by time and channel (fgpu/delay.h). 'offsets_hz' count from the band's centre."""
+    """Returns the phase that an F-engine adds, by time and channel (fgpu/delay.h).  'offsets_hz' are the channels'
+    frequencies minus the frequency of the band's centre."""
     phase = np.zeros((len(unix_s), len(offsets_hz)))
     for start, delay, rate, angle, angle_rate, acceleration, angle_acceleration in models:
         t = (unix_s - start)[:, np.newaxis]
@@ -93,7 +95,8 @@ def model_rad(models, unix_s, offsets_hz):
 
 
 def untracked(data, a1, a2, models):
-    """Visibilities of a baseline as they were before the delay models 'models', {antenna's name: read_models()}."""
+    """Returns a baseline's visibilities without the effect of the delay models 'models', {antenna's name:
+    read_models()}."""
     offsets_hz = data.freqs_hz - data.freqs_hz[len(data.freqs_hz) // 2]
     vis = data.vis[:, data.index(a1, a2)]
     for ant, feed, sign in ((a1, data.pol[0], 1), (a2, data.pol[1], -1)):  # conj(e_a1) e_a2
@@ -104,9 +107,9 @@ def untracked(data, a1, a2, models):
 
 
 def lost_percent(sets):
-    """Percentage of each antenna's data that its autocorrelations lack, by time and antenna.
+    """Returns the percentage of data that each antenna's autocorrelations lack, by time and antenna.
 
-    The lost part is 1 - nsamples; it is 1 where data are flagged.  A gate's output has less data by design.
+    The lost part is 1 - nsamples, or 1 if data are flagged.  A gated output has fewer data by design.
     """
     data = sets[0]
     autos = [data.index(ant, ant) for ant in range(len(data.names))]
@@ -130,14 +133,14 @@ def subtitle(data):
 
 
 def set_frequency_axis(axis, data):
-    """Shows the whole band with few ticks, so the labels have room."""
+    """Makes the frequency axis show the whole band, with few ticks, so that the labels have room."""
     width_mhz = (data.freqs_hz[1] - data.freqs_hz[0]) / 1e6 if len(data.freqs_hz) > 1 else 1
     axis.set_xlim(data.freqs_hz[0] / 1e6 - width_mhz / 2, data.freqs_hz[-1] / 1e6 + width_mhz / 2)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
 
 
 def add_marks(axis, marks, names):
-    """Hatches the parts of the band that explain() explains below the picture."""
+    """Hatches the marked parts of the band.  explain() writes the explanations below the picture."""
     for ant, low, high, _ in marks:
         if ant in names:
             axis.axvspan(low, high, facecolor="none", edgecolor="#777777", hatch="///", linewidth=0, zorder=0.5)
@@ -159,7 +162,7 @@ def save(figure, path):
 # ---- Pictures --------------------------------------------------------------------------------------------------------
 
 def plot_all(sets, marks, output):
-    """Correlation coefficient and phase of each cross-correlation, averaged over time."""
+    """Plots the correlation coefficient and the phase of each cross-correlation, averaged over time."""
     data = sets[0]
     cross = [pair for pair in data.baselines if pair[0] != pair[1]]
     if not cross:
@@ -180,7 +183,7 @@ def plot_all(sets, marks, output):
             level = coefficient(each, mean, a1, a2)
             highest = max(highest, level.max() if level.count() else 0)
             amplitude.plot(each.freqs_hz / 1e6, level, color=PALETTE[i], linewidth=1, label=each.pol)
-            # The second polarisation has smaller dots, which lie on the dots of the first.
+            # The second polarisation has smaller dots, so that the dots of the first polarisation stay visible.
             phase.plot(each.freqs_hz / 1e6, phase_deg(mean[each.index(a1, a2)]), ".", color=PALETTE[i],
                        markersize=5 / (1 + 2 * i), markeredgewidth=0)
         for axis in (amplitude, phase):
@@ -202,7 +205,7 @@ def plot_all(sets, marks, output):
 
 
 def plot_autos(sets, marks, output):
-    """Power spectra of the antennas."""
+    """Plots the power spectra of the antennas."""
     data = sets[0]
     figure, axes = plt.subplots(1, len(sets), figsize=(10.8, 4.4), squeeze=False, sharey=True, layout="constrained")
     figure.suptitle(f"{data.telescope}: autocorrelations, mean over time\n{subtitle(data)}", fontsize=12)
@@ -228,13 +231,13 @@ def n_joined_channels(data):
 
 
 def join_channels(data, values):
-    """Joins neighbouring channels into one column with their largest value, so no tone falls between two pixels."""
+    """Joins neighbouring channels into columns.  A column has the largest value of its channels, so tones stay visible."""
     step = n_joined_channels(data)
     return np.ma.stack([values[:, start:start + step].max(axis=1) for start in range(0, values.shape[1], step)], axis=1)
 
 
 def waterfall_panels(data, a1, a2, models):
-    """(title, kind, values by time and channel) of one polarisation product."""
+    """Returns the panels of one polarisation product: [(title, kind, values by time and channel)]."""
     model_names = " and ".join(data.names[ant] for ant in (a1, a2) if data.names[ant] in models)
     rows = time_rows(data, data.vis)
     panels = [("correlation, as recorded", "level", join_channels(data, coefficient(data, rows, a1, a2))),
@@ -247,7 +250,7 @@ def waterfall_panels(data, a1, a2, models):
 
 
 def plot_waterfall(sets, a1, a2, models, marks, output):
-    """Correlation coefficient and phase of one baseline against frequency and time."""
+    """Plots the correlation coefficient and the phase of one baseline against frequency and time."""
     data = sets[0]
     names = {data.names[a1], data.names[a2]}
     found = [waterfall_panels(each, a1, a2, models) for each in sets]
@@ -284,7 +287,7 @@ def plot_waterfall(sets, a1, a2, models, marks, output):
 
 
 def plot_lost(sets, output):
-    """Lost data against time, by antenna."""
+    """Plots lost data against time, by antenna."""
     data = sets[0]
     lost = lost_percent(sets)
     n_times, n_ants = lost.shape
@@ -315,7 +318,8 @@ def plot_lost(sets, output):
 # ---- The command -----------------------------------------------------------------------------------------------------
 
 def find_baseline(data, text):
-    """Indices of two antennas given as "m000,m001", in the file's order; the first two antennas if 'text' is None."""
+    """Returns the indices of two antennas, in the file's order.  'text' names the antennas, like "m000,m001"; if 'text' is
+    None, these are the first two antennas."""
     if text is None:
         return 0, min(1, len(data.names) - 1)
     names = text.split(",")
@@ -349,7 +353,7 @@ def main():
     parser.add_argument("--model", nargs=2, action="append", default=[], metavar=("ANTENNA", "FILE"),
                         help="delay models of an antenna in fgpu: the waterfall also shows phases without these models")
     parser.add_argument("--mark", nargs=4, action="append", default=[], metavar=("ANTENNA", "MHZ", "MHZ", "TEXT"),
-                        help="hatches a part of the band in plots of an antenna, with an explanation")
+                        help="hatches a part of the band in an antenna's plots, and explains it with TEXT")
     args = parser.parse_args()
     try:
         sets = [visfile.load(args.file, pol) for pol in args.pol]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """repair_uvh5 FILE...: repairs a recording whose visrec was killed.
 
-Hardly any recording needs a repair: only a kill in the tens of microseconds per dump in which HDF5 updates the file's
-tables damages it.  A damaged file does not open, or its arrays differ in length.  The program cuts the file to the number
-of dumps in its header, which visrec rewrites last.  A complete file stays unchanged.  Do not repair a file while the
-recording is still running.
+Hardly any recording needs a repair.  After each dump, HDF5 updates the file's tables within tens of microseconds, and
+only a kill during this time damages the file.  A damaged file does not open, or its arrays differ in length.  The
+program cuts the arrays to the number of dumps in the file's header, because visrec writes the header last.  A complete
+file stays unchanged.  Do not repair a file while the recording is still running.
 """
 import os
 import struct
@@ -13,12 +13,13 @@ import sys
 import h5py
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-END_OF_FILE_AT = 40  # byte position in a superblock of version 0 with offsets of 8 bytes
+END_OF_FILE_AT = 40  # byte position of the file's end in a superblock (version 0, offsets of 8 bytes)
 
 
 def extend_end_of_file(path):
-    """Sets the file's end in the superblock to the file's size.  HDF5 writes the superblock last, so its end may lie
-    before the last dump.  The file may be larger than its data, because visrec reserves room for the next dump."""
+    """Sets the file's end, as stored in the superblock, to the file's size.  HDF5 writes the superblock last, so the
+    stored end may lie before the last dump.  The file may be larger than its data, because visrec reserves room for the
+    next dump."""
     with open(path, "r+b") as file:
         superblock = file.read(96)
         if superblock[:8] != SIGNATURE or superblock[8] != 0 or superblock[13] != 8:
@@ -31,7 +32,7 @@ def extend_end_of_file(path):
 
 
 def cut(path):
-    """Cuts all arrays to the header's number of dumps, and returns this number."""
+    """Cuts all arrays to the number of dumps in the header.  Returns this number."""
     with h5py.File(path, "r+") as file:
         header = file["Header"]
         n_times, n_baselines = int(header["Ntimes"][()]), int(header["Nbls"][()])
@@ -43,7 +44,7 @@ def cut(path):
                     if len(dataset) < n_rows:
                         raise OSError(f"{dataset.name} has {len(dataset)} rows, not {n_rows}")
                     dataset.resize(n_rows, axis=0)
-                    dataset[max(n_rows - n_baselines, 0):]  # fails if the last dump cannot be read
+                    dataset[max(n_rows - n_baselines, 0):]  # reads the last dump: raises an error if it cannot be read
     return n_times
 
 

@@ -1,6 +1,6 @@
 """Reads one polarisation product of visrec's files into arrays, without pyuvdata.
 
-Visibilities are as in the file: V(a1, a2) = <conj(e_a1) e_a2>.  docs/visibilities.md says why.
+As in the file, a visibility is V(a1, a2) = <conj(e_a1) e_a2>.  docs/visibilities.md explains the sign.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ class Visibilities:
     path: str
     telescope: str
     pol: str
-    names: list  # of antennas
-    baselines: list  # of (a1, a2), a1 <= a2
+    names: list  # antennas' names
+    baselines: list  # [(a1, a2)] with a1 <= a2
     freqs_hz: np.ndarray  # [chan]
-    unix_s: np.ndarray  # [time], middle of each dump
+    unix_s: np.ndarray  # [time]: UNIX time of the middle of each dump
     integration_s: float
     vis: np.ma.MaskedArray  # complex [time, baseline, chan], masked where flagged
     nsamples: np.ndarray  # [time, baseline, chan]
 
     def index(self, a1, a2):
-        """The row of a baseline."""
+        """Returns the index of a baseline."""
         return self.baselines.index((a1, a2))
 
     def label(self, a1, a2):
@@ -55,7 +55,7 @@ def _load(path, file, pol):
     if pol not in pols:
         raise Unreadable(f"{path}: has no polarisation product {pol}, only {', '.join(pols)}")
     at = pols.index(pol)
-    n_rows = n_times * n_baselines  # the file may have grown since the counts were read
+    n_rows = n_times * n_baselines  # visrec may have added dumps since the counts were read
     shape = (n_times, n_baselines, -1)
     raw = data["visdata"][:n_rows, :, at]
     vis = (raw if raw.dtype.kind == "c" else raw["r"] + 1j * raw["i"]).reshape(shape)
