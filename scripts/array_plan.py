@@ -648,8 +648,8 @@ def deal_cpus(host, engines, faults):
         if len(free) < n_wanted:
             faults.add(interface.mark_at("cpus"),
                        f"{n_wanted} receive and send threads of {', '.join(e.name for e in mine)} need separate CPUs "
-                       f"near {interface['name']}, but {len(free)} of {text} are free: lower recv.threads or send.threads, add "
-                       f"CPUs, or remove the key cpus")
+                       f"near {interface['name']}, but {len(free)} of {text} are free: lower recv.threads or "
+                       f"send.threads, add CPUs, or remove the key cpus")
             continue
         for engine, name in wanted:
             n = engine.flow_threads[name]

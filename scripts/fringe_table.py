@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec.  Compares them with expected delays.
+"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec, and checks them.
 
 The signal of antenna a has a delay of d_a samples, so e_a(f) ~ exp(-2 pi i f d_a).  The phase of the correlation
 <e_a1 conj(e_a2)> changes by -2 pi (d_a1 - d_a2) / samples_between_spectra from channel to channel.  The exit status

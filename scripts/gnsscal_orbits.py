@@ -1,7 +1,8 @@
 """Computes satellites' positions from broadcast ephemerides in RINEX files, and their signals' delays at antennas.
 
 The files are RINEX 2 (GPS), or RINEX 3 and 4 (GPS LNAV; Galileo INAV and FNAV).  Orbits follow IS-GPS-200, table 20-IV.
-The Galileo OS SIS ICD has the same formulas with another value of mu.  Positions are in metres along the axes of ECEF.
+The Galileo OS SIS ICD has the same formulas with another value of mu.  Positions are in metres along the axes of
+ECEF.
 
 Only differences between antennas count.  So the satellite's clock, the ionosphere and the troposphere are left out.
 Over a kilometre, their effects differ by less than a centimetre.
@@ -133,7 +134,7 @@ def epoch_gps_s(eph):
 
 
 def position(eph, t):
-    """Returns the satellite's ECEF position [..., 3], 't' seconds after the ephemeris' time, along the axes at 't'."""
+    """Returns the satellite's position [..., 3], 't' seconds after the ephemeris' time, along ECEF's axes then."""
     t = np.asarray(t)
     a = eph["sqrt_a"] ** 2
     mean = eph["m0"] + (np.sqrt(MU[eph["system"]] / a ** 3) + eph["delta_n"]) * t
@@ -192,8 +193,8 @@ class Sky:
         return self.ephemerides.nearest(signal.system, prn, self.sync_gps_s + self.start_s)
 
     def later_s(self, antenna, signal, prn, seconds):
-        """Returns how much later the signal arrives at 'antenna' than at the reference, in s, for each time of reception
-        in 'seconds'."""
+        """Returns how much later the signal arrives at 'antenna' than at the reference, in s, for each time of
+        reception in 'seconds'."""
         eph = self.ephemeris(signal, prn)
         grid = np.linspace(seconds[0], seconds[-1], 2 + int(seconds[-1] - seconds[0]))
         own_s, other_s = (seen(eph, self.sync_gps_s - epoch_gps_s(eph) + grid, self.telescope.antennas[name])[1]

@@ -121,8 +121,8 @@ def load_array(paths, stream=None, output=None):
 
 
 class Collector:
-    """Collects an endpoint's heaps until each antenna has 'seconds' of data.  If 'seconds' is 0, collects until the stream
-    ends."""
+    """Collects an endpoint's heaps until each antenna has 'seconds' of data.  If 'seconds' is 0, collects until the
+    stream ends."""
 
     def __init__(self, array, endpoint, seconds):
         self.n_samples = seconds * array.adc_rate_hz if seconds else float("inf")
@@ -206,7 +206,7 @@ def unwrap(collected, near_samples=None):
 
 
 def read(array, captures=(), interface=None, seconds=0, near_unix_s=None):
-    """Returns {antenna's name: records in order of time}, from captures, or from live streams if there are no captures."""
+    """Returns {antenna's name: records in order of time}, from captures, or without captures from live streams."""
     collected = read_captures(array, captures, seconds) if captures else read_live(array, interface, seconds)
     where = ", ".join(map(str, captures)) if captures else ", ".join(f"{a}:{p}" for a, p in array.endpoints)
     for antenna in array.antennas:

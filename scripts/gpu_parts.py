@@ -22,8 +22,8 @@ TOOLS = ["memcheck", "racecheck"]
 SANITIZED_REPLAYS = ["tests/system/test_fgpu.py::test_stream_may_start_anywhere[15]",
                      "tests/system/test_fgpu.py::test_lost_packets[0.01]",
                      "tests/system/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
-# Engine tests start an fgpu or an xbgpu.  Tests in REPLAYS may run side by side.  Tests in LIVE depend on the clock, so
-# they run one by one.
+# Engine tests start an fgpu or an xbgpu.  Tests in REPLAYS may run side by side.  Tests in LIVE depend on the clock,
+# so they run one by one.
 REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/system/test_spead_bytes.py",
            "tests/system/test_wrap.py", "tests/system/test_wrong_packets.py", "tests/system/test_xbgpu.py",
            "tests/system/test_gates.py", "tests/system/test_narrowband.py", "tests/system/test_beams.py",
@@ -62,8 +62,9 @@ class Run:
         self.log = open(place.out / f"{part}.log", "w", errors="replace")
 
     def execute(self, command, env, leave_s=0):
-        """Runs a program.  Returns (exit code, output, seconds).  The program may use the part's remaining time except
-        'leave_s', which other programs need.  If this time is up, ends the program; the exit code is then None."""
+        """Runs a program.  Returns (exit code, output, seconds).  The program may use the part's remaining time
+        except 'leave_s', which other programs need.  If this time is up, ends the program and returns the code
+        None."""
         began = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], env=env, cwd=self.place.root, text=True,
                                    errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -181,8 +182,8 @@ def unit(run):
 
 
 def cases(root, suite):
-    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and such jobs may run side by side.  Other
-    unit tests are one job, because some of their cases are not for GPUs."""
+    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and such jobs may run side by side.
+    Other unit tests are one job, because some of their cases are not for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()
@@ -191,8 +192,8 @@ def cases(root, suite):
 
 
 def fork_mode(suite):
-    """Returns the value of CK_FORK.  Each forked test creates a CUDA context, which takes a fraction of a second.  Only
-    the device's tests must fork, because some of these tests end their process."""
+    """Returns the value of CK_FORK.  Each forked test creates a CUDA context, which takes a fraction of a second.
+    Only the device's tests must fork, because some of these tests end their process."""
     return "yes" if suite.startswith(("check_device", "check_cuda_device")) else "no"
 
 
@@ -218,7 +219,7 @@ def sanitize(run):
         tool, suite, case = job
         name = case.get("CK_RUN_CASE", "replays")
         report = run.place.work / f"{tool}-{suite or 'fgpu'}-{name}-%p.txt"
-        barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # largest number of barriers in a block's shared memory
+        barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # for each block
         wrapper = [sanitizer, "--tool", tool, *barriers, "--log-file", report, *common]
         if suite:
             row = run.suite(suite, wrapper, f"{tool} {name} ", CK_FORK="no", **case)
@@ -228,7 +229,7 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # cases on the cpu start no CUDA, so the sanitizer reports nothing
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # cpu: no CUDA, no report
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 
@@ -314,7 +315,7 @@ def pacing(run):
 
 
 def direct(run):
-    """the part 'engine' with recv.direct; rates and CPU times with direct and with pinned memory; not a part of 'all'"""
+    """the part 'engine' with recv.direct; rates and CPU times with direct and pinned memory; not a part of 'all'"""
     yield run.suite("check_device", CK_FORK="yes", CBF_TEST_DIRECT="1")
     yield run.tests("replays", [*REPLAYS, "tests/system/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
                     leave_s=240, CBF_TEST_DIRECT="1")
@@ -341,8 +342,8 @@ def tune(run):
 
 
 def tune_files(cache):
-    """Returns {name: configuration}: an fgpu with outputs of five sizes (wide and narrow), and xbgpus for five numbers of
-    antennas.  Heaps and chunks have the sizes in bench_fgpu, bench_ddc and bench_xbgpu."""
+    """Returns {name: configuration}: an fgpu with outputs of five sizes (wide and narrow), and xbgpus for five
+    numbers of antennas.  Heaps and chunks have the sizes in bench_fgpu, bench_ddc and bench_xbgpu."""
     common = (f"device: {{kind: cuda, kernel_cache: {cache}}}\n"
               "time: {sync_time: 1700000000, adc_sample_rate: 1712000000}\n")
     fgpu = common + ("recv: {chunk_samples: 33554432, packet_samples: 4096}\n"
@@ -436,8 +437,8 @@ def rows_of(name, function, under_way):
 
 
 def keep_what_failed(place):
-    """Packs the input and output files of daemons in failed tests.  pytest keeps these files.  Captures are packed only
-    as long as there is room."""
+    """Packs the input and output files of daemons in failed tests.  pytest keeps these files.  Captures are packed
+    only as long as there is room."""
     kept = [path for directory in place.work.glob("cbf-*") for path in directory.rglob("*") if path.is_file()]
     if not kept:
         return

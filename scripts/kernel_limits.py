@@ -34,9 +34,9 @@ def restore(limits, before):
 
 @contextlib.contextmanager
 def raised(limits):
-    """Raises limits for the duration of a 'with' block.  'limits' is {name: least value}.  The old limits are restored
-    when the block ends, also after an exception or a signal (except SIGKILL).  A signal restores the old limits at once,
-    because the interrupted code may take a while to end.  Use this function on the main thread."""
+    """Raises limits for the duration of a 'with' block.  'limits' is {name: least value}.  The old limits are
+    restored when the block ends, also after an exception or a signal (except SIGKILL).  A signal restores the old
+    limits at once, because the interrupted code may take a while to end.  Use this function on the main thread."""
     before = {}
 
     def end(number, _):

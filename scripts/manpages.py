@@ -60,8 +60,8 @@ def key_item(key, about, schema):
 
 
 def section_text(name, schema, lines, required):
-    """Returns a section as a subsection in mdoc, with a list of its keys.  'lines' are the section's lines in the output
-    of --print-example."""
+    """Returns a section as a subsection in mdoc, with a list of its keys.  'lines' are the section's lines in the
+    output of --print-example."""
     about, item = example_keys(lines), schema.get("items", schema)
     text = f".Ss {name}\n" + mdoc(schema["description"])
     if item is not schema:
@@ -85,8 +85,8 @@ def keys_and_example(schema, example):
 
 
 def reference(text):
-    """Returns a page of docs/reference as mdoc.  In the page, text is indented.  A line that is not indented is the title
-    of a section (in capitals) or an item."""
+    """Returns a page of docs/reference as mdoc.  In the page, text is indented.  A line that is not indented is the
+    title of a section (in capitals) or an item."""
     out, paragraph, in_list = "", [], False
     for line in [*text.splitlines(), ""]:
         if line.startswith(" "):
@@ -96,7 +96,8 @@ def reference(text):
         if re.fullmatch("[A-Z]+", line):
             out, in_list = out + (END if in_list else "") + f".Sh {line}\n", False
         elif line:
-            # Without the quotes, mdoc would take some words for macros.  "\-" is a dash that can be copied to a shell.
+            # Without the quotes, mdoc would take some words for macros.  "\-" is a dash that can be copied to a
+            # shell.
             out, in_list = out + ("" if in_list else LIST) + '.It Ic "%s"\n' % line.replace("-", "\\-"), True
     return out + (END if in_list else "")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Plots a UVH5 file of visrec: fringes of all baselines, autocorrelations, a waterfall of one baseline, and lost data.
+"""Plots a UVH5 file of visrec: fringes of all baselines, autocorrelations, a waterfall of one baseline, and lost
+data.
 
 The fringes show the correlation coefficient |V12| / sqrt(V11 V22), so 1 is full correlation.  With --model, the
 waterfall shows the baseline twice: as recorded, and as it would be if the F-engine had not applied the delay model.
@@ -231,7 +232,8 @@ def n_joined_channels(data):
 
 
 def join_channels(data, values):
-    """Joins neighbouring channels into columns.  A column has the largest value of its channels, so tones stay visible."""
+    """Joins neighbouring channels into columns.  A column has the largest value of its channels, so tones stay
+    visible."""
     step = n_joined_channels(data)
     return np.ma.stack([values[:, start:start + step].max(axis=1) for start in range(0, values.shape[1], step)], axis=1)
 
@@ -318,8 +320,8 @@ def plot_lost(sets, output):
 # ---- The command -----------------------------------------------------------------------------------------------------
 
 def find_baseline(data, text):
-    """Returns the indices of two antennas, in the file's order.  'text' names the antennas, like "m000,m001"; if 'text' is
-    None, these are the first two antennas."""
+    """Returns the indices of two antennas, in the file's order.  'text' names the antennas, like "m000,m001"; if
+    'text' is None, these are the first two antennas."""
     if text is None:
         return 0, min(1, len(data.names) - 1)
     names = text.split(",")

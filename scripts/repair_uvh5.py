@@ -3,8 +3,8 @@
 
 Hardly any recording needs a repair.  After each dump, HDF5 updates the file's tables within tens of microseconds, and
 only a kill during this time damages the file.  A damaged file does not open, or its arrays differ in length.  The
-program cuts the arrays to the number of dumps in the file's header, because visrec writes the header last.  A complete
-file stays unchanged.  Do not repair a file while the recording is still running.
+program cuts the arrays to the number of dumps in the file's header, because visrec writes the header last.  A
+complete file stays unchanged.  Do not repair a file while the recording is still running.
 """
 import os
 import struct
@@ -18,8 +18,8 @@ END_OF_FILE_AT = 40  # byte position of the file's end in a superblock (version 
 
 def extend_end_of_file(path):
     """Sets the file's end, as stored in the superblock, to the file's size.  HDF5 writes the superblock last, so the
-    stored end may lie before the last dump.  The file may be larger than its data, because visrec reserves room for the
-    next dump."""
+    stored end may lie before the last dump.  The file may be larger than its data, because visrec reserves room for
+    the next dump."""
     with open(path, "r+b") as file:
         superblock = file.read(96)
         if superblock[:8] != SIGNATURE or superblock[8] != 0 or superblock[13] != 8:
@@ -44,7 +44,7 @@ def cut(path):
                     if len(dataset) < n_rows:
                         raise OSError(f"{dataset.name} has {len(dataset)} rows, not {n_rows}")
                     dataset.resize(n_rows, axis=0)
-                    dataset[max(n_rows - n_baselines, 0):]  # reads the last dump: raises an error if it cannot be read
+                    dataset[max(n_rows - n_baselines, 0):]  # an error if the last dump cannot be read
     return n_times
 
 

@@ -335,8 +335,8 @@ def checked(sums):
 
 class F(WithF):
     """dsim sends two polarisations of 10-bit samples.  A receiver counts every heap of fgpu's output.  With
-    --satellites, fgpu also tracks satellites.  Every integration must arrive with locked tracking.  The sums of random
-    integrations are compared with sums that numpy computes."""
+    --satellites, fgpu also tracks satellites.  Every integration must arrive with locked tracking.  The sums of
+    random integrations are compared with sums that numpy computes."""
     RATES, WATCH, APART, MAX_DELAY_DIFF = (900, 3000, 1712), LatencyWatch, ("dsim", "count"), 65536
     COLUMNS = f"{'channels':>7} {'MS/s':>9}"
 
@@ -618,10 +618,10 @@ class X(WithDumps):
 
 class Chain(WithF, WithDumps):
     """dsim sends 10-bit samples of both polarisations of every antenna: noise that all antennas share, and noise that
-    only one antenna has.  The noise repeats after --period samples, and no program dithers.  So all dumps have the same
-    bits.  Beforehand, dsim writes its samples to a capture, from which numpy computes the expected dump.  The first
-    dump may differ from it by a hundredth of the largest expected value, because float32 and float64 may round a
-    voltage differently.  All other dumps must equal the first dump.
+    only one antenna has.  The noise repeats after --period samples, and no program dithers.  So all dumps have the
+    same bits.  Beforehand, dsim writes its samples to a capture, from which numpy computes the expected dump.  The
+    first dump may differ from the expected dump by a hundredth of the largest expected value, because float32 and
+    float64 may round a voltage differently.  All other dumps must equal the first dump.
 
     The F-engine sends the whole band in --substreams substreams.  Each substream has its own xbgpu.  So all sent
     voltages are received and correlated.  In an array, each xbgpu would have its own host."""
