@@ -1,6 +1,7 @@
 """Writes the YAML of every engine of a plan, and lets the engines check it.
 
-Each line keeps its place in array.yaml.  So a fault that an engine finds is reported at that place.
+Each line of YAML has the place in array.yaml from which it was made.  So a fault that an engine finds is reported
+with its place in array.yaml.
 """
 import json
 import re

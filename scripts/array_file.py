@@ -36,7 +36,7 @@ ENGINE_SECTIONS = ("device", "recv", "send", "http", "katcp")
 
 @dataclass
 class Mark:
-    """A place in a file; both count from 1."""
+    """A place in a file: a line and a column, both counted from 1."""
 
     line: int
     column: int
@@ -310,7 +310,7 @@ def unit_of(rule):
 
 
 def expected(rule):
-    """A description of the values that are allowed."""
+    """Returns a description of the values that a rule allows."""
     if "enum" in rule:
         return "one of " + ", ".join(map(str, rule["enum"])) + unit_of(rule)
     if "anyOf" in rule:
@@ -335,7 +335,7 @@ class Wrong(Exception):
 
 
 def parse(rule, text):
-    """A scalar's value, or Wrong."""
+    """Returns the value that a scalar's text has under a rule.  Raises Wrong if the rule does not allow the text."""
     if "enum" in rule:
         for choice in rule["enum"]:
             if text == str(choice) or isinstance(choice, int) and re.fullmatch(r"\d+", text) and int(text) == choice:
@@ -369,7 +369,8 @@ def described(node):
 
 
 def written(node):
-    """A scalar as YAML: as in the file.  A scalar that had quotes or several lines gets quotes."""
+    """Returns a scalar as YAML, with the text that it has in the file.  A scalar that had quotes or several lines
+    gets quotes."""
     return node.value if node.style is None else json.dumps(node.value)
 
 
@@ -388,13 +389,13 @@ def hint(rule, text):
     return "; write the number without a unit, as 1e6" if re.match(r"(?![eExX])[A-Za-z]", rest[1]) else ""
 
 
-# Sections that identify a file as a program's.  An array's file has hosts and multicast.
+# Sections that identify a file as the configuration of a program.  An array's file has hosts and multicast instead.
 SIGNS = {"visrec": {"telescope", "stream"}, "beamrec": {"beams", "stream"}, "fgpu": {"outputs", "antennas"},
          "xbgpu": {"outputs", "recv"}, "dsim": {"digitiser", "antennas"}, "fsim": {"signal", "stream"}}
 
 
 def owner(node):
-    """The program that this file belongs to instead of array.yaml, or None."""
+    """Returns the program whose configuration this file seems to be; None if the file may be an array.yaml."""
     if not isinstance(node, yaml.MappingNode):
         return None
     names = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)}

@@ -101,7 +101,7 @@ STRANGE_VISIBILITIES = "jump|clock|heap_size|alignment|bad_timestamp|bad_source|
 SECOND_SENDER = "a second sender on this group: this engine's log names both senders; recv.from keeps other senders " \
                 "out, unless they forge addresses"
 FOREIGN = "another program or host sends to these addresses (the log names it), or recv.from lacks an address"
-CLOCK = "this host: chronyd, ntpd or ptp4l with phc2sys does not run, or has no server"
+CLOCK = "this host: no clock daemon runs (chronyd, ntpd, or ptp4l with phc2sys), or the daemon has no server"
 CLIPPED = 1e-3  # of the samples
 LOW_DBFS, HIGH_DBFS = -33, -7  # good is -30 to -10
 QUIET_DBFS = -60
@@ -138,7 +138,7 @@ def recorder_rules(name, program, written, data, file, strange):
              "configuration: another stream uses this address, or recorder and X-engines disagree; if the reason is "
              "jump, the timestamps of X-engines differ", JOURNAL),
         Rule(f"{name}ClockUnsynchronised", gauge(f"{program}_clock_synchronised") + " == 0", "30s", "warning",
-             f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps with it", CLOCK,
+             f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} needs it for timestamps", CLOCK,
              CLOCK_COMMAND),
     ]
 
@@ -150,7 +150,7 @@ RULES = {
              f"systemctl status {UNIT}"),
         # This is only the kernel's state: the clock may still be right.
         Rule("ClockUnsynchronised", f"{gauge('fgpu_clock_synchronised')} == 0 or {gauge('xbgpu_clock_synchronised')} == 0",
-             "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps with it",
+             "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} needs it for timestamps",
              CLOCK, CLOCK_COMMAND),
     ],
     "digitisers to F-engines": [

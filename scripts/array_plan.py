@@ -411,7 +411,8 @@ def beams_gbps(array, stream):
 
 
 def pinned_bytes(n_bytes, engine):
-    """Bytes of a buffer that a GPU copies from or to: whole huge pages if the buffer fills one."""
+    """Returns the size in bytes of a host buffer from which or to which a GPU copies.  A buffer of at least one huge
+    page takes a whole number of huge pages."""
     return n_bytes if engine.on_cpu or n_bytes < HUGE_PAGE_BYTES else -(-n_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
 
 
@@ -428,12 +429,13 @@ def f_window_samples(stream):
 
 
 def subsampling(band):
-    """Samples of input for each sample of a narrow band."""
+    """Returns the number of input samples for each sample of a narrow band."""
     return band["decimation"] * (2 if band["pass_bandwidth"] > 0 else 1)
 
 
 def narrow_shape(stream):
-    """Samples of input for each sample of the narrow band, and points of the transform."""
+    """Returns the number of input samples for each sample of the narrow band, and the number of points of the
+    transform."""
     return subsampling(stream), stream["channels"] * (1 if stream["pass_bandwidth"] > 0 else 2)
 
 
@@ -454,7 +456,7 @@ def gnss_period(array, gnss, signal):
 
 
 def gnss_pieces(array, gnss):
-    """Number of integrations, and parts of integrations, in a heap of one antenna."""
+    """Returns the largest number of integrations and parts of integrations in a heap of one antenna."""
     n_samples = array["fgpu"]["recv"]["chunk_samples"] // subsampling(gnss) + 3
     periods = [gnss_period(array, gnss, signal) for signal in gnss_signals(array, gnss)]
     return sum(2 + n_samples // (period - period // 8) for period in periods)
@@ -519,7 +521,7 @@ def fgpu_memory(array, engine):
 
 
 def beam_buffers(buffer_s):
-    """Number of output buffers for beams.  Each holds data of 'buffer_s' seconds."""
+    """Returns the number of output buffers for beams.  Each buffer holds 'buffer_s' seconds of data."""
     least, most = BEAM_BUFFERS
     return min(max(math.ceil(BEAM_BUFFERS_S / buffer_s), least), most)
 
@@ -533,8 +535,8 @@ def beams_memory(array, engine):
 
 
 def detected_memory(array, engine, detected):
-    """Host and device memory for a stream of detected beams: each buffer holds a heap, and on the device also the
-    heap's sums of 64 bits."""
+    """Returns the host and device memory for a stream of detected beams.  Each buffer holds a heap.  On the device, a
+    buffer also holds the heap's sums, which have 64 bits."""
     stream, heap = engine.stream, detected_bytes(engine.stream, detected)
     chunk_spectra = array["xbgpu"]["recv"]["batches_per_chunk"] * stream["spectra_per_heap"]
     least = 2 * (chunk_spectra // (detected["windows"] * detected["spectra"]) + 1) + 1
@@ -549,7 +551,7 @@ def steering_memory(array, stream):
     n_beams = len(made_of(array, "beams", stream)) + N_POLS * sum(d["beams"] for d in coherent)
     models = n_beams * BEAM_MODELS * len(array["antennas"]) * STEERING_BYTES
     coefficients = n_beams * stream["channels"] // stream["substreams"] * (len(array["antennas"]) * 2 + 2) * 2
-    return 4 * models, models + coefficients  # on the host: models of three inputs in flight, and requested models
+    return 4 * models, models + coefficients  # host: models for 3 inputs in flight, and new models
 
 
 def xbgpu_memory(array, engine):

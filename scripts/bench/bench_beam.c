@@ -15,8 +15,9 @@
  * its first beam is compared with the result of the plain C kernel (the twin).
  *
  * Then the program measures the incoherent beam for each number of antennas: its powers in windows of 64 spectra.
- * Its ceiling is the rate at which a copy reads the voltages.  Then it measures detected beams for the first number
- * of antennas.  At last it measures uploads, the correlation and 16 beams, each alone and all together. */
+ * The ceiling of this beam is a pass that only reads the voltages, at the memory rate of the copy.  Detected beams
+ * follow, for the first number of antennas.  At the end, uploads, the correlation and 16 beams are measured, each
+ * alone and all together. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"

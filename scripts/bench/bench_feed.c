@@ -41,7 +41,7 @@
 #define HEADER_MAX        128
 #define SHUFFLE_MAX       64
 #define N_STOPS           5
-#define SKB_TRUESIZE_RATE 2 /* bytes of memory for each byte of a packet in a socket, with the kernel's bookkeeping */
+#define SKB_TRUESIZE_RATE 2 /* about the largest ratio of the memory of a packet in a socket to the packet's size */
 
 /* The packets of one source to one destination. */
 struct flow {
