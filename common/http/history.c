@@ -89,6 +89,8 @@ static const struct rule {
     {"xbgpu_output_x_dropped_accs_total", LOSSES, "warn", "X-engine", "dumps dropped", AT_DEVICE},
     {"xbgpu_output_x_failed_packets_total", LOSSES, "warn", "X-engine", "packets not sent", AT_NETWORK},
     {"xbgpu_output_x_wrong_accs_total", LOSSES, "bad", "X-engine", "dumps wrong", AT_GPU},
+    {"xbgpu_beam_dropped_heaps_total", LOSSES, "warn", "X-engine", "heaps of beams dropped", AT_DEVICE},
+    {"xbgpu_detected_dropped_heaps_total", LOSSES, "warn", "X-engine", "heaps of detected beams dropped", AT_DEVICE},
     {"xbgpu_audit_failures_total", LOSSES, "bad", "X-engine", "products wrong", AT_GPU},
     {"visrec_heaps_total", FLOW, "warn", "X-engine to recorder", "no heaps", AT_XENGINE},
     {"visrec_missing_heaps_total", LOSSES, "warn", "X-engine to recorder", "heaps missing", AT_XENGINE},
