@@ -205,7 +205,7 @@ static bool put_until(const struct log_line *line, int64_t deadline_ns)
 
 /* ---- The logging thread ------------------------------------------------------------------------------------------ */
 
-/* Logs the number of lines dropped since the last such message. */
+/* Logs how many lines were dropped since the previous call of this function. */
 static void write_dropped(uint64_t *n_said)
 {
     struct log_line line = {.level = LOG_LEVEL_WARNING, .unix_ns = clock_unix_ns()};

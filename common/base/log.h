@@ -51,11 +51,11 @@ void log_message(enum log_level level, const char *format, ...) __attribute__((f
 #define log_info(...)    log_message(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)   log_message(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* Writes text without time and level.  It is for progress lines on a terminal, each of which overwrites the line before
+/* Writes text without time and level, for progress on a terminal.  Each progress line overwrites the line before
  * it. */
 void log_terminal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The state of one rate-limited message. */
+/* The state of one message that is logged at most once every 10 s. */
 struct log_limit {
     _Atomic int64_t next_ns;
     _Atomic uint64_t n_suppressed;

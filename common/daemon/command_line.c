@@ -104,7 +104,7 @@ int command_line_main(const struct config_table *table, int argc, char **argv,
     }
     path = argv[optind];
     err = config_load(table, path, values, config);
-    /* Checks across keys are skipped after an error, because they need all values. */
+    /* Checks that compare several keys are skipped after an error, because these checks need all values. */
     if (!err && check) {
         check(values, *config);
         err = config_n_errors(*config) ? -EINVAL : 0;

@@ -1,4 +1,4 @@
-/* keys.c - keys of the section katcp, and their check. */
+/* keys.c - keys of the section 'katcp', and their check. */
 #include "common/katcp/keys.h"
 
 #include "common/net/access.h"
