@@ -30,7 +30,7 @@
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
 /* A point in a stream.  The point has passed when the stream has done 'n_operations' operations.  A mark without a
- * stream has passed. */
+ * stream counts as passed. */
 struct mark {
     struct cpu_stream *stream;
     uint64_t n_operations;
@@ -70,7 +70,7 @@ struct operation {
 
 struct cpu_device {
     struct device base;
-    int n_threads;              /* [const] number of threads of a kernel or an FFT */
+    int n_threads;              /* [const] number of threads that run a kernel or an FFT */
     struct cpu_stream *streams; /* [creating thread] all streams ever created, linked by 'next' */
 };
 
@@ -89,14 +89,14 @@ struct cpu_stream {
 
 struct cpu_event {
     struct device_event base;
-    struct lock lock;         /* needed because one thread may record the event while another waits for it */
+    struct lock lock;         /* one thread may record the event while another thread waits for the event */
     struct mark mark GUARDED; /* [lock] point of the last record */
 };
 
 struct cpu_fft {
     struct device_fft base;
     size_t n, batch;   /* [const] */
-    kiss_fft_cfg kiss; /* [const] shared by all threads, because kiss_fft() only reads it; NULL for n == 1 */
+    kiss_fft_cfg kiss; /* [const] plan that all threads share, because kiss_fft() only reads the plan; NULL for n == 1 */
 };
 
 /* True in a stream's thread.  Kernels and callbacks run there, and must not call the device. */

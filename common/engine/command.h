@@ -24,7 +24,7 @@ struct ev_loop;
 struct inbox;
 
 struct command {
-    struct command *next; /* next free slot; used by the channel only */
+    struct command *next; /* next free slot; only the channel uses this member */
 };
 
 /* Creates 'n_slots' free, zero-initialised slots of 'slot_bytes' bytes each.  The inbox 'worker' receives each command

@@ -25,7 +25,7 @@
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
 #define KATCP_LOOK_S           0.01
 #define KATCP_MAX_OF_HOST      16 /* largest number of connections from one host to a listener; no limit for loopback */
-#define KATCP_RESERVE          4  /* connections of each listener that are reserved for hosts without a connection */
+#define KATCP_RESERVE          4  /* number of connections of a listener that only hosts without a connection get */
 
 /* Steps measure the main thread's work for clients.  A step takes at most a few nanoseconds.  An instruction of a
  * regular expression and a received or sent byte cost one step each.  A byte of a request costs four steps.  A turn of
@@ -77,12 +77,12 @@ struct katcp_sampling {
 };
 
 struct katcp_call {
-    struct katcp_message message; /* its strings are in the client's buffer 'in' */
+    struct katcp_message message; /* message whose strings are in the client's buffer 'in' */
     bool active;
     /* Continues an answer that takes several turns of the event loop, while katcp_call_may_resume() returns true.
      * NULL: the handler sends the whole answer. */
     void (*resume)(struct katcp_call *call);
-    size_t next, n_told; /* index of the next sensor; number of sensors sent */
+    size_t next, n_told; /* next: index of the next sensor; n_told: number of sensors sent */
     void *memory;        /* struct name_pattern, or array of marked sensors; freed with the call */
     void (*each)(struct katcp_call *call, const struct sensor_entry *entry);
     struct katcp_sampling wanted;
@@ -100,7 +100,7 @@ struct katcp_client {
     struct katcp_client *next_waiting;
 
     struct katcp_text in;
-    /* start of the next line; end of the bytes already searched for the line's end */
+    /* in_at: start of the next line; in_searched: end of the bytes already searched for the line's end */
     size_t in_at, in_searched;
     bool has_control;  /* true if the line at in_at has a control character */
     bool speaks_katcp; /* true if the client has sent a known request */
@@ -116,7 +116,7 @@ struct katcp_client {
     size_t n_bytes;     /* bytes of this client that server->n_bytes includes */
 
     struct katcp_call call;
-    struct katcp_sampling *samplings; /* [sensors->n]; NULL: no sampling yet */
+    struct katcp_sampling *samplings; /* [sensors->n], one for each sensor; NULL: no sampling yet */
     size_t n_samplings;               /* number of samplings other than KATCP_NONE */
 };
 

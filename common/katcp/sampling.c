@@ -201,7 +201,7 @@ static bool send_inform(struct katcp_server *server, struct sensor_entry *entry,
             katcp_sensor_line(&server->line, "sensor-status", 0, entry, &seen->reading);
         has_line = true;
         if (!katcp_client_inform(client, &server->line)) {
-            entry->due_ns = seen->now_ns; /* the next poll tries again */
+            entry->due_ns = seen->now_ns; /* the next poll tries to send this reading again */
             continue;
         }
         note_sent(sampling, seen);

@@ -21,7 +21,7 @@
 
 _Thread_local bool cuda_in_callback;
 
-/* The daemon's functions.  Each call of the open function sets the same pointer. */
+/* Functions of the daemon that this shared object calls.  Each call of the open function sets the same pointer. */
 static const struct device_host *the_host;
 
 /* Files of common/ that are linked into this shared object call this log_message(), which passes messages to the
