@@ -6,8 +6,8 @@
  *           later line reports the number of dropped lines.  No function allocates memory.  Before log_start() the
  *           caller waits until the journal or stderr has room for the line.  After log_stop() the caller waits for at
  *           most a tenth of a second.
- * The data path uses only log_limited(), which logs at most one message per 'limit' in each interval of 10 s.  The next
- * message of that 'limit' reports the number of suppressed messages. */
+ * The data path uses only log_limited(), which logs at most one message in 10 s for each struct log_limit.  The next
+ * message for the same struct reports the number of suppressed messages. */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H
 
@@ -61,8 +61,8 @@ struct log_limit {
     _Atomic uint64_t n_suppressed;
 };
 
-/* Logs a message as log_message() does, but at most once every 10 s per 'limit'.  The next message also reports the
- * number of suppressed messages. */
+/* Logs a message as log_message() does, but at most one message in 10 s for each 'limit'.  The next logged message
+ * also reports the number of suppressed messages. */
 void log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -12,7 +12,7 @@
 /* libyaml's run time grows with the square of the depth, and with the square of the number of anchors or directives.  A
  * configuration needs a depth of 4. */
 #define MAX_DEPTH 32
-#define MAX_NAMES 1000 /* largest number of anchors, aliases and directives */
+#define MAX_NAMES 1000 /* largest total number of anchors, aliases and directives */
 
 /* The file in memory, and the list of its errors.  Functions that explain libyaml's errors read the text again. */
 struct source {

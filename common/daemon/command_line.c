@@ -23,7 +23,7 @@ enum action {
 };
 
 static const struct option options[] = {
-    {"tune", no_argument, NULL, ACTION_TUNE}, /* first option, skipped if the table does not offer it */
+    {"tune", no_argument, NULL, ACTION_TUNE}, /* first option; skipped if the table of keys does not offer --tune */
     {"check-config", no_argument, NULL, ACTION_CHECK},
     {"print-config", no_argument, NULL, ACTION_PRINT},
     {"print-schema", no_argument, NULL, ACTION_SCHEMA},

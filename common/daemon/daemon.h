@@ -24,7 +24,7 @@ struct status;
 /* The parts of the process that the pipeline uses. */
 struct daemon_context {
     struct device *device;
-    struct service *service; /* used by the pipeline to report its state, and to stop after a failure or the last data */
+    struct service *service; /* shows the pipeline's state; the pipeline stops it after a failure or the last data */
     struct status *status;   /* the pipeline adds its own members to /status.json */
     struct gauge *healthy;   /* initially 1; the pipeline sets 0 if it detects wrong results; shown by /healthz */
     struct sensors *sensors; /* 'create' adds the pipeline's sensors, which live as long as the pipeline */

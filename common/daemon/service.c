@@ -49,7 +49,7 @@ struct service {
 /* The service that the signal handler stops.  The process has its own signal handler, because libev's watchers act only
  * while the loop runs.  A second signal must end the process even during a drain, or while main() waits for a hung
  * thread. */
-static struct service *_Atomic signalled; /* NULL: no service is open */
+static struct service *_Atomic signalled; /* the open service; NULL: no service is open */
 static volatile sig_atomic_t n_signals;
 
 /* Writes a message to stderr from a signal handler, which may call neither stdio nor the journal.  If stderr is full,

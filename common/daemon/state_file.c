@@ -43,7 +43,7 @@ struct state_file {
 };
 
 struct state_files {
-    char *directory; /* NULL: settings are not kept */
+    char *directory; /* path of the directory; NULL: settings are not kept */
     int lock_fd;     /* descriptor of the locked directory; < 0: not locked */
     struct sensor *status;
     struct ev_loop *loop;

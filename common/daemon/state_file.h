@@ -4,7 +4,8 @@
  *            text on the main thread --> the writer thread replaces the file.  At the next start, the owner of the
  *            settings reads the file with table_file_read(state_file_path()...).
  * Where:     in the directory state.directory of the configuration, or else in the service's directory
- *            ($STATE_DIRECTORY of systemd).  Without both, settings are not kept, and these functions do nothing.
+ *            ($STATE_DIRECTORY of systemd).  If neither directory is set, settings are not kept, and these functions
+ *            do nothing.
  * Only one process uses the directory at a time: state_files_open() locks it.  The directory is not used if other users
  * may change it or a file in it (trust.h).
  * Status:    if a file or a part of it was ignored, the sensor 'state-status' has the status error until the next
@@ -31,14 +32,14 @@ struct state_files;
 
 /* The section 'state' of a configuration file. */
 struct config_state {
-    char *directory; /* NULL: the service's directory, if there is one */
+    char *directory; /* path of the directory; NULL: the service's directory, if there is one */
 };
 
 #define CONFIG_N_STATE_KEYS 1
 
 extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
 
-/* Row for the section 'state' in a table of sections.  'type' is the struct of the whole file, whose member 'state' is
+/* Row for the section 'state' in a table of sections.  'type' is the struct of the whole file.  Its member 'state' is
  * a struct config_state. */
 #define CONFIG_STATE_SECTION(type)                                                                                     \
     CONFIG_SECTION(type, state, config_state_keys, "Settings that are kept across restarts.", .optional = true)

@@ -1,9 +1,10 @@
 /* cpu.c - the cpu device, which computes on the host: each stream is a thread that runs the operations of a ring in
  * order.
  *
- * Events:   a stream counts the operations enqueued and the operations done.  A record stores the stream and its number
- *           of enqueued operations in the event.  The event has passed when the stream has done this number of
- *           operations.  So a record enqueues nothing, and does not affect waits for an earlier record.
+ * Events:   a stream counts the operations enqueued and the operations done.  Recording an event stores in the event
+ *           the stream and the number of operations that the stream has enqueued.  The event has passed when the
+ *           stream has done this number of operations.  So recording enqueues nothing, and does not affect waits for
+ *           an earlier record of the event.
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
  *           operations never waits, and at least one stream can always continue.  So each full ring has room again
  *           after some time.
@@ -96,7 +97,7 @@ struct cpu_event {
 struct cpu_fft {
     struct device_fft base;
     size_t n, batch;   /* [const] */
-    kiss_fft_cfg kiss; /* [const] plan that all threads share, because kiss_fft() only reads the plan; NULL for n == 1 */
+    kiss_fft_cfg kiss; /* [const] plan; all threads share the plan, which kiss_fft() only reads; NULL for n == 1 */
 };
 
 /* True in a stream's thread.  Kernels and callbacks run there, and must not call the device. */

@@ -135,7 +135,7 @@ struct device_direct {
     uint8_t *host;
     uint8_t *device;
     size_t bytes;
-    void *owned; /* private to the device */
+    void *owned; /* only the device implementation uses this member */
 };
 
 /* Checks that 'bytes' of direct memory are available, before any is allocated.  device_check_memory() counts direct
@@ -161,7 +161,7 @@ struct device_exported {
     uint8_t *nic; /* address of the same bytes for NICs only; on the cpu device, a CPU access causes a fault */
     size_t bytes;
     int fd;      /* dma-buf, open until the memory is freed; a NIC has its own reference */
-    void *owned; /* private to the device */
+    void *owned; /* only the device implementation uses this member */
 };
 
 /* Checks that NICs can write to the device's memory, and that operations can be ordered after the writes.  Called
@@ -232,7 +232,8 @@ void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
 /* Operations of an implementation, for implementations only. */
 struct device_ops {
     void (*close)(struct device *device);
-    void (*memory)(struct device *device, struct memory *memory); /* NULL: device memory is host memory */
+    /* Finds the size of the device memory.  NULL: device memory is host memory. */
+    void (*memory)(struct device *device, struct memory *memory);
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     void *(*alloc_pinned)(struct device *device, size_t bytes);
@@ -246,7 +247,7 @@ struct device_ops {
     int (*alloc_exported)(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
     void (*free_exported)(struct device *device, const struct device_exported *exported);
-    void (*flush_exported)(struct device *device); /* NULL: no flush is needed */
+    void (*flush_exported)(struct device *device); /* flushes writes of NICs; NULL: no flush is needed */
     int (*stream_create)(struct device *device, const char *name, struct device_stream **stream);
     void (*stream_destroy)(struct device_stream *stream);
     void (*stream_wait)(struct device_stream *stream);
@@ -275,12 +276,12 @@ struct device {
     const char *name;
     size_t n_threads;
     bool failed;                   /* accessed atomically; not _Atomic, because the emulator compiles it as C++ */
-    void (*on_failure)(void *arg); /* set by device_open() */
+    void (*on_failure)(void *arg); /* callback after a failure; set by device_open() */
     void *failure_arg;
     bool compiles;               /* result of device_compiles() */
     size_t shared_bytes;         /* largest shared memory of a block */
     unsigned n_multiprocessors;  /* 0: not known */
-    const char *cache_directory; /* NULL: none */
+    const char *cache_directory; /* directory for device_cache_directory(); NULL: none */
     char model[128];
 };
 struct device_stream {

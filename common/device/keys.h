@@ -11,7 +11,7 @@ struct config_device {
     int kind;  /* enum device_kind */
     char *gpu; /* "auto", index, UUID or PCI address */
     int64_t n_threads;
-    char *kernel_cache; /* NULL: the service's directory, or else the user's directory */
+    char *kernel_cache; /* directory of compiled kernels; NULL: the service's directory, or else the user's */
 };
 
 #define CONFIG_N_DEVICE_KEYS 4

@@ -67,11 +67,11 @@ struct engine_ops {
 struct engine {
     const struct engine_ops *ops;   /* [const] */
     struct daemon_context c;        /* [const] */
-    struct receiver_set *receivers; /* [const] set by fgpu_recv_create() or xbgpu_recv_create() */
-    struct sender_group *senders;   /* [const] set by fgpu_send_create() or xbgpu_send_create() */
+    struct receiver_set *receivers; /* [const] made by fgpu_recv_create() or xbgpu_recv_create() */
+    struct sender_group *senders;   /* [const] made by fgpu_send_create() or xbgpu_send_create() */
     struct inbox *inbox;
     struct command_channel *channel;
-    struct device_stream *upload, *download; /* shared by all lanes */
+    struct device_stream *upload, *download; /* streams that all lanes use for copies */
     struct lane **lanes;                     /* [n_lanes] */
     size_t n_lanes;
     struct thread worker;

@@ -34,8 +34,8 @@ struct outbuf {
     struct outbuf_pool *pool;      /* [const] */
     struct outbuf *next;           /* next free buffer */
     struct device_event *finished; /* [const] */
-    struct buffer_ref download;    /* held by the device; its release pushes {ENGINE_DOWNLOADED, 0, buffer} */
-    struct buffer_ref ref;         /* held by the sender; its release pushes {ENGINE_SENT, 0, buffer} */
+    struct buffer_ref download;    /* reference of the device; its release pushes {ENGINE_DOWNLOADED, 0, buffer} */
+    struct buffer_ref ref;         /* reference of the sender; its release pushes {ENGINE_SENT, 0, buffer} */
 };
 
 /* Initialises a zeroed buffer and adds it to the pool's free buffers.  Returns 0 or negative errno. */

@@ -32,7 +32,7 @@
 struct http {
     struct access access;        /* [const] */
     const struct gauge *healthy; /* [const] */
-    struct status *status;       /* NULL: no status page */
+    struct status *status;       /* data of the status page; NULL: no status page */
     char *names, *own_names;     /* [const] names that are permitted in a request's Host: header */
     struct http_clients clients; /* [thread] */
     struct log_limit host_limit; /* [thread] */

@@ -91,7 +91,7 @@ struct katcp_call {
 struct katcp_client {
     struct katcp_server *server; /* [const] */
     struct katcp_client *next;
-    int fd; /* -1: dropped */
+    int fd; /* the client's socket; -1: the client is dropped */
     bool read_only;
     struct in_addr host;
     char address[32]; /* "a.b.c.d:port" */
@@ -113,7 +113,7 @@ struct katcp_client {
     size_t out_at;      /* number of bytes of 'out' that have been sent */
     size_t answers_end; /* offset in 'out' of the end of the last answer to a request */
     int64_t moved_ns;   /* monotonic time when the client last read bytes, or when 'out' was last empty */
-    size_t n_bytes;     /* bytes of this client that server->n_bytes includes */
+    size_t n_bytes;     /* number of this client's bytes that server->n_bytes includes */
 
     struct katcp_call call;
     struct katcp_sampling *samplings; /* [sensors->n], one for each sensor; NULL: no sampling yet */
@@ -123,7 +123,7 @@ struct katcp_client {
 struct katcp_listener {
     struct katcp_server *server;
     bool read_only;
-    int fd; /* -1: no listener */
+    int fd; /* the listening socket; -1: no listener */
     unsigned port;
     ev_io accepts;
 };
@@ -139,7 +139,7 @@ struct katcp_server {
     struct katcp_listener listeners[2];
     struct katcp_client *clients;
     struct katcp_client *first_waiting, **end_waiting; /* queue of clients that wait for their turn */
-    size_t n_bytes;                                    /* bytes of the buffers of all clients */
+    size_t n_bytes;                                    /* total number of bytes in the buffers of all clients */
     int64_t steps_left;                                /* steps left in this turn; negative after a long operation */
     int64_t slice_end;                                 /* value of 'steps_left' at which the client's slice ends */
     unsigned turn;                                     /* turn of the event loop to which steps_left belongs */

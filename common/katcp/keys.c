@@ -47,6 +47,6 @@ void katcp_keys_check(const struct config_katcp *katcp, const struct endpoint_li
     else if (katcp->listen.n && access.n == 0 && !access_is_local(katcp->listen.items[0].address))
         config_error(
             errors, &katcp->listen,
-            "listen accepts other hosts, so allow must name the networks that may control this program, "
-            "or be any");
+            "listen accepts other hosts, so allow must name the networks that may control this program "
+            "(any: all networks)");
 }

@@ -38,8 +38,8 @@ struct cuda_device {
     uint8_t uuid[16];                                /* [const] */
     bool orders_writes;                              /* [const] the GPU orders NICs' writes before later operations */
     bool flushes_writes;                             /* [const] the GPU can flush NICs' writes on request */
-    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver does not have this function */
-    struct vulkan *vulkan;                           /* [creating thread] opened when first needed; NULL: not opened */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] function of the driver; NULL: not available */
+    struct vulkan *vulkan;                           /* [creating thread] the GPU in Vulkan; NULL: not opened yet */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] all streams, linked by 'next' */
     struct pinned_memory *pinned GUARDED; /* [lock] */
@@ -64,7 +64,7 @@ struct cuda_stream {
     uint64_t n_given GUARDED;                       /* [lock] number of callbacks enqueued since creation */
     uint64_t n_run GUARDED;                         /* [lock] number of callbacks that have run or are running */
     uint64_t n_run_seen;                            /* [watch] value of n_run at the last check */
-    unsigned n_looks;                               /* [watch] number of successive checks without a change of n_run */
+    unsigned n_looks;                               /* [watch] number of successive checks with the same n_run */
 };
 
 struct cuda_event {

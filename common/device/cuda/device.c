@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_BYTES 2048 /* longest message of log.c */
+#define MESSAGE_BYTES 2048 /* size in bytes of the longest message of log.c */
 
 _Thread_local bool cuda_in_callback;
 

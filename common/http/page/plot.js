@@ -32,10 +32,11 @@ function ticks(low, high, about) {
 }
 
 class Plot {
-  /* Members of 'options': title. label and unit of the values. height in pixels. range: [low, high] of the values; without it the
-   range fits the data. digits: number of decimals. dots: if true, the plot has dots instead of a line. cyclic: the values are
-   degrees. zoom(first, last) shows these channels, and zoom(null) shows the whole band. n_asked() returns the number of requested
-   channels, or 0 for the whole band.  The data of these channels may not have come yet. */
+  /* Members of 'options'.  title: text above the plot.  label, unit: name and unit of the values.  height: in pixels.  range:
+   [low, high] of the values; without this member the range fits the data.  digits: number of decimals.  dots: true for dots
+   instead of a line.  cyclic: true if the values are degrees.  zoom: zoom(first, last) shows these channels, and zoom(null) shows
+   the whole band.  n_asked: n_asked() returns the number of requested channels, or 0 for the whole band.  The data of the
+   requested channels may not have come yet. */
   constructor(parent, options) {
     Object.assign(this, { dots: false, digits: 1, height: 220, unit: "", caption: "" }, options);
     this.hidden = new Set(options.hidden || []);

@@ -459,7 +459,7 @@ function six_digits(number) {
   return `${Number(digits)} × 10^${power}`;
 }
 
-/* Returns a sensor's value: numbers with six digits, a UNIX time as UTC. */
+/* Returns a sensor's value as text: a number with six digits, or a UNIX time as UTC. */
 function sensor_text({ row_key, value, units }) {
   if (row_key.endsWith("unixtime") && value > 0) return `${day(value)} ${utc(value)} UTC`;
   const text = typeof value === "number" ? six_digits(value) : String(value).replace(/-?\d+\.\d+(e[-+]?\d+)?/g, n => six_digits(Number(n)));
@@ -560,7 +560,7 @@ function judge(s) {
 const current_troubles = s => (s.troubles || []).filter(t => t.ongoing || t.n_minute > 0);
 const rows_of = (places, ...words) => t => places.includes(t.where) && words.some(w => t.what.includes(w));
 
-/* Returns the number of troubles besides the state 'worst': rows, and states that have no row. */
+/* Returns the number of troubles other than the state 'worst': rows of the history, and states without a row. */
 function n_more(s, found, worst) {
   const rows = current_troubles(s), others = found.filter(f => f !== worst && RANK[f.level] <= RANK.warn);
   const untold = others.filter(f => !rows.some(f.covers) && !f.places.every(p => worst.places.includes(p)));
@@ -612,7 +612,7 @@ function never_sent(s, t) {
   return known(output.sending_from) && newest - output.sending_from >= wait_s * s.adc_sample_rate && Math.max(...(s.fengs || s.inputs).map(flowed_s)) >= wait_s;
 }
 
-/* Returns the names under which the troubles of an input are listed, or the troubles of a receive thread's antennas. */
+/* Returns the names under which the history lists the troubles of an input, or of a receive thread and its antennas. */
 function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
