@@ -57,8 +57,8 @@ static _Atomic int log_max_level = LOG_LEVEL_INFO;
 static _Atomic int listener_max_level = LOG_NOTHING;
 static void (*_Atomic log_listener)(enum log_level level, int64_t unix_ns, const char *message);
 
-/* DIRECT: the caller writes its line.  QUEUED: the logging thread writes the line.  ENDED: the caller writes the line
- * within ENDED_NS, or drops it. */
+/* Ways in which a line is written.  DIRECT: the caller writes its line.  QUEUED: the logging thread writes the line.
+ * ENDED: the caller writes the line within ENDED_NS, or drops it. */
 static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 
 static struct log_ring ring;

@@ -131,8 +131,8 @@ struct kept {
 };
 
 /* Writes the name and the text of the file.  The name contains the GPU and the sizes, but not the kernels' texts, so
- * that a new version's choice replaces the old choice.  The text contains a hash of all kernels' texts, because any of
- * them may affect the speed. */
+ * that the shape that a new version chooses replaces the old shape.  The text contains a hash of all kernels' texts,
+ * because any kernel's text may affect the speed. */
 static void describe(const struct device *device, const struct tuner_job *job, const void *shape, struct kept *kept)
 {
     char sizes[TUNER_TEXT_BYTES], numbers[TUNER_TEXT_BYTES];

@@ -231,8 +231,8 @@ static void *run(void *arg)
 }
 
 /* Starts libmicrohttpd without a thread, and a separate thread that runs libmicrohttpd and checks deadlines.
- * libmicrohttpd keeps a connection for a short time after its shutdown, so its limit of connections is the number of
- * slots. */
+ * libmicrohttpd keeps a connection for a short time after the connection's shutdown.  So libmicrohttpd gets the
+ * number of slots in http/clients.h as its limit of connections. */
 static int start_daemon(int fd, struct http *http)
 {
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
