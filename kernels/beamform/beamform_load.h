@@ -10,7 +10,7 @@
 
 #define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
 
-/* Widens the 4-bit samples of both polarisations to bytes of 16 times the value. */
+/* Widens the 4-bit samples of both polarisations to bytes. Each byte is 16 times the 4-bit value. */
 static __device__ __forceinline__ uint32_t widen(uint32_t pair)
 {
     const uint32_t x = (pair ^ (FLIP * 0x0101u)) & 0xffffu;
