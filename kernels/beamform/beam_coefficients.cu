@@ -4,8 +4,8 @@
  * to 4 i + 3 of a warp compute one beam.  These four lanes process 16 antennas (a step) at a time, in the order that
  * beam_fragments.h defines.  With many antennas or few beams, 2, 4 or 8 groups of four lanes compute a beam together
  * and process consecutive steps.  The antennas are processed in parts of BEAM_COEFFICIENTS_ROUNDS steps per group of
- * four lanes.  Shared memory has the steering and the coefficients of one part. To keep coefficients in registers,
- * the loop would have to be unrolled. The unrolled loop would not fit the instruction cache.  The first pass
+ * four lanes.  Shared memory has the steering and the coefficients of one part.  To keep coefficients in registers,
+ * the loop would have to be unrolled.  The unrolled loop would not fit the instruction cache.  The first pass
  * evaluates all parts and finds the largest coefficient.  The last part is then still in shared memory.  The second
  * pass stores the last part, and evaluates and stores the other parts in reverse order.  'fragments' is never NULL in
  * this kernel. */
@@ -73,7 +73,7 @@ static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
     return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* Computes the steering (phase, slope, amplitude) of a part of the antennas at time 'args.time'. Stores the steering
+/* Computes the steering (phase, slope, amplitude) of a part of the antennas at time 'args.time'.  Stores the steering
  * in shared memory.  Stores zeros beyond the last antenna. */
 static __device__ __forceinline__ void load_part(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t part)

@@ -102,7 +102,7 @@ const struct kernel beam_detect_kernel = {
 #define SPANS_BYTES  512 /* bytes that the spans need in shared memory: struct span [8 pieces][4] (beam_detect.cu) */
 #define WGMMA_GROUPS 16  /* minimum number of groups of beams for which wgmma is faster than mma */
 
-/* Returns the arguments for beamform's code, which computes the sums. A warpgroup sums only one polarisation, so the
+/* Returns the arguments for beamform's code, which computes the sums.  A warpgroup sums only one polarisation, so the
  * wgmma variant cannot compute Stokes parameters. */
 static struct beamform_args form_of(const struct beam_detect_args *args)
 {

@@ -1,7 +1,7 @@
 /* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums for few beams.  beamform_held.h or
  * beamform_whole.h computes the sums for many beams.
  *
- * A pair is two groups of slots, for polarisations 0 and 1 of the same 8 beams. Four lanes detect the warp's 32
+ * A pair is two groups of slots, for polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32
  * spectra of a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
  *
  * The product of two parts is computed as two products.  The first part is multiplied by the low byte and by the high
@@ -30,7 +30,7 @@
 #define EVERY_LANE    0xffffffffu
 #define TO_INTEGER    12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer */
 
-/* A lane has 8 spectra of a piece. [begin, end) is the range of these spectra that are in windows. */
+/* A lane has 8 spectra of a piece.  [begin, end) is the range of these spectra that are in windows. */
 struct __align__(16) span {
     int16_t begin, end;
     uint32_t window; /* index of the window that contains 'begin' */
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void add_products(uint32_t a, uint32_t b, stru
     power.high = dot_high(a, bytes, power.high);
 }
 
-/* Adds the products of sample 'i'. Adds 0 if 'is_in' is false. */
+/* Adds the products of sample 'i'.  Adds 0 if 'is_in' is false. */
 static __device__ __forceinline__ void add_sample(const struct samples &samples, int i, bool is_in,
                                                   struct power (&powers)[N_SUMS])
 {
@@ -253,8 +253,8 @@ static __device__ __forceinline__ void find_spans(const struct beam_detect_args 
         spans_of_block()[piece][threadIdx.x % 4] = span;
 }
 
-/* Detects the beams of a group.  All warps of a warpgroup must take part in wgmma. So if 'is_there' is false, the
- * warp multiplies but adds nothing to powers. The polarisations of a beam are in different groups, and both groups
+/* Detects the beams of a group.  All warps of a warpgroup must take part in wgmma.  So if 'is_there' is false, the
+ * warp multiplies but adds nothing to powers.  The polarisations of a beam are in different groups, and both groups
  * add to the beam's powers. */
 static __device__ __forceinline__ void detect_group(const struct beam_detect_args &args, const struct place &place,
                                                     const struct cell &cell, uint32_t pol, uint32_t group,

@@ -88,8 +88,8 @@ static __device__ __forceinline__ uint32_t add_spectra(const struct beam_incoher
     return window;
 }
 
-/* Adds up the powers of neighbouring lanes of a warp that have the same window and channel. The first of these lanes
- * gets the sum. The function returns true in this first lane. */
+/* Adds up the powers of neighbouring lanes of a warp that have the same window and channel.  The first of these lanes
+ * gets the sum.  The function returns true in this first lane. */
 static __device__ __forceinline__ bool add_lanes(uint32_t window, uint32_t chan, int64_t (&powers)[N_PRODUCTS])
 {
     const uint32_t lane = threadIdx.x % 32;

@@ -151,7 +151,7 @@ static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 }
 
 #if WHOLE
-/* Forms the beams of a group.  All warps of a warpgroup must take part in wgmma. So if 'is_there' is false, the warp
+/* Forms the beams of a group.  All warps of a warpgroup must take part in wgmma.  So if 'is_there' is false, the warp
  * multiplies but stores nothing.  The compiler knows that 'pol' is the same for all lanes. */
 static __device__ __forceinline__ void form_group(const struct beamform_args &args, const struct place &place,
                                                   uint32_t pol, uint32_t group, bool is_there)

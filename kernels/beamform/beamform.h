@@ -84,8 +84,8 @@ static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t eight,
     philox4x32(counter, key, words);
 }
 
-/* Returns the random word for spectrum 8 * eight + s. Each half h of the word gives the dither of one part: (h | 1) /
- * 65536 - 1/2. The lower half is for the real part.  The last four words are c w[s] + w[s + 1] with an odd c.  So any
+/* Returns the random word for spectrum 8 * eight + s.  Each half h of the word gives the dither of one part: (h | 1) /
+ * 65536 - 1/2.  The lower half is for the real part.  The last four words are c w[s] + w[s + 1] with an odd c.  So any
  * two of the eight words are independent and uniform.  Independent, uniform words are enough for the mean values and
  * powers of the rounding errors. */
 static inline uint32_t beamform_dither_word(const uint32_t words[4], uint32_t s)

@@ -1,7 +1,7 @@
 /* beamform_held.h - sums of up to 96 antennas for many beams.  beamform.cu and beam_detect.cu include this file.
  *
  * A warp keeps the operands of its 32 spectra in registers, for all antennas and both polarisations.  Each step of
- * antennas needs 16 registers per thread. So a warp loads its voltages only once for all groups of the block.  A turn
+ * antennas needs 16 registers per thread.  So a warp loads its voltages only once for all groups of the block.  A turn
  * handles one or two groups, and all warps of a block handle the same turn.  Shared memory has the fragments of this
  * turn and of the next turn.  The next turn's fragments are copied during this turn. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_HELD_H

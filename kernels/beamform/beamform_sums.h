@@ -2,7 +2,7 @@
  * and beam_detect.  beam_incoherent also uses the widened voltages.
  *
  * For each channel, antenna and polarisation, the voltages are widened to int16 once for all beams.  An int32 sum
- * covers a block of antennas that is so small that the sum cannot overflow. The sums of the blocks are added as
+ * covers a block of antennas that is so small that the sum cannot overflow.  The sums of the blocks are added as
  * int64. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_SUMS_H
 #define KERNELS_BEAMFORM_BEAMFORM_SUMS_H

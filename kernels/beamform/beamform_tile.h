@@ -53,8 +53,8 @@ typedef int64_t total;
 typedef int total;
 #endif
 
-/* Voltages that a lane loads in a step: four spectra of both polarisations of each of its antennas. A word has one
- * spectrum: re, im, re, im. If voltages have 4 bits, a word has two spectra. */
+/* Voltages that a lane loads in a step: four spectra of both polarisations of each of its antennas.  A word has one
+ * spectrum: re, im, re, im.  If voltages have 4 bits, a word has two spectra. */
 struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
@@ -86,7 +86,7 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
     return (struct shared *)shared_memory;
 }
 
-/* The part of the work that a block does. Blocks that use the same voltages have consecutive indices. Blocks of one
+/* The part of the work that a block does.  Blocks that use the same voltages have consecutive indices.  Blocks of one
  * channel use the same fragments, and so also have consecutive indices. */
 struct place {
     uint32_t group; /* first group of the block */
@@ -268,7 +268,7 @@ static __device__ __forceinline__ void multiply(const struct voltages &v, const 
 
 #endif
 
-/* Initial bits of the sums. With up to 127 antennas, a slice's sum is below 2^22. The sum is then the last bits of a
+/* Initial bits of the sums.  With up to 127 antennas, a slice's sum is below 2^22.  The sum is then the last bits of a
  * float between 2^23 and 2^24, so the kernel needs no conversion to float. */
 #define FLOAT_SUMS (!WHOLE && N_ANTS * 2 * 128 * 128 < 1 << 22)
 #define SUMS_BEGIN (FLOAT_SUMS ? 0x4b400000 : 0) /* 12582912.0f */
@@ -280,7 +280,7 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
         sums[i / 16][i / 4 % 4][i % 4] = SUMS_BEGIN;
 }
 
-/* Returns 256 high + low, rounded once. With FLOAT_SUMS, fmaf() returns 256 high - 12582912 without rounding. */
+/* Returns 256 high + low, rounded once.  With FLOAT_SUMS, fmaf() returns 256 high - 12582912 without rounding. */
 static __device__ __forceinline__ float total_of(int high, int low)
 {
 #if FLOAT_SUMS
@@ -305,7 +305,7 @@ static __device__ __forceinline__ void make_parts(const struct slot &slot, const
             parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
 }
 
-/* Returns true if the magnitude of each part is within the limit. A NaN is not within the limit. */
+/* Returns true if the magnitude of each part is within the limit.  A NaN is not within the limit. */
 static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
 {
     bool within[4] = {true, true, true, true}; /* four chains of comparisons that do not depend on each other, so that

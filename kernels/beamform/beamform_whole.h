@@ -28,7 +28,7 @@ struct rows {
     uint32_t words[N_STEPS][2][4];
 };
 
-/* Number of the block's groups of polarisation 0, and of polarisation 1. An array with a variable index would need
+/* Number of the block's groups of polarisation 0, and of polarisation 1.  An array with a variable index would need
  * local memory, so the two numbers are separate members. */
 struct turns {
     uint32_t n_groups_0, n_groups_1;
@@ -164,7 +164,7 @@ static __device__ __forceinline__ void begin_products(const struct rows &rows, s
 #endif
 }
 
-/* Waits for the products. Because of the empty assembly code, the compiler cannot read the sums before this point. */
+/* Waits for the products.  Because of the empty assembly code, the compiler cannot read the sums before this point. */
 static __device__ __forceinline__ void end_products(int (&sums)[2][4][4])
 {
 #ifndef EMULATE_CUDA
