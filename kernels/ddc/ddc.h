@@ -76,7 +76,7 @@ struct mixer;
 float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles, const float *filter,
                   const struct mixer *mixer, void *weights);
 
-/* ddc_constants() writes the constants of the CUDA variant. ddc_grid() returns the grid of a launch of at least one
+/* ddc_constants() writes the constants of the CUDA variant.  ddc_grid() returns the grid of a launch of at least one
  * output. */
 #define DDC_N_CONSTANTS 7
 void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants);

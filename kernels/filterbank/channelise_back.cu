@@ -30,7 +30,7 @@
 
 /* A warp processes whole lines, the same lines in both passes.  So a warp never waits for another warp. */
 #define WARP_LINES (N_LINES / (N_THREADS / 32))
-static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "the transforms of a pass must use all lanes");
+static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "transforms must use all lanes");
 
 struct tile {
     uint32_t pair, spectrum; /* first pair of rows, and index of the first spectrum in the buffer */

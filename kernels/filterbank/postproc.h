@@ -52,7 +52,7 @@ struct postproc_args {
 
 extern const struct kernel postproc_kernel;
 
-/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch. */
+/* Return the constants of the CUDA variant for the sizes in 'args', and the grid of a launch. */
 #define POSTPROC_N_CONSTANTS 9
 void postproc_constants(const struct postproc_args *args, struct kernel_constant *constants);
 struct kernel_grid postproc_grid(const struct postproc_args *args);
