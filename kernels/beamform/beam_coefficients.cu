@@ -15,15 +15,15 @@
 #define LANE_ANTS 4 /* number of antennas that each lane processes in a step */
 #define N_THREADS (32 * BEAM_COEFFICIENTS_WARPS)
 #define N_ENTRIES (ROUNDS * LANE_ANTS * 32)
-#define TO_INTEGER 12582912.0f /* 1.5 * 2^23: adding this number rounds a float to an integer; the last bits of the
-                                * sum are the integer */
+/* 1.5 * 2^23: adding this number rounds a float to an integer; the last bits of the sum are the integer */
+#define TO_INTEGER 12582912.0f
 
 /* Steering and coefficients of a part: [round][antenna of the lane][lane]. */
 struct shared {
     uint64_t phases[N_ENTRIES], slopes[N_ENTRIES];
     float amplitudes[N_ENTRIES];
-    struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS]; /* each thread reads and writes only its own
-                                                                     * column */
+    /* each thread reads and writes only its own column */
+    struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS];
 };
 static_assert(sizeof(struct shared) == BEAM_COEFFICIENTS_SHARED_BYTES, "beam_coefficients_grid() requests this size");
 

@@ -62,8 +62,8 @@ struct beam_coefficients_args {
     int32_t *exponents;                   /* shape [chan][beam] */
     int8_t *fragments;                    /* shape: see beam_fragments.h; NULL: not written */
     const uint32_t *slot_of;              /* shape [beam] */
-    uint64_t time;                        /* time at which the steering is evaluated, in the units of the rates;
-                                           * negative times modulo 2^64 */
+    /* time at which the steering is evaluated, in the units of the rates; negative times modulo 2^64 */
+    uint64_t time;
     int64_t at;                           /* time that selects the model, in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;

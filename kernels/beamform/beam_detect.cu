@@ -13,8 +13,8 @@
  * lanes add up their sums, and then one lane adds the result to the powers.
  *
  * Constants: the constants of beamform.cu, and PRODUCTS. */
-#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* groups in shared memory: one pair; with HOLDS the pairs of two
-                                                    * turns */
+/* groups in shared memory: one pair; with HOLDS the pairs of two turns */
+#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2)
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beamform_tile.h"
 #if WHOLE

@@ -30,8 +30,8 @@
 #include "kernels/beamform/beamform.h"
 
 #define BEAM_DETECT_LIMIT       32767.0f
-#define BEAM_DETECT_STEPS       256.0f /* ratio of the voltage beam's quantisation step to the quantisation step of
-                                        * the detector's input */
+/* ratio of the voltage beam's quantisation step to the quantisation step of the detector's input */
+#define BEAM_DETECT_STEPS       256.0f
 #define BEAM_DETECT_MAX_SPECTRA 4096
 #define BEAM_MAX_PRODUCTS       4
 

@@ -35,8 +35,8 @@ struct beam_incoherent_args {
     const void *voltages;                          /* shape [batch][ant][chan][spectrum][pol][re, im] */
     const struct beam_incoherent_weights *weights; /* shape [ant] */
     int64_t *powers;                               /* shape [window][product][group] */
-    uint64_t first_spectrum;                       /* sequence number of spectrum 0 of batch 0, even if first_batch >
-                                                    * 0 */
+    /* sequence number of spectrum 0 of batch 0, even if first_batch > 0 */
+    uint64_t first_spectrum;
     uint64_t first;                                /* number of the first spectrum of window 0 */
     enum voltage_format format;
     enum beam_products products;

@@ -3,8 +3,8 @@
  *
  * Constants: SAMPLE_BYTES, FLIP (the byte of zeros), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a channel
  * and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (beamform_whole.h computes the sums). */
-#define FRAGMENT_GROUPS 2 /* groups in shared memory: the groups of a tile; with HOLDS, this turn's group and the next
-                           * turn's group */
+/* groups in shared memory: the groups of a tile; with HOLDS, this turn's group and the next turn's group */
+#define FRAGMENT_GROUPS 2
 #include "kernels/beamform/beamform_tile.h"
 
 #if WHOLE
@@ -14,12 +14,12 @@
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
 #else
-#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 || (WIDE && __CUDA_ARCH__ < 860) ? 3 : 4) /* 128 registers per thread
-                                                                                        * would be too few */
+/* 128 registers per thread would be too few */
+#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 || (WIDE && __CUDA_ARCH__ < 860) ? 3 : 4)
 #endif
 
-#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* a real or imaginary part within this limit is not clipped, whatever the
-                                             * dither */
+/* a real or imaginary part within this limit is not clipped, whatever the dither */
+#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f)
 
 /* Returns 128.5 + dither of a part.  The result is a float between 128 and 129 whose last 16 bits are one half of
  * 'word'. */
@@ -92,8 +92,8 @@ static __device__ __forceinline__ struct lane find_lane(const struct beamform_ar
     lane.first = (WHOLE ? place.first + piece * WARP_SPECTRA : begin_of(piece)) + threadIdx.x % 4 * LANE_SPECTRA;
     lane.is_inside = lane.first < args.n_spectra;
     const uint64_t eight = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / LANE_SPECTRA;
-    lane.eight = (uint64_t)opaque((uint32_t)(eight >> 32)) << 32 | opaque((uint32_t)eight); /* computed once for all
-                                                                                             * groups */
+    /* computed once for all groups */
+    lane.eight = (uint64_t)opaque((uint32_t)(eight >> 32)) << 32 | opaque((uint32_t)eight);
     return lane;
 }
 

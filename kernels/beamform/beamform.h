@@ -108,11 +108,11 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
  * of a launch. */
 #define BEAMFORM_N_CONSTANTS 9
 #define BEAMFORM_SLOT_BYTES  40 /* size of a slot in shared memory, in bytes */
-#define BEAMFORM_TILE_GROUPS 2  /* number of groups of a block if neither beamform_held.h nor beamform_whole.h is used
-                                 */
+/* number of groups of a block if neither beamform_held.h nor beamform_whole.h is used */
+#define BEAMFORM_TILE_GROUPS 2
 bool beamform_is_whole(const struct beamform_args *args); /* returns true if beamform_whole.h computes the sums */
-bool beamform_holds(const struct beamform_args *args);    /* returns true if beamform_held.h computes the sums, unless
-                                                           * beamform_is_whole() is true */
+/* returns true if beamform_held.h computes the sums, unless beamform_is_whole() is true */
+bool beamform_holds(const struct beamform_args *args);
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 

@@ -308,8 +308,8 @@ static __device__ __forceinline__ void make_parts(const struct slot &slot, const
 /* Returns true if the magnitude of each part is within the limit.  A NaN is not within the limit. */
 static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
 {
-    bool within[4] = {true, true, true, true}; /* four chains of comparisons that do not depend on each other, so that
-                                                * the GPU can overlap them */
+    /* four chains of comparisons that do not depend on each other, so that the GPU can overlap them */
+    bool within[4] = {true, true, true, true};
 
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
@@ -365,8 +365,8 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
         for (int g = 0; g < TILE_GROUPS; g++)
             selectors[g] = shared_of_block()->slots[g * GROUP_BEAMS].parameters.pol ? 0x7632 : 0x5410;
 #pragma unroll 1
-        for (uint32_t step = 0; step + 1 < n; step += 2) { /* the loop processes two steps at a time, so that no
-                                                            * voltages are copied between registers */
+        /* the loop processes two steps at a time, so that no voltages are copied between registers */
+        for (uint32_t step = 0; step + 1 < n; step += 2) {
             load_next(args, place, cursor, next);
             multiply(v, selectors, step, sums);
             load_next(args, place, cursor, v);

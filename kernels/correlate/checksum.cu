@@ -34,8 +34,8 @@
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
 #define PACKED         (!HALVES && N_TERMS == 1)
-#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* number of words in shared memory that hold a lane's
-                                                           * values of S */
+/* number of words in shared memory that hold a lane's values of S */
+#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES)
 #define BLOCKS_WANTED  (N_TERMS == 1 ? 2 : 1)
 
 #if HALVES

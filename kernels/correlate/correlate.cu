@@ -87,8 +87,8 @@ struct place {
     bool active;
 };
 
-static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* with 4-bit voltages, a step is long enough without
-                                                             * unrolling */
+/* with 4-bit voltages, a step is long enough without unrolling */
+static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS;
 
 /* Slices: uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES].  With several TIME_WARPS, join_warps()'s sums of 32 lanes
  * follow: [TILE_WARPS][words of struct tile][32]. */
@@ -497,8 +497,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const 
     clear(tile);
     for (uint32_t slice = first; slice < end; slice++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); /* this slice is now complete, and all warps have finished the previous slice
-                          */
+        /* this slice is now complete, and all warps have finished the previous slice */
+        __syncthreads();
         if (slice + STAGES - 1 < end)
             load_slice(args, place, chan, slice + STAGES - 1,
                        stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);

@@ -22,8 +22,8 @@
 #include "kernels/util/voltages.h"
 
 #define CORRELATE_INT_SPECTRA   65535 /* most full-scale spectra whose sum fits in int32: 65535 * 2^15 < 2^31 */
-#define CORRELATE_FLOAT_SPECTRA 8192  /* maximum number of half-float spectra in a float32 sum; xbgpu/audit.h states
-                                       * the loss of precision */
+/* maximum number of half-float spectra in a float32 sum; xbgpu/audit.h states the loss of precision */
+#define CORRELATE_FLOAT_SPECTRA 8192
 
 /* Address of sums; each part has 4 bytes.  The format of the voltages decides the type: int32 or float. */
 union correlate_sums {

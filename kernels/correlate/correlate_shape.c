@@ -10,12 +10,12 @@
 
 #define STEP_BYTES        64 /* number of bytes of an antenna in a step */
 #define MAX_WARPS         32
-#define MAX_TILE_EIGHTS   12  /* maximum number of squares of 8 x 8 antennas in a tile; the sums of a square need 16
-                               * registers */
+/* maximum number of squares of 8 x 8 antennas in a tile; the sums of a square need 16 registers */
+#define MAX_TILE_EIGHTS   12
 #define MAX_REGISTERS     256 /* maximum number of registers of a thread */
 #define QUARTER_REGISTERS 16384
-#define OTHER_REGISTERS   56 /* registers of a thread besides those of the sums; with fewer registers the assembler
-                              * spills */
+/* registers of a thread besides those of the sums; with fewer registers the assembler spills */
+#define OTHER_REGISTERS   56
 #define MAX_PARTS         64
 
 /* Sizes of both wgmma kernels. */
@@ -247,8 +247,9 @@ static long sample_bits(enum voltage_format format)
 /* One of the kernels that a shape needs. */
 struct part {
     const struct kernel *kernel;
-    uint32_t n_blocks; /* constant N_BLOCKS: for correlate, the number of blocks of threads per channel; for the wgmma
-                        * kernels, the number of items per channel */
+    /* constant N_BLOCKS: for correlate, the number of blocks of threads per channel; for the wgmma kernels, the
+     * number of items per channel */
+    uint32_t n_blocks;
     uint32_t threads, shared_bytes;
 };
 

@@ -24,8 +24,8 @@ struct correlate_shape {
     uint32_t block_rows, block_columns; /* for squares: numbers of rows and of columns of tiles in a block */
     uint32_t time_warps;
     uint32_t steps;       /* steps between two barriers; a step is 64 bytes of each antenna */
-    uint32_t stages;      /* number of slices in shared memory, each of 'steps' steps; all slices but one are being
-                           * loaded */
+    /* number of slices in shared memory, each of 'steps' steps; all slices but one are being loaded */
+    uint32_t stages;
     uint32_t resident;    /* number of blocks that a multiprocessor runs at a time */
     uint32_t atomic_adds; /* 1: blocks add with atomic operations, even if no other block adds to the same sums */
     uint32_t wgmma;       /* 1: uses the kernels for compute capability 9.0: correlate_whole.cu, and with more than 80

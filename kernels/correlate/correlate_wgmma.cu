@@ -318,8 +318,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* shows the compiler that all lanes have one
-                                                                       * value */
+    /* shows the compiler that all lanes have one value */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0);
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

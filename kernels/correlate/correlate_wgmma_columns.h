@@ -66,10 +66,10 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* opaque(), so that the compiler does not keep the value
-                                                            * in a register; it is used once per item */
-    uint32_t line = thread % 16 * 4;                       /* index of the first of the 4 baselines that 128 bytes
-                                                            * hold */
+    /* opaque(), so that the compiler does not keep the value in a register; it is used once per item */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS);
+    /* index of the first of the 4 baselines that 128 bytes hold */
+    uint32_t line = thread % 16 * 4;
 
     sums += chan * (uint64_t)correlate_n_baselines(N_ANTS) + row_ant + line;
 #pragma unroll 1

@@ -29,18 +29,18 @@
 #define NIBBLES        (BITS == 4)
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of one spectrum of an antenna */
 #define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* a stage has 128 bytes of an input, for four operations */
-#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* a unit lies in one
-                                                                                              * heap */
+/* a unit lies in one heap */
+#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16)
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
 #define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of one channel of a heap */
 #define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
 #define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
 
-#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* number of spectra in a thread's load of 16 bytes; four loads are
-                                            * consecutive */
-#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* number of pieces of a load; a piece is 4 bytes of each polarisation, for
-                                            * half an operation */
+/* number of spectra in a thread's load of 16 bytes; four loads are consecutive */
+#define LOAD_SPECTRA (16 / SPECTRUM_BYTES)
+/* number of pieces of a load; a piece is 4 bytes of each polarisation, for half an operation */
+#define LOAD_PIECES  (NIBBLES ? 4 : 2)
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
 #define N_TASKS      (N_LOADS / 2) /* number of loads of a producer's thread for an antenna */
 

@@ -147,8 +147,8 @@ static __device__ __forceinline__ bool is_last(const struct cursor *c)
 static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uint32_t first, uint32_t span,
                                                      uint32_t lane)
 {
-    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA; /* if all threads have the same unit, the kernel needs
-                                                                * fewer registers */
+    /* if all threads have the same unit, the kernel needs fewer registers */
+    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA;
 
     return c->stage * STAGE_UNITS + (common ? first : first + lane) / UNIT_SPECTRA;
 }

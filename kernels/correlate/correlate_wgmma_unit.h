@@ -6,7 +6,7 @@
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_UNIT_H
 
 /* Operand B is in shared memory, [column][K].  A column has 128 bytes of an input, and a step uses 32 of these bytes.
- *  The 16-byte chunks of a column are swizzled by the column's number modulo 8.  The PTX manual calls such a column
+ * The 16-byte chunks of a column are swizzled by the column's number modulo 8.  The PTX manual calls such a column
  * "a row of K". */
 #define SWIZZLE_ATOM_BYTES (8 * COLUMN_BYTES)
 #define STEP_BYTES         32

@@ -38,8 +38,8 @@
 #define correlate_whole_args correlate_args
 
 #define N_TILES    (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* tiles of a block */
-#define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* number of tiles of the last block of
-                                                                             * antennas */
+/* number of tiles of the last block of antennas */
+#define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)
 #define ROW_ANTS   (N_TILES * TILE_ANTS)
 #define COL_ANTS   ROW_ANTS
 #define N_STAGES   (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* number of stages that fit in 200 KiB */
@@ -130,9 +130,9 @@ static __device__ __forceinline__ uint32_t find_place(void)
 static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address to)
 {
 #pragma unroll
+        /* loads beyond the end are so rare that a branch is faster than select instructions */
     for (int task = 0; task < N_TASKS; task++)
-        if (!columns->there[task]) { /* loads beyond the end are so rare that a branch is faster than select
-                                      * instructions */
+        if (!columns->there[task]) {
             asm volatile("");
 #pragma unroll
             for (uint32_t tile = 0; tile < N_TILES; tile++)
@@ -164,7 +164,7 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
 #define BASELINE_SUMS 8 /* [product][re, im] */
 #define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
 
-/* Returns the address of an item's first sum, for the baseline of the first antenna with itself. find_baseline()
+/* Returns the address of an item's first sum, for the baseline of the first antenna with itself.  find_baseline()
  * returns the offset of baseline (a1, a2) of the block from this address. */
 static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
 {
@@ -190,8 +190,9 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-#define PREFETCHED_STAGES 8 /* number of stages left when the sums are fetched; early enough to arrive in time, late
-                             * enough to stay in the L2 cache */
+/* number of stages left when the sums are fetched; early enough to arrive in time, late enough to stay in the L2
+ * cache */
+#define PREFETCHED_STAGES 8
 
 /* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
@@ -324,8 +325,8 @@ struct quarter {
 
 static __device__ __forceinline__ struct quarter find_quarter(void)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* opaque(), so that the compiler does not keep the value
-                                                            * in a register; it is used once per item */
+    /* opaque(), so that the compiler does not keep the value in a register; it is used once per item */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS);
     uint32_t lane = thread % 32;
 
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
@@ -470,8 +471,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* shows the compiler that all lanes have one
-                                                                       * value */
+    /* shows the compiler that all lanes have one value */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0);
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

@@ -53,8 +53,8 @@ extern const struct kernel reduce_kernel;
  * needs 'sums', 'totals' and 'out' aligned to 16 bytes. */
 #define REDUCE_N_CONSTANTS 1
 #define REDUCE_THREADS     256
-#define REDUCE_ITEMS       4 /* number of items that a thread loads before its first store; other values worth
-                              * measuring: 1, 2, 8 */
+/* number of items that a thread loads before its first store; other values worth measuring: 1, 2, 8 */
+#define REDUCE_ITEMS       4
 void reduce_constants(const struct reduce_args *args, struct kernel_constant *constants);
 struct kernel_grid reduce_grid(const struct reduce_args *args);
 

@@ -33,8 +33,8 @@
 #define N_CHUNKS    ((ROW_SAMPLES + COLUMNS - 1) / COLUMNS)
 #define N_STEPS     (COLUMNS / 16)
 #define LOAD_ROWS   (ROWS + N_SHIFTS - 1)
-#define PITCH       (COLUMNS + 8) /* distance between rows, in half floats; with this distance, 16 bytes of each of 8
-                                   * rows lie in different banks */
+/* distance between rows, in half floats; with this distance, 16 bytes of each of 8 rows lie in different banks */
+#define PITCH       (COLUMNS + 8)
 #define N_PLANES    (SAMPLE_BITS > 12 ? 2 : 1)
 #define PLANE       (LOAD_ROWS * PITCH)
 #define N_SUMS      (N_TILES * 8)
@@ -47,10 +47,10 @@
  * has a picture of rows, groups, segments and quads. */
 #define GROUP_SAMPLES (ROW_SAMPLES % 16 == 0 ? 16 : 8)
 #define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* groups of a row */
-#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* number of words of a group that begins at the start
-                                                                 * of a word */
-#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* number of words of a group that may begin at
-                                                                      * any bit of a word */
+/* number of words of a group that begins at the start of a word */
+#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32)
+/* number of words of a group that may begin at any bit of a word */
+#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32)
 
 /* Packed samples of a chunk in shared memory: one segment, or one segment for each row if rows have several chunks. */
 #define N_SEGMENTS      (N_CHUNKS > 1 ? LOAD_ROWS : 1)

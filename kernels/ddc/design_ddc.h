@@ -17,8 +17,8 @@
 #include <stddef.h>
 
 struct design_ddc {
-    unsigned subsampling; /* A, the input's sample rate divided by the output's sample rate;
-                           * 2..DESIGN_DDC_MAX_SUBSAMPLING */
+    /* A, the input's sample rate divided by the output's sample rate; 2..DESIGN_DDC_MAX_SUBSAMPLING */
+    unsigned subsampling;
     size_t n_taps;        /* length of the filter; 4..DESIGN_DDC_MAX_TAPS */
     double weight_pass;   /* > 0 */
     double pass_fraction; /* p: 0 <= p < 1 */

@@ -21,11 +21,11 @@
 #include <string.h>
 
 #define GRID_DENSITY   16
-#define HALVED_TAPS    64 /* with at least this number of taps, the code first finds the filter with half as many taps
-                           */
+/* with at least this number of taps, the code first finds the filter with half as many taps */
+#define HALVED_TAPS    64
 #define MAX_ITERATIONS 250
-#define CONVERGED      1e-7 /* the iteration has converged if the largest error exceeds the alternating error by at
-                             * most this fraction */
+/* the iteration has converged if the largest error exceeds the alternating error by at most this fraction */
+#define CONVERGED      1e-7
 #define N_REFINEMENTS  2    /* number of times that find_taps() refines the taps */
 #define BLOCK          64   /* number of grid points whose errors are computed together */
 
@@ -37,8 +37,8 @@ struct exchange {
     size_t *extrema, *found;                          /* grid indices: [n + 1] and [n_grid] */
     double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, values of the polynomial */
     double *wanted, *node_frequency;                  /* [n + 1]: values and frequencies at nodes, for find_taps() */
-    double deviation;                                 /* weighted error at the first extremum, with the sign of the
-                                                       * error */
+    /* weighted error at the first extremum, with the sign of the error */
+    double deviation;
 };
 
 static void exchange_fini(struct exchange *e)
@@ -263,10 +263,10 @@ static void drop_node(struct exchange *e)
  * polynomial at n_taps equally spaced frequencies.  Overwrites the grid's arrays. */
 static void add_taps(struct exchange *e, size_t n_taps, double *taps)
 {
-    double *x = e->x, *response = e->error, *cosines = e->frequency; /* the arrays are large enough: 2 n_taps <= 4 n
-                                                                      * <= n_grid */
-    size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* the other points mirror these points; at frequency 1/2 the
-                                                       * response is 0 if n_taps is even */
+    /* the arrays are large enough: 2 n_taps <= 4 n <= n_grid */
+    double *x = e->x, *response = e->error, *cosines = e->frequency;
+    /* the other points mirror these points; at frequency 1/2 the response is 0 if n_taps is even */
+    size_t n_points = n_taps / 2 + (e->even ? 0 : 1);
 
     for (size_t j = 0; j < n_points; j++)
         x[j] = cos(2 * M_PI * (double)j / (double)n_taps);

@@ -21,15 +21,15 @@ struct channelise {
     struct device *device;
     float *weights;         /* device: [n_taps][spacing] */
     float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
-    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip]; for complex input, the same
-                             * shape as 'filtered' */
+    /* device: complex [pol][n_spectra][unzip][n_chan / unzip]; for complex input, the same shape as 'filtered' */
+    float *transformed;
     struct device_fft *fft; /* Fourier transform from 'filtered' to 'transformed' */
-    struct device_kernel *pfb_fir, *postproc; /* kernels of the stages; if the input is complex, 'pfb_fir' is
-                                               * pfb_fir_complex */
-    struct channelise_fused *fused;           /* fused kernels for real input, which replace the members 'weights' to
-                                               * 'postproc'; or NULL */
-    struct channelise_narrow *narrow;         /* fused kernels for complex input, which replace the same members; or
-                                               * NULL */
+    /* kernels of the stages; if the input is complex, 'pfb_fir' is pfb_fir_complex */
+    struct device_kernel *pfb_fir, *postproc;
+    /* fused kernels for real input, which replace the members 'weights' to 'postproc'; or NULL */
+    struct channelise_fused *fused;
+    /* fused kernels for complex input, which replace the same members; or NULL */
+    struct channelise_narrow *narrow;
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -221,8 +221,8 @@ int channelise_create(struct device *device, const struct channelise_config *con
     if (!c)
         return -ENOMEM;
     c->config = *config;
-    c->config.shape = NULL; /* the caller may free both shapes after channelise_create(), because the kernels have
-                             * copies */
+    /* the caller may free both shapes after channelise_create(), because the kernels have copies */
+    c->config.shape = NULL;
     c->config.narrow = NULL;
     c->n_spectra = n_spectra_of(config);
     c->device = device;

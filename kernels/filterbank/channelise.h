@@ -40,8 +40,8 @@ struct channelise_config {
     enum pfb_window window;
     unsigned sample_bits;      /* 2..10, 12 or 16; used only for packed input */
     unsigned spectra_per_heap; /* a multiple of 16 */
-    unsigned n_batches;        /* number of batches of an output buffer; CUDA: the batches have at most
-                                * CHANNELISE_CUDA_SPECTRA spectra in all */
+    /* number of batches of an output buffer; CUDA: the batches have at most CHANNELISE_CUDA_SPECTRA spectra in all */
+    unsigned n_batches;
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
     bool power; /* true: a buffer's 'power' is computed; possible only for real input */
@@ -50,10 +50,10 @@ struct channelise_config {
     /* The following fields are for CUDA variants. */
     unsigned append_spectra; /* usual number of spectra of a call of channelise_append(); 0: unknown */
     enum channelise_method method;
-    const struct channelise_shape *shape;         /* for the fused kernels: tile sizes; NULL: the default for these
-                                                   * sizes */
-    const struct channelise_narrow_shape *narrow; /* for the fused kernels of complex input: tile sizes; NULL: the
-                                                   * default */
+    /* for the fused kernels: tile sizes; NULL: the default for these sizes */
+    const struct channelise_shape *shape;
+    /* for the fused kernels of complex input: tile sizes; NULL: the default */
+    const struct channelise_narrow_shape *narrow;
     unsigned unzip; /* for the stages: number of FFTs per spectrum, 1, 2 or 4; 0: the default for these sizes */
 };
 
@@ -63,8 +63,8 @@ struct channelise_config {
 /* Input window, delay and phase of one output spectrum of one polarisation. */
 struct channelise_spectrum {
     int64_t offset; /* index of the window's first sample in the device input */
-    float fine;     /* rest of the delay (the part below one sample) in samples, [-1/2, 1/2]; in a narrow band [-1, 1]
-                     */
+    /* delay that remains after the shift by whole samples, in samples: [-1/2, 1/2]; in a narrow band [-1, 1] */
+    float fine;
     float phase;    /* phase at the band's centre, in radians */
 };
 
@@ -86,8 +86,8 @@ struct channelise;
  * n_chan, or n_bins. */
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
-size_t channelise_voltage_bytes(const struct channelise_config *config); /* Returns the size in bytes of a buffer's
-                                                                          * voltages. */
+/* Returns the size in bytes of a buffer's voltages. */
+size_t channelise_voltage_bytes(const struct channelise_config *config);
 /* Returns the number of bytes of device memory that the object uses.  'shared_bytes' is the device's shared memory
  * for a block. */
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes);

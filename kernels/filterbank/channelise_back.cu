@@ -39,12 +39,12 @@ struct tile {
 /* Order of the blocks.  The spectra of a 128-byte line of a channel of the output belong to consecutive blocks.  The
  * next blocks process the same spectra of the next pairs of rows.  So the lines in the L2 cache are complete soon, and
  * each line is written to memory once. */
-#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* number of spectra in a 128-byte line; each spectrum has both
-                                             * polarisations */
+/* number of spectra in a 128-byte line; each spectrum has both polarisations */
+#define LINE_SPECTRA (128 / (OUT_BITS / 2))
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
-#define N_PLACES     (M1 / 2 / PAIRS) /* gridDim.x is the number of groups of pairs of rows; each block has one group
-                                       */
+/* gridDim.x is the number of groups of pairs of rows; each block has one group */
+#define N_PLACES     (M1 / 2 / PAIRS)
 
 /* Returns the first tile of the block. */
 static __device__ __forceinline__ struct tile find_tile(void)

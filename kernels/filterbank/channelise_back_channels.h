@@ -251,8 +251,8 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
     return has_row(task, n) ? n * ROW_STEP + task.first_row : 0;
 }
 
-#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* number of chunks that the block keeps in
-                                                                            * shared memory */
+/* number of chunks that the block keeps in shared memory */
+#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0)
 
 /* TILE_CHUNKS and ALL_CHUNKS are the numbers of chunks of a channel that a warp has in one tile and in all tiles.
  * WARP_CHANNELS is the number of channels that a warp quantises at a time. */

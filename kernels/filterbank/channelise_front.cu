@@ -23,8 +23,8 @@
 #define N_THREADS      (M1 * COLUMNS / THREAD_COLUMNS)
 #define N_SUMS         (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* number of words between the starts of consecutive rows */
-#define ROWS           2                                 /* number of rows that are filtered together; each weight is
-                                                          * read once for these rows */
+/* number of rows that are filtered together; each weight is read once for these rows */
+#define ROWS           2
 #define STAGES         FRONT_STAGES
 #define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* rows before spectrum 0 */
 #define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* number of rows at the start that lie before the first window */
@@ -40,7 +40,7 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #ifdef EMULATE_CUDA
     return __byte_perm(first, second, how);
 #else
-    uint32_t bytes; /* the function __byte_perm() would mask 'how' with one more instruction */
+    uint32_t bytes; /* the function __byte_perm() would also mask 'how' */
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(first), "r"(second), "r"(how));
     return bytes;
 #endif
@@ -311,8 +311,8 @@ static __device__ __forceinline__ void filter_stage(const struct place (&places)
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
-    extern __shared__ float4 shared_memory[];           /* starts at a multiple of 1024 bytes; tensor copies need a
-                                                         * multiple of 128 bytes */
+    /* starts at a multiple of 1024 bytes; tensor copies need a multiple of 128 bytes */
+    extern __shared__ float4 shared_memory[];
     typedef float2 buffer[STEP_SPECTRA * M1 * COLUMNS]; /* [spectrum][j1][c] */
     buffer *points = (buffer *)shared_memory;           /* [2] */
     struct tables *tables = (struct tables *)(points + 2);

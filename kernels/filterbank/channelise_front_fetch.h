@@ -59,8 +59,8 @@ static struct {
     int32_t row;
 } emulated_stages[STAGES];
 
-static uint32_t emulated_bytes; /* number of bytes of the boxes in flight; must equal the number of bytes that the
-                                 * barrier expects */
+/* number of bytes of the boxes in flight; must equal the number of bytes that the barrier expects */
+static uint32_t emulated_bytes;
 
 static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t second, int32_t third,
                       uint64_t *)
@@ -115,8 +115,8 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
         return;
 #ifdef EMULATE_CUDA
     emulated_stages[slot] = {true, row};
-    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* the content of the slot is undefined until the copy
-                                                                * arrives */
+    /* the content of the slot is undefined until the copy arrives */
+    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage));
     barrier_arrive(fetcher.landed + slot);
 #else
     bulk_expect(fetcher.landed + slot, STAGE_BYTES);

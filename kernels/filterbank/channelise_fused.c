@@ -10,12 +10,12 @@
 #include <string.h>
 
 #define MAX_BLOCKS    16 /* blocks per multiprocessor */
-#define MIN_SECTION   64 /* minimum number of spectra of a section that the default shape has */
+#define MIN_SECTION   64 /* minimum number of spectra of a section, by default */
 #define MAX_SECTION   (1 << 20)
-#define LEAST_SECTION 16 /* minimum of front_section; with this minimum, CHANNELISE_CUDA_SPECTRA spectra have 16384
-                          * sections */
-#define START_ROWS    16 /* time that it takes to start a block, as the number of rows that a block filters in the
-                          * same time */
+/* minimum of front_section; with this minimum, CHANNELISE_CUDA_SPECTRA spectra have 16384 sections */
+#define LEAST_SECTION 16
+/* time that it takes to start a block, as the number of rows that a block filters in the same time */
+#define START_ROWS    16
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensor copies and bulk
  * copies.  Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)

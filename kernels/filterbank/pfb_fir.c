@@ -13,8 +13,8 @@
 
 #define MAX_TAPS      32
 #define BLOCK_COLUMNS 128 /* with 32 taps, the ring and the weights take 16 KiB each; with 16 taps, 8 KiB each */
-#define BLOCK_SPECTRA 256 /* number of spectra that a thread filters at a time; with 32 taps the thread also reads 31
-                           * more rows */
+/* number of spectra that a thread filters at a time; with 32 taps the thread also reads 31 more rows */
+#define BLOCK_SPECTRA 256
 
 struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at index r % MAX_TAPS */
@@ -156,11 +156,11 @@ const struct kernel pfb_fir_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS  128  /* number of threads of a block; a thread has one column, or a pair of columns of real
-                           * samples */
+/* number of threads of a block; a thread has one column, or a pair of columns of real samples */
+#define MAX_THREADS  128
 #define MANY_BLOCKS  4096 /* about six times the number of blocks that an H200 runs at a time */
-#define MIN_SECTION  64   /* minimum number of spectra of a section; a section has n_taps - 1 more rows than spectra
-                           */
+/* minimum number of spectra of a section; a section has n_taps - 1 more rows than spectra */
+#define MIN_SECTION  64
 #define MAX_BLOCKS_Y 65535
 
 uint32_t pfb_fir_threads(uint32_t n_columns)

@@ -64,7 +64,7 @@ static __device__ __forceinline__ float2 unpack(const struct place &place, struc
     uint32_t bytes = __byte_perm(words.first, words.last, place.selector);
     uint32_t second = bytes >> (32 - 2 * SAMPLE_BITS - place.shift);
 
-    if (2 * SAMPLE_BITS <= 22) /* true if the mantissa has room for the bits of both samples */
+    if (2 * SAMPLE_BITS <= 22) /* the mantissa has room for the bits of both samples */
         return make_float2(unpack_one(second, SAMPLE_BITS), unpack_one(second, 0));
     return make_float2(unpack_one(bytes >> (32 - SAMPLE_BITS - place.shift), 0), unpack_one(second, 0));
 }
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_spectra = min(section, (int)args.n_spectra - begin), n_rows = n_spectra + N_TAPS - 1;
     struct place place = make_place(args.in, args.offset + (int64_t)begin * STEP + 2 * pair);
-    /* Address at which the output of row 0 would lie, if row 0 completed a spectrum. */
+    /* Address in the output for row 0, as if row 0 completed a spectrum. */
     float2 *out =
         (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_CHAN + pair % UNZIP * (N_CHAN / UNZIP) + pair / UNZIP;
     float2 weights[N_TAPS], sums[N_SUMS];

@@ -14,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   128 /* number of channels of a tile, 1 KiB of each spectrum; spectra are far apart in memory, so
-                           * shorter reads are slow */
+/* number of channels of a tile, 1 KiB of each spectrum; spectra are far apart in memory, so shorter reads are slow */
+#define BLOCK_CHANS   128
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -299,8 +299,8 @@ const struct kernel postproc_kernel = {
 
 #define N_THREADS 256 /* threads of a block */
 
-/* Returns the shape of a block's tile.  The tile needs at most 34 KiB of shared memory, so that several blocks share
- * a multiprocessor. A block reads runs of at least 128 bytes if there are enough channels. */
+/* Size of a block's tile.  The tile needs at most 34 KiB of shared memory, so that several blocks share
+ * a multiprocessor.  A block reads runs of at least 128 bytes if there are enough channels. */
 struct tile {
     uint32_t slots, spectra;
 };

@@ -20,11 +20,11 @@
 
 #define N_FFT      (N_CHAN / UNZIP)
 #define N_MINE     (2 * UNZIP)           /* number of channels of a slot: first those at s, then those at n_fft - s */
-#define TILE_CHANS (N_MINE * TILE_SLOTS) /* number of channels of the block, which are N_MINE runs of consecutive
-                                          * channels */
+/* number of channels of the block, which are N_MINE runs of consecutive channels */
+#define TILE_CHANS (N_MINE * TILE_SLOTS)
 #define PITCH      (TILE_SPECTRA + 1)    /* odd number, so that consecutive channels are in different banks */
-#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* number of blocks per multiprocessor; with more blocks,
-                                                          * registers would be spilled */
+/* number of blocks per multiprocessor; with more blocks, registers would be spilled */
+#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2)
 #define PI         3.14159265358979f
 
 extern __shared__ float4 shared_memory[]; /* tile: float2 [pol][TILE_CHANS][PITCH] */
