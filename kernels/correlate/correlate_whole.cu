@@ -130,8 +130,8 @@ static __device__ __forceinline__ uint32_t find_place(void)
 static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address to)
 {
 #pragma unroll
-        /* loads beyond the end are so rare that a branch is faster than select instructions */
     for (int task = 0; task < N_TASKS; task++)
+        /* loads beyond the end are so rare that a branch is faster than select instructions */
         if (!columns->there[task]) {
             asm volatile("");
 #pragma unroll

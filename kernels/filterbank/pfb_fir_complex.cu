@@ -23,9 +23,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const st
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_rows = min(section, (int)args.n_spectra - begin) + N_TAPS - 1;
     const float2 *in = (const float2 *)args.in + args.offset + (int64_t)begin * N_BINS + column;
-        /* address for row 0, as if row 0 completed a spectrum */
-    float2 *out =
-        (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column;
+    /* Address for row 0, as if row 0 completed a spectrum. */
+    float2 *out = (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column;
     float weights[N_TAPS];
     float2 sums[N_SUMS], now[ROWS_AHEAD], next[ROWS_AHEAD];
 
