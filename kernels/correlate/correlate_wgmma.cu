@@ -252,8 +252,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, share
     return ended;
 }
 
-/* Computes a consumer's part of an item.  If several blocks share the item, computes only the stages of this block.
- */
+/* Computes a consumer's part of an item.  If several blocks share the item, computes only the stages of this block. */
 template <unsigned N>
 static __device__ __forceinline__ void consume(struct group *group, shared_address shared, struct baseline *sums)
 {

@@ -41,8 +41,7 @@ static const struct channelise_narrow_shape shapes[] = {
 };
 #define LEAST_BINS 2048
 
-/* With more than MANY_TAPS taps, a thread needs more registers.  A block then has at most MANY_TAPS_THREADS threads.
- */
+/* With more than MANY_TAPS taps, a thread needs more registers.  A block then has at most MANY_TAPS_THREADS threads. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 
@@ -149,8 +148,7 @@ static size_t weights_floats(const struct channelise_config *config)
 
 static size_t tables_bytes(const struct channelise_config *config)
 {
-    /* The outer factors need 2 n_bins floats.  The twiddle factors of a row need at most the same number of floats.
-     */
+    /* The outer factors need 2 n_bins floats.  The twiddle factors of a row need at most the same number of floats. */
     return (weights_floats(config) + 4 * (size_t)config->n_bins) * sizeof(float);
 }
 
