@@ -308,7 +308,7 @@ static __device__ __forceinline__ void make_parts(const struct slot &slot, const
 /* Returns true if the magnitude of each part is within the limit.  A NaN is not within the limit. */
 static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
 {
-    /* four chains of comparisons that do not depend on each other, so that the GPU can overlap them */
+    /* four chains of comparisons, which do not depend on each other */
     bool within[4] = {true, true, true, true};
 
 #pragma unroll

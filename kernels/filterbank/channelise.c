@@ -1,4 +1,4 @@
-/* channelise.c - runs the F-engine's kernels on the device, from the pipeline's input buffers to its output buffers. */
+/* channelise.c - runs the F-engine's kernels on the device, from the pipeline's input to its output buffers. */
 #include "kernels/filterbank/channelise.h"
 
 #include "kernels/filterbank/channelise_fused.h"

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* number of channels of a tile, 1 KiB of each spectrum; spectra are far apart in memory, so shorter reads are slow */
+/* number of channels of a tile: 1 KiB of each spectrum at a time, because spectra are far apart in memory */
 #define BLOCK_CHANS   128
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
