@@ -1,7 +1,7 @@
 /* beam_control.h - handles the KATCP requests for beams: checks them, saves the settings, and posts commands to the
  * worker (control.h).
  *
- * State:     the file "beams" of the state directory has the settings; calibration.h names the files of
+ * State: the file "beams" of the state directory contains the settings; calibration.h names the files of
  *            calibrations.
  * Threads:   main. */
 #ifndef XBGPU_BEAM_CONTROL_H
