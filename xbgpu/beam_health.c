@@ -194,9 +194,8 @@ static void register_metrics(struct figures *figures, const char *name)
                        "Root mean square of the real and imaginary parts of a beam's samples, in quantisation steps of "
                        "the 8-bit samples, when last measured.",
                        labels, &figures->rms_millionths, 1e-6);
-    stats_gauge("xbgpu_output_b_antennas", "Number of antennas whose heaps arrived for the last measured "
-                                           "batch.", labels,
-                &figures->antennas);
+    stats_gauge("xbgpu_output_b_antennas", "Number of antennas whose heaps arrived for the last measured batch.",
+                labels, &figures->antennas);
 }
 
 int xbgpu_beam_health_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

@@ -125,8 +125,8 @@ static bool read_rates(struct katcp_call *call, int i, double *numbers)
     return !wrong;
 }
 
-/* Reads a model of one antenna.  Rates are allowed only with a load time.  All 'numbers' must be 0 before the call.
- * */
+/* Reads a model of one antenna.  Rates are allowed only with a load time.  All 'numbers' must be 0 before the
+ * call. */
 static bool read_model(struct katcp_call *call, int i, bool is_timed, double *numbers)
 {
     bool has_rates = strchr(katcp_arg(call, i), ',');

@@ -56,7 +56,7 @@ struct xbgpu_beam_settings {
     double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][n]: s, s/s, rad, rad/s */
     double gain;                          /* gain before quantisation */
     bool has_seed;                        /* true if the beam is dithered, so that 'seed' has a value */
-    bool is_incoherent;                   /* amplitudes are then at most 'max_amplitude' */
+    bool is_incoherent;                   /* if true, amplitudes are at most 'max_amplitude' */
     double max_amplitude;
     bool is_set; /* true if a request has set weights, delays or gain */
     bool capture_is_set, captures;

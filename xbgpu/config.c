@@ -46,8 +46,8 @@ static const struct config_key recv_keys[] = {
              "Encoding of 4-bit numbers: two's complement, or with an offset of 8."),
     KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
             "Number of heaps of each F-engine that are processed together."),
-    KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Number of chunks that are kept open for late "
-                                                                   "packets."),
+    KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64,
+            "Number of chunks that are kept open for late packets."),
     KEY_INT("chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
             "Number of receive buffers per receive thread; at least 2 * window + 3."),
     KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Number of receive threads, which share the F-engines."),
@@ -100,8 +100,8 @@ static const struct config_key output_keys[] = {
              "The device computes a checksum for each input and channel by a different method, and compares the "
              "checksum with the dump. A wrong dump is sent with all values flagged."),
     KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
-    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Number of dump buffers; 0: enough for the dumps of two "
-                                                            "chunks."),
+    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
+            "Number of dump buffers; 0: enough for the dumps of two chunks."),
     KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all spectra."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
                  "Shifts of this output alone, instead of recv.shifts. Outputs with different shifts measure "

@@ -4,7 +4,8 @@
  * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
  *            The reply waits for the worker, so that steady-state-timestamp is up to date when the client receives the
  *            reply.  When the time of the data goes back, steady-state-timestamp goes back too.
- * State: the file "control" of the state directory contains the settings.  At the next start they override the YAML.
+ * State:     the file "control" of the state directory contains the settings.  At the next start they override the
+ *            YAML.
  * Threads:   main.
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],

@@ -295,8 +295,8 @@ bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_strea
     return done;
 }
 
-/* Returns the stream of a beam, and changes '*beam' from the number among all beams to the number within this stream.
- * */
+/* Returns the stream of a beam, and changes '*beam' from the number among all beams to the number within this
+ * stream. */
 static struct detected_stream *stream_of(struct xbgpu_detected *detected, size_t *beam)
 {
     struct detected_stream *s = detected->streams;
