@@ -323,7 +323,7 @@ X_ENGINES = [
           "Root mean square of the real and imaginary parts of each beam's samples. Full scale is 127.",
           {"{{engine}} {{stream}}": "xbgpu_output_b_rms{SEL}"}),
     Panel("timeseries", "Detected beams: power", "none",
-          "Mean power of each detected beam's samples, in squares of a voltage beam's steps.",
+          "Mean power of each detected beam's samples, in squared quantisation steps of a voltage beam.",
           {"{{engine}} {{stream}} {{product}}": "xbgpu_output_b_power{SEL}"}),
     Panel("timeseries", "Beams: zeros", "percentunit",
           "Share of each beam's measured samples that are 0. All are 0 if the weights, the gain or the voltages are 0.",
