@@ -78,8 +78,8 @@ struct spead_packet {
     uint64_t payload_length;
     size_t header_bytes;               /* size of word 0 and the items, which is the offset of the payload */
     uint64_t wanted[SPEAD_MAX_WANTED]; /* value (immediate) or heap address of each wanted item that was found */
-    uint32_t found;                    /* bit i: wanted[i] was in the packet */
-    uint32_t immediate;                /* bit i: wanted[i] was immediate */
+    uint32_t found;                    /* bit i is 1 if wanted[i] was in the packet */
+    uint32_t immediate;                /* bit i is 1 if wanted[i] was immediate */
     size_t crc_at;                     /* offset of the CRC item in the header; 0: none */
     bool is_stop;                      /* true if the packet has a stream control item with the value stop */
     bool is_descriptor;                /* true if the packet has a descriptor item */

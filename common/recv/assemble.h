@@ -24,10 +24,11 @@
  *   ahead of the window, and due             placed; the window moves up, and its oldest chunks leave in order
  *   elsewhere                                a jump, refused as REJECT_JUMP until a claim is believed
  *
- * Due: a live timestamp is due if data of that time may have arrived by now (data_time.h).  A source's next heap and
- * the heap after it are due, too.  So only the data in a real gap are lost, and no source moves the window ahead of
- * time.  In recordings, timestamps up to 'window_chunks' chunks ahead of the window are due.  The same applies to a
- * live member until half of a chunk has shown when data arrive.
+ * Due: a timestamp of a live member (a network, not a recording) is due if data of this time may have arrived by now
+ * (data_time.h).  A source's next heap and the heap after it are due, too.  So only the data in a real gap are lost,
+ * and no source moves the window ahead of time.  In recordings, timestamps up to 'window_chunks' chunks ahead of the
+ * window are due.  The same applies to a live member until half of a chunk has arrived, because the arrival times of
+ * data are not known earlier.
  *
  * Claims: a source claims a jump by 'jump_heaps' consecutive heaps that are far behind the window, or ahead of it and
  * not due.  The other sources and the elapsed time decide whether the claim is believed (claims.h).  Finally the claim
@@ -82,9 +83,9 @@
 
 /* The shape of a member's chunks. */
 struct assemble_layout {
-    int64_t heap_samples;      /* timestamp step between successive heaps of one source */
+    int64_t heap_samples;      /* timestamp difference of successive heaps of one source, in samples */
     size_t heap_bytes;         /* exact heap length */
-    size_t n_heaps_per_source; /* heaps of each source in a chunk */
+    size_t n_heaps_per_source; /* number of heaps of each source in a chunk */
     unsigned n_sources;        /* number of the member's sources */
 };
 
@@ -117,10 +118,11 @@ static inline int64_t assemble_chunk_samples(const struct assemble_layout *layou
 
 /* Counters of an assembler.  The daemon publishes the counters under its own names and labels. */
 struct assembler_stats {
-    struct counter heaps;              /* complete heaps handed on */
-    struct counter bytes;              /* payload bytes of complete heaps handed on */
-    struct counter chunks;             /* chunks handed on */
-    struct counter missing_heaps;      /* heaps expected but never handed on, counted as chunks leave */
+    struct counter heaps;  /* complete heaps handed on */
+    struct counter bytes;  /* payload bytes of complete heaps handed on */
+    struct counter chunks; /* chunks handed on */
+    /* expected heaps that were never handed on; counted when their chunk leaves the window */
+    struct counter missing_heaps;
     struct counter incomplete_heaps;   /* heaps that were still incomplete when their chunk left */
     struct counter contested_heaps;    /* heaps missing because different copies of their bytes arrived */
     struct counter copied_packets;     /* packets whose payload was not received in place */
@@ -132,10 +134,11 @@ struct assembler_stats {
 
 /* Counters of one source. */
 struct assembler_source_stats {
-    struct counter heaps;          /* complete heaps handed on */
-    struct counter missing_heaps;  /* heaps expected but never handed on, counted as chunks leave */
-    struct counter late_heaps;     /* heaps that arrived after their chunk had left, counted by their first packets */
-    struct counter refused_heaps;  /* heaps refused for any other reason, counted by their first packets */
+    struct counter heaps; /* complete heaps handed on */
+    /* expected heaps that were never handed on; counted when their chunk leaves the window */
+    struct counter missing_heaps;
+    struct counter late_heaps;     /* heaps whose first packet arrived after their chunk had left the window */
+    struct counter refused_heaps;  /* heaps whose first packet was refused for any other reason */
     struct gauge newest_timestamp; /* timestamp of the newest heap handed on; -1: none yet */
 };
 
@@ -175,12 +178,13 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
 /* Frees the assembler.  Open chunks would be lost, so call assembler_flush() first.  NULL is accepted. */
 void assembler_destroy(struct assembler *assembler);
 
-/* Extends a packet's 48-bit timestamp to 64 bits.  Candidates differ by 2^48 samples, and the candidate nearest to a
- * reference timestamp is returned.  The reference is the newest chunk's timestamp, if the result is near the window.
- * Otherwise a silence may have outlasted half the range of 48 bits (22 hours at 1.7 GHz), and the host's clock may have
- * been stepped.  The reference is then the timestamp at which data are due at 'arrival_ns' (data_time.h).  Before this
- * timestamp is known, and for the first timestamp, the reference is the present time of the host's clock.  With
- * 'timebase: packets' the first timestamp is not extended, and the newest chunk is always the reference. */
+/* Extends a packet's 48-bit timestamp to 64 bits.  The possible timestamps are 2^48 samples apart.  Returns the
+ * possible timestamp that is nearest to a reference timestamp.  The reference is the newest chunk's timestamp, if the
+ * result is near the window.  Otherwise a silence may have outlasted half the range of 48 bits (22 hours at 1.7 GHz),
+ * and the host's clock may have been stepped.  The reference is then the timestamp at which data are due at
+ * 'arrival_ns' (data_time.h).  Before this timestamp is known, and for the first timestamp, the reference is the
+ * present time of the host's clock.  With 'timebase: packets' the first timestamp is not extended, and the newest
+ * chunk is always the reference. */
 int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp, int64_t arrival_ns);
 
 /* Admits a packet: finds its place, moves the window if necessary and marks the packet's bytes as arrived.  Returns

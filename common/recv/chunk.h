@@ -24,14 +24,14 @@
 
 #define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* flag bit; heap lengths in bytes are smaller than this value */
 
-/* Value in the array 'present' of an open chunk, if different copies of some of the heap's bytes arrived.  The value
- * becomes 0 when the chunk is closed. */
+/* A heap's value in the array 'present' of an open chunk, if different copies of some of the heap's bytes arrived.
+ * When the chunk is closed, this value becomes 0. */
 #define CHUNK_HEAP_CONTESTED 2
 
 struct chunk {
     struct buffer_ref ref;
     unsigned member;             /* [const] index of the member */
-    size_t n_heaps;              /* [const] n_heaps_per_source * n_sources */
+    size_t n_heaps;              /* [const] number of heaps: n_heaps_per_source * n_sources */
     size_t heap_bytes;           /* [const] */
     uint8_t *payload;            /* [const] [n_heaps][heap_bytes] host address; in a gathered pool: device address */
     const uint8_t *source;       /* [const] address of the payload for copies by the device */
@@ -55,7 +55,7 @@ struct chunk {
     /* [n_heaps] number of bytes that have arrived: the heap's first bytes, or with the flag CHUNK_HEAP_MAPPED the bytes
      * marked in 'filled'. */
     uint32_t *filled_bytes;
-    uint32_t *senders;  /* [n_heaps] address that sent a heap's first packet, network order; 0: not known */
+    uint32_t *senders;  /* [n_heaps] address of the host that sent a heap's first packet, network order; 0: not known */
     size_t n_contested; /* number of heaps with CHUNK_HEAP_CONTESTED in 'present' */
 };
 
@@ -94,7 +94,8 @@ void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struc
 /* Frees the pool and its chunks, which no thread may use any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Return the number of bytes that a pool needs, for checks before the start.  UINT64_MAX: the size exceeds 64 bits. */
+/* These functions return the number of bytes that a pool needs, for checks before the start.  UINT64_MAX means that
+ * the number exceeds 64 bits. */
 uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu); /* pinned and ordinary memory */
 uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape);            /* device memory, direct or not */
 

@@ -1,8 +1,8 @@
 /* claims.h - collects claims: series of heaps far from the window.  Decides whether the window follows a claim.
  *
- * A source makes a claim by sending 'jump_heaps' consecutive heaps that the window does not accept (assemble.h).  Each
- * heap is later than the previous heap by at most one window.  Any packet of the source inside or near the window ends
- * the claim.  A packet is near if it is late, or due.
+ * A source makes a claim by sending 'jump_heaps' consecutive heaps that the window does not accept (assemble.h).
+ * Each heap is later than the previous heap by at most a window's duration.  Any packet of the source inside or near
+ * the window ends the claim.  A packet is near if it is late, or due.
  *
  * A claim is believed if more sources support it than contradict it.  A source supports the claim if the source itself
  * claims a jump to about the same time.  A source contradicts if it was recently heard inside or near the window.
@@ -53,10 +53,11 @@ struct held {
 struct claim_source {
     uint64_t n_heaps; /* length of the claim in heaps; 0: the last heap was inside or near the window */
     int64_t samples;  /* timestamp of the claim's newest heap */
-    /* n_packets at the start of the claim's last heaps (one to two times jump_heaps), or of the whole claim */
+    /* value of n_packets at the start of the claim's last heaps (one to two times jump_heaps), or at the claim's
+     * start */
     uint64_t since;
-    uint64_t renewed; /* n_packets when n_heaps was last a multiple of jump_heaps, or the claim began */
-    uint64_t near_at; /* n_packets at the last packet inside or near the window; 0: never */
+    uint64_t renewed; /* value of n_packets when n_heaps was last a multiple of jump_heaps, or when the claim began */
+    uint64_t near_at; /* value of n_packets at the last packet inside or near the window; 0: no such packet */
     int64_t near_ns;  /* monotonic arrival time of the last packet inside or near the window */
     struct held held; /* packets of the claim, in a recording */
     const struct held_packet *next_held; /* next packet that claims_next_held() returns for a believed claim */
@@ -87,7 +88,7 @@ void claims_heard(struct claims *claims, unsigned source, int64_t arrival_ns);
 bool claims_heard_lately(const struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Adds a packet that the window does not accept to its source's claim.  Returns true if the claim grew by a heap and
- * has at least 'jump_heaps' heaps.  The caller then judges the claim, again if necessary. */
+ * has at least 'jump_heaps' heaps.  The caller then judges the claim, even if it has judged the claim before. */
 bool claims_extend(struct claims *claims, const struct assemble_packet *packet);
 
 /* Returns true if the sources allow a jump to the claim of 'source', which has at least 'jump_heaps' heaps.  The caller

@@ -1,4 +1,4 @@
-/* gro.h - splits messages into zero-copy packets.  The Linux kernel has coalesced each message from several packets
+/* gro.h - splits messages into zero-copy packets.  A message consists of packets that the Linux kernel has joined
  * (UDP_GRO).
  *
  * Flow:      source_udp.c --message, control messages--> gro_segment_bytes() --> gro_add()

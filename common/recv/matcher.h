@@ -63,7 +63,7 @@ void matcher_destroy(struct matcher *matcher);
  * matched. */
 void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk);
 
-/* Records that 'member' has ended, as at the end of a file, and will add no more chunks. */
+/* Records that 'member' has ended (for example at the end of a file) and will add no more chunks. */
 void matcher_end(struct matcher *matcher, unsigned member);
 
 /* Fills set[n_members] with the next set in order of time.  Returns false if no set is ready. */

@@ -46,7 +46,7 @@ struct predictor {
     bool at_ended_heap;
     uint64_t n_batches;
     unsigned n_unpredicted;        /* number of batches until predictions resume */
-    unsigned n_counted, n_holding; /* number of predictions, and of right ones, since the last judgement */
+    unsigned n_counted, n_holding; /* number of predictions, and of right predictions, since the last judgement */
 };
 
 /* Initialises the predictor.  'members' must outlive the predictor.  Returns 0 or -ENOMEM.  Call predictor_fini() in

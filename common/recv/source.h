@@ -13,7 +13,8 @@
  *            its own memory instead.  Such a packet is contiguous, or has a second part in device memory.
  * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible.
  *            The kernel joins the group for allowed senders only, a socket filter empties messages of other senders,
- *            and a NIC has flow rules.  Some packets may pass, so the receiver checks each packet's sender again.
+ *            and a NIC has flow rules.  Some packets of other senders may pass, so the receiver checks each packet's
+ *            sender again.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) loses no packets, so its reader may wait for free memory. */
 #ifndef COMMON_RECV_SOURCE_H
@@ -131,7 +132,7 @@ uint64_t recv_source_kernel_drops(const struct recv_source *source);
  * 'n_bytes'. */
 size_t recv_packet_piece(const struct packet_slot *slot, size_t offset, size_t n_bytes, const uint8_t **start);
 
-/* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', from whichever buffers have them. */
+/* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', from the buffers that have these bytes. */
 void recv_packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out);
 
 /* Copies 'n_bytes', the beginning of a packet, into the slot's buffers.  Returns the number of bytes copied.  For

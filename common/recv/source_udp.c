@@ -333,7 +333,7 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
             err = find_ready(source, 0);
         }
         if (!err && (source->n_ready == 0 || (is_zero_copy && !next_is_joined(source))))
-            return 0; /* no packet, or packets that would break udp_is_zero_copy()'s promise */
+            return 0; /* no packet, or packets of another kind than udp_is_zero_copy() has announced */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
@@ -437,7 +437,7 @@ static void set_busy_poll(const struct opening *opening, int fd)
 
 static int join_group(struct opening *opening, const struct endpoint *endpoint, int fd)
 {
-    /* Otherwise the socket would also receive groups that other sockets of this host have joined. */
+    /* Without this option the socket would also receive groups that other sockets of this host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
         return fail(opening, endpoint, errno, "exclude other groups", "");

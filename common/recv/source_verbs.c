@@ -59,8 +59,8 @@ static bool is_of_a_sink(const struct ibv_async_event *event)
 }
 
 /* Reads the asynchronous events of the NIC, which report failures and link changes.  All sources and sinks of a NIC
- * share its events.  If a source reads a failure of another source, it fails itself, because the daemon stops at the
- * first failed source.  Returns 0 or negative errno. */
+ * share its events.  If a source reads the event of another source's failure, the reading source fails, too, because
+ * the daemon stops at the first failed source.  Returns 0 or negative errno. */
 static int read_events(struct recv_source_verbs *source)
 {
     struct ibv_async_event event;
