@@ -33,7 +33,7 @@ struct packet_out {
     size_t header_bytes;
     const uint8_t *payload;
     size_t payload_bytes;
-    unsigned destination;   /* index in send_sink_config.destinations */
+    unsigned destination;   /* index of the destination in send_sink_config.destinations */
     struct buffer_ref *ref; /* reference to release when this packet has left; NULL: none */
 };
 
@@ -67,8 +67,8 @@ void send_sink_close(struct send_sink *sink);
  * allocated until the sink is closed, or until the memory is removed while nothing is in flight.  Returns 0 or negative
  * errno with one sentence in 'why'. */
 int send_sink_add_memory(struct send_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes);
-/* Adds device memory, which only a verbs sink accepts.  Addresses of payloads there are 'nic' addresses (struct
- * device_exported). */
+/* Adds device memory, which only a verbs sink accepts.  The address of a payload in this memory is a 'nic' address
+ * (struct device_exported). */
 int send_sink_add_exported(struct send_sink *sink, const struct device_exported *memory, char *why, size_t why_bytes);
 void send_sink_remove_memory(struct send_sink *sink); /* removes all memory that was added */
 
@@ -88,7 +88,7 @@ struct packet_out *send_sink_alloc(struct send_sink *sink, size_t n);
  * false, the thread can serve other sinks first.  Releases references in the same way as send_sink_reap(). */
 bool send_sink_has_room(struct send_sink *sink);
 
-/* Interval at which a thread asks again for room. */
+/* Interval at which a thread asks a sink again whether it has room. */
 #define PACKET_SINK_ROOM_NS (50 * NS_PER_US)
 
 /* Sends the first 'n' packets of the last alloc, in order.  Returns the number of packets sent; the others failed.  A

@@ -26,7 +26,7 @@ struct sample {
     int64_t (*read)(const void *arg);
     const void *read_arg;
     uint64_t factor; /* factor by which the counter's value is multiplied */
-    uint64_t before; /* value of the counter at the last calculation of rates */
+    uint64_t before; /* value of the counter when rates were last calculated */
     double per_s;    /* NAN: not known */
 };
 
