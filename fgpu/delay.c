@@ -61,7 +61,7 @@ int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay
  * bisection. */
 static size_t find(const struct fgpu_delay_queue *queue, int64_t t_samples)
 {
-    size_t low = 0, high = queue->n; /* model 'low' has started, model 'high' has not */
+    size_t low = 0, high = queue->n; /* model 'low' has started, and model 'high' has not */
 
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
@@ -139,7 +139,8 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
         size_t next = find(queue, k * s->align_samples) + 1;
         if (next == queue->n)
             continue;
-        int64_t start = queue->models[next].start_samples; /* > 0, because this model starts after k * align_samples */
+        /* positive, because this model starts after k * align_samples */
+        int64_t start = queue->models[next].start_samples;
         int64_t change = start / s->align_samples + (start % s->align_samples > 0);
         if (change < last)
             last = change;
@@ -147,7 +148,8 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
     return last;
 }
 
-/* Returns the first k in (low, high] for which all_there() is true.  It is false for 'low', and true for 'high'. */
+/* Returns the first k in (low, high] for which all_there() is true.  all_there() is false for 'low', and true for
+ * 'high'. */
 static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 {
     while (high - low > 1) {

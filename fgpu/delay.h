@@ -19,9 +19,9 @@
  *            output time.  No model is in effect before its start.  The delay is zero before the first start.  Adding a
  *            model removes all models that start at or after its start.  A model that starts in the past takes effect
  *            with the next spectrum, with r counted from its start.
- * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten to
- * make room, if the next model has started by a time that the caller states.  At times at which the forgotten model was
- * in effect, the delay is then zero.
+ * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten
+ *            to make room.  The caller states a time, and the next model must have started by this time.  While the
+ *            forgotten model was in effect, the delay is then zero.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_DELAY_H
 #define FGPU_DELAY_H
@@ -30,20 +30,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DELAY_MAX_MODELS 256 /* maximum number of models in a queue: one every two minutes of a night */
+#define DELAY_MAX_MODELS 256 /* maximum number of models in a queue: enough for a model every two minutes in a night */
 
 struct fgpu_delay_model {
     int64_t start_samples; /* >= 0 */
     double delay_samples;  /* |delay| <= 2^53 */
     double rate;           /* change of the delay, in samples per sample; |rate| < 1 */
-    double acceleration;   /* samples per sample squared; the caller chooses it so small that |rate| stays below 1 */
+    /* samples per sample squared; the caller must choose so small a value that |rate| stays below 1 */
+    double acceleration;
     double phase_rad;
     double phase_rate_rad;         /* rad per sample */
     double phase_acceleration_rad; /* rad per sample squared */
 };
 
 struct fgpu_delay_queue {
-    size_t n; /* number of models; the first model is zero, starts at time -1, and is never removed */
+    size_t n; /* number of models; models[0] is zero, starts at time -1, and is never removed */
     struct fgpu_delay_model models[DELAY_MAX_MODELS]; /* models in order of start */
 };
 

@@ -51,8 +51,8 @@ static double over_twice(double x, double rate_hz)
     return x / rate_hz / rate_hz;
 }
 
-/* Returns the number near 'guess' for which the function 'to' computes exactly 'value'.  Rounding may have moved the
- * guess by a few units in the last place. */
+/* Returns the number near 'guess' for which the function 'to' computes exactly 'value'.  Because of rounding, the
+ * guess may be wrong by a few units in the last place. */
 static double invert(double (*to)(double x, double rate_hz), double rate_hz, double value, double guess)
 {
     double below = guess, above = guess;

@@ -22,7 +22,7 @@
 const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
                                     struct fgpu_delay_model *model);
 
-/* Writes numbers from which fgpu_delay_from_seconds() reproduces the model, bit for bit where such numbers exist. */
+/* Writes numbers from which fgpu_delay_from_seconds() reproduces the model, bit for bit if such numbers exist. */
 void fgpu_delay_to_seconds(const struct fgpu_delay_model *model, double adc_sample_rate_hz,
                            double numbers[DELAY_N_NUMBERS]);
 

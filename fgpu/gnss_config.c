@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define N_ITEMS     3    /* items of a heap: timestamp, feng_id, gnss_sums */
-#define MAX_CHUNK_S 0.06 /* longest chunk, in seconds, for which FGPU_GNSS_MAX_PENDING outstanding pieces suffice */
+#define N_ITEMS 3 /* number of items in a heap: timestamp, feng_id, gnss_sums */
+/* longest permitted chunk, in seconds; FGPU_GNSS_MAX_PENDING outstanding pieces suffice for it */
+#define MAX_CHUNK_S 0.06
 
 static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */
 
@@ -23,7 +24,7 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the stream's heaps are sent."),
     FGPU_BAND_ROWS(0),
     KEY_DOUBLE("sky_frequency", sky_hz, KEY_REQUIRED, UNIT_HZ, 1e6, 1e11,
-               "Radio frequency that the digitiser receives at centre_frequency."),
+               "Radio frequency that corresponds to centre_frequency in the digitised band."),
     KEY_BOOL("inverted", is_inverted, false,
              "The digitised band is inverted: a rising sky frequency appears as a falling frequency, as in even "
              "Nyquist zones."),
@@ -39,7 +40,7 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
 
 #define KEYS_OF struct fgpu_config_satellite
 const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
-    KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal of these satellites."),
+    KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal that is tracked from these satellites."),
     KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
     KEY_BOOL("acquire", acquire, true,
              "Search for each of these satellites until it is followed; false: a satellite is followed only after "

@@ -11,7 +11,8 @@
 #define FGPU_GNSS_MAX_SATELLITES 64 /* maximum number of satellites of a stream */
 #define FGPU_GNSS_N_BUFFERS      4
 #define FGPU_GNSS_NAME_BYTES     16
-#define FGPU_GNSS_NARROW_PERIODS 4 /* code periods in a narrow search's block, if the data bits allow more than one */
+/* number of code periods in a narrow search's block, if the data bits allow more than one period */
+#define FGPU_GNSS_NARROW_PERIODS 4
 
 #define FGPU_GNSS_N_KEYS      12
 #define FGPU_SATELLITE_N_KEYS 5
@@ -24,7 +25,7 @@ struct fgpu_gnss_satellite {
     unsigned prn;
     const struct fgpu_config_satellite *config; /* entry of the configuration that names the satellite */
     enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
-    double carrier_hz; /* carrier's baseband frequency at zero Doppler, after the inversion is undone */
+    double carrier_hz; /* frequency of the carrier in the baseband at zero Doppler; an inversion of the band is undone */
 };
 
 /* Returns the rate of a stream's complex samples. */

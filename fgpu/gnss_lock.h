@@ -5,9 +5,9 @@
  *            complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2.  So S = sqrt(2 M2^2 - M4).
  *            The moments do not depend on data, secondary codes or the carrier's phase.  So C/N0 is valid before these
  *            are known.
- * Carrier:   the indicator is the mean of I^2 - Q^2 over the mean of I^2 + Q^2, about cos(2 phase error) S / (S + N)
- *            (Van Dierendonck, GPS Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  The
- *            indicator is 0 without a signal.
+ * Carrier: the indicator is the mean of I^2 - Q^2 divided by the mean of I^2 + Q^2.  It is about cos(2 phase error) S
+ *            / (S + N) (Van Dierendonck, GPS Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1,
+ *            8).  The indicator is 0 without a signal.
  * Means:     exponential means, with time constants of 0.5 s of data for C/N0 and 0.3 s for the carrier.  Before a time
  *            constant has passed, all sums so far have the same weight.
  * Gaps:      a sum over part of an integration is scaled, so that its noise is the noise of a whole integration.
@@ -19,16 +19,16 @@
 #define FGPU_GNSS_LOCK_H
 
 struct fgpu_gnss_lock {
-    double seconds;         /* seconds of data in the moments below, limited to their time constant */
+    double seconds;         /* seconds of data in the moments m2 and m4, at most their time constant */
     double m2, m4;          /* second and fourth moment of |P| */
     double data_s;          /* mean duration of the data in a sum */
-    double carrier_seconds; /* seconds of data in the two means below, limited to their time constant */
+    double carrier_seconds; /* seconds of data in 'difference' and 'sum', at most their time constant */
     double difference, sum; /* means of I^2 - Q^2 and I^2 + Q^2 */
 };
 
 void fgpu_gnss_lock_init(struct fgpu_gnss_lock *lock);
 
-/* Adds the power of a prompt sum over 'data_s' of data to the moments. */
+/* Adds the power of a prompt sum to the moments.  The sum covers 'data_s' seconds of data. */
 void fgpu_gnss_lock_add_power(struct fgpu_gnss_lock *lock, double re, double im, double data_s);
 
 /* Adds a prompt sum to the carrier's indicator.  're' is the component in phase with the carrier. */

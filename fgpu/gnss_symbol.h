@@ -19,12 +19,13 @@
 #define FGPU_GNSS_MAX_SYMBOL 25 /* code periods */
 
 struct fgpu_gnss_symbol {
-    uint32_t n_periods;                    /* periods of a symbol or secondary code, <= FGPU_GNSS_MAX_SYMBOL */
+    /* number of code periods in a symbol or secondary code, <= FGPU_GNSS_MAX_SYMBOL */
+    uint32_t n_periods;
     int8_t chips[FGPU_GNSS_MAX_SYMBOL];    /* +-1 */
     int8_t products[FGPU_GNSS_MAX_SYMBOL]; /* products of each chip and the previous chip; 0 between data symbols */
-    double sums[FGPU_GNSS_MAX_SYMBOL];     /* the index is the code period modulo n_periods */
-    uint32_t n_added, n_wanted;            /* number of products in 'sums': so far, and at the search's end */
-    int first;                             /* code period, mod n_periods, at which symbols begin; -1: not known */
+    double sums[FGPU_GNSS_MAX_SYMBOL];     /* sum of the prompt sums' products for each code period modulo n_periods */
+    uint32_t n_added, n_wanted;            /* number of products in 'sums' so far, and at the search's end */
+    int first;                             /* code period, modulo n_periods, at which symbols begin; -1: not known */
 };
 
 /* Begins the search.  If a symbol has only one period, the search ends immediately. */

@@ -88,7 +88,7 @@ struct fgpu_gnss_piece_pending {
     uint32_t n_samples;
     uint32_t n_integration; /* number of samples in the whole integration */
     int64_t period;         /* code periods since the acquisition */
-    int64_t middle;         /* the integration's middle sample, which has the phases below */
+    int64_t middle;         /* the integration's middle sample, to which the phases below apply */
     __int128 carrier, code; /* replica's phases, in units of the model */
 };
 
@@ -100,7 +100,7 @@ struct fgpu_gnss_sum {
     double parts[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
-/* An integration whose sums have arrived.  Its phases are the replica's phases at the middle sample. */
+/* An integration whose sums have arrived.  The phases are the replica's phases at the integration's middle sample. */
 struct fgpu_gnss_integration {
     enum fgpu_gnss_stage stage;
     int64_t sample; /* middle sample */
@@ -108,7 +108,7 @@ struct fgpu_gnss_integration {
     double code_subchips;          /* code phase within the period */
     int64_t carrier_turns;         /* whole turns */
     uint64_t carrier_phase;        /* 2^-64 turns */
-    uint32_t n_samples, n_present; /* number of all samples, and number of samples that arrived */
+    uint32_t n_samples, n_present; /* number of all samples, and of samples that arrived */
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
@@ -127,9 +127,10 @@ struct fgpu_gnss_track {
     struct fgpu_gnss_model model; /* model at the middle of the latest integration, whether its sums were used or not */
     struct fgpu_gnss_lock locks[N_POLS];
     struct fgpu_gnss_symbol symbol;
-    int pol;         /* polarisation of the phase loop */
-    bool is_pure;    /* true if the phase loop has no ambiguity of half a turn */
-    double polarity; /* until 'is_pure': sum of the products of prompt sums and the secondary code's chips */
+    int pol;      /* polarisation of the phase loop */
+    bool is_pure; /* true if the phase loop has no ambiguity of half a turn */
+    /* sum of the products of prompt sums and the secondary code's chips; used until 'is_pure' is true */
+    double polarity;
     int n_polarity;
     int64_t last_period;    /* code period of the sums in 'last'; -1: none */
     double last[N_POLS][2]; /* prompt sums of 'last_period', relative to the model */
@@ -137,7 +138,7 @@ struct fgpu_gnss_track {
     int64_t next_sample;     /* first sample after all pieces made so far */
     uint32_t n_integrations; /* number of integrations since the latest start */
     uint32_t open_samples;   /* number of remaining samples of an integration that a chunk's end has cut; 0: none */
-    struct gnss_piece open;  /* piece of the 'open_samples' samples */
+    struct gnss_piece open;  /* piece that has the 'open_samples' samples */
     struct fgpu_gnss_piece_pending open_pending;
 
     uint32_t n_pushed, n_popped; /* number of pieces made, and number of pieces whose sums have been added */
@@ -170,9 +171,9 @@ void fgpu_gnss_track_taps(const struct fgpu_gnss_track *track, struct gnss_satel
 void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss_acquisition *acquisition);
 
 /* Makes the pieces of the samples [begin, end).  'begin' is at or after the last call's 'end'; the samples between them
- * are a gap.  A piece's 'first' is relative to 'begin'.  Its 'integration' is its index, so each piece has its own
- * sums.  Its 'satellite' is 0.  Returns the number of pieces, at most 'max_pieces'.  This number is never above 2 +
- * (end - begin) / (samples of a period).  Makes no pieces in SEARCH. */
+ * are a gap.  A piece's 'first' is relative to 'begin'.  The 'integration' of a piece is the piece's index, so each
+ * piece has its own sums.  The 'satellite' of a piece is 0.  Returns the number of pieces, at most 'max_pieces'.
+ * This number is never above 2 + (end - begin) / (samples of a period).  Makes no pieces in SEARCH. */
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces);
 
@@ -182,7 +183,7 @@ void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
 
 /* Adds the sums of the oldest piece whose sums are outstanding.  Call this function once for each piece, in order.
  * Multiplies the sums of each polarisation by the polarisation's 'unit'.  'n_missing' is the number of samples that
- * were zeros; if the piece was not computed, the number of all its samples.  Writes the integrations that ended to
+ * were zeros.  If the piece was not computed, all samples of the piece count.  Writes the integrations that ended to
  * 'ended' and returns their number, 0 to 2. */
 size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
                             uint32_t n_missing, struct fgpu_gnss_integration ended[2]);

@@ -41,11 +41,12 @@ struct fgpu_layout {
     int64_t history_samples; /* samples kept of the previous chunk: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
-    struct memory_use memory; /* a size above 64 bits is UINT64_MAX; device bytes include exported memory */
+    struct memory_use memory; /* UINT64_MAX: the size exceeds 64 bits; device bytes include exported memory */
     size_t frames_per_heap;   /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
-/* Returns the timebase of the timestamps: sync time, ADC sample rate, and whether packets are the clock. */
+/* Returns the timebase of the timestamps: sync time, ADC sample rate, and and whether packets are used instead of the
+ * host's clock. */
 static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
 {
     return (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz,

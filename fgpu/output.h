@@ -55,8 +55,8 @@ struct fgpu_output_config {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct device *device;
-    struct device_stream *compute;  /* stream of the antenna */
-    struct device_stream *download; /* shared by all antennas */
+    struct device_stream *compute;  /* the antenna's CUDA stream */
+    struct device_stream *download; /* CUDA stream that all antennas share */
     struct fgpu_stream *stream;
     size_t output;
     const struct fgpu_choice *choice;
@@ -109,11 +109,12 @@ void fgpu_output_restart(struct fgpu_output *walk);
 /* [worker] Returns the timestamp from which all settings are in effect; 0 before the first setting. */
 int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
 
-/* [any] Returns the last confirmed time, or the output's present time if the present time is earlier.  Returns 0 before
- * the first confirmed time. */
+/* [any] Returns the last confirmed time.  If the output's present time is earlier, returns the present time.  Returns
+ * 0 before the first confirmed time. */
 int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
-/* Returns the sensor of a polarisation's delay model in effect, in the format of fgpu_delay_text_format(). */
+/* Returns the sensor that shows a polarisation's delay model in effect. fgpu_delay_text_format() formats its
+ * reading. */
 struct sensor *fgpu_output_delay_sensor(struct fgpu_output *walk, unsigned pol);
 
 /* Destroys the output.  The compute stream must be idle.  NULL is accepted. */

@@ -33,11 +33,12 @@ struct fgpu_settings;
 /* A snapshot on its way to the worker.  The gains are a buffer of an output (output.h).  Main takes the buffer with
  * fgpu_output_take_gains(), and the command passes it back to the output.  Only the output frees it. */
 struct fgpu_command {
-    struct command base;         /* first */
-    struct fgpu_gnss_order gnss; /* order about a satellite; if it has an action, the fields below are not used */
+    struct command base; /* first */
+    /* order about a satellite; if the order has an action, the fields below are not used */
+    struct fgpu_gnss_order gnss;
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
-    struct fgpu_delays delays; /* not used if 'gains' is set */
+    struct fgpu_delays delays; /* not used if 'gains' is not NULL */
     void *request;             /* [main] request that waits for the answer */
 };
 
@@ -49,8 +50,9 @@ int fgpu_settings_create(const struct fgpu_config *config, const struct engine *
 /* Applies the configuration and the kept files from the first spectrum on.  Called before the worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
-/* Post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.  Return false if no
- * command or no gain buffer is free.  In this case 'channel' wakes main as soon as a command or buffer is free. */
+/* These functions post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.
+ * They return false if no command or no gain buffer is free.  In this case 'channel' wakes main as soon as a command
+ * or buffer is free. */
 bool fgpu_settings_post_delays(struct fgpu_settings *settings, size_t ant, size_t output,
                                struct command_channel *channel, void *request);
 bool fgpu_settings_post_gains(struct fgpu_settings *settings, size_t ant, size_t output,
@@ -71,7 +73,7 @@ void fgpu_settings_reset_gains(struct fgpu_settings *settings, size_t ant, size_
 bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                             int64_t start_samples);
 
-/* Adds a model.  There must be room for it. */
+/* Adds a model.  There must be room for the model. */
 void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                              const struct fgpu_delay_model *model);
 

@@ -14,7 +14,7 @@
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
 
-/* The result of one sample, without the powers. */
+/* The result of one sample, except the powers. */
 struct sample {
     int64_t timestamp_samples; /* timestamp of the first spectrum; -1: no sample yet */
     size_t n_spectra;
@@ -25,7 +25,7 @@ struct sample {
 
 /* The samples of one output of one antenna for the status page. */
 struct look {
-    struct snapshot *turn;      /* [const] exchange with the worker; points into the stream */
+    struct snapshot *turn;      /* [const] exchange of requests with the worker; points into the stream */
     struct sample sampled;      /* newest sample; like 'power', it belongs to the side that has the turn (snapshot.h) */
     float *power[N_POLS];       /* shape [pol][n_chan] */
     int64_t wanted_ns;          /* [HTTP] time of the last request; the fields below also belong to HTTP */
