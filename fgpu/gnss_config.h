@@ -25,7 +25,8 @@ struct fgpu_gnss_satellite {
     unsigned prn;
     const struct fgpu_config_satellite *config; /* entry of the configuration that names the satellite */
     enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
-    double carrier_hz; /* frequency of the carrier in the baseband at zero Doppler; an inversion of the band is undone */
+    /* frequency of the carrier in the baseband at zero Doppler, after an inversion of the band has been undone */
+    double carrier_hz;
 };
 
 /* Returns the rate of a stream's complex samples. */

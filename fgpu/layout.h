@@ -45,7 +45,7 @@ struct fgpu_layout {
     size_t frames_per_heap;   /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
-/* Returns the timebase of the timestamps: sync time, ADC sample rate, and and whether packets are used instead of the
+/* Returns the timebase of the timestamps: sync time, ADC sample rate, and whether packets are used instead of the
  * host's clock. */
 static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
 {

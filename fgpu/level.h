@@ -6,8 +6,8 @@
  *            buffer begins.  The first buffer of the next window closes a window.  A window consists of whole buffers,
  *            so the mean is exact but the ends are not on the grid.  A window is valid if its buffers lack no input,
  *            and if there is no gap before, between or after these buffers.
- * Scale: 0 dBFS is the power of a sine that just fills the digitiser's range.  This power is (2^(bits - 1) - 1)^2 /
- * 2.
+ * Scale:     0 dBFS is the power of a sine that just fills the digitiser's range.  This power is
+ *            (2^(bits - 1) - 1)^2 / 2.
  * Threads:   pure functions on the caller's struct. */
 #ifndef FGPU_LEVEL_H
 #define FGPU_LEVEL_H

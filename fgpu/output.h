@@ -113,7 +113,7 @@ int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
  * 0 before the first confirmed time. */
 int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
-/* Returns the sensor that shows a polarisation's delay model in effect. fgpu_delay_text_format() formats its
+/* Returns the sensor that shows a polarisation's delay model in effect.  fgpu_delay_text_format() formats the
  * reading. */
 struct sensor *fgpu_output_delay_sensor(struct fgpu_output *walk, unsigned pol);
 

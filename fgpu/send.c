@@ -243,7 +243,7 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
                        "while its timestamps are ahead of its input, because a delay was too large.",
                        labels, &stream->ahead_ns, 1e-9);
     stats_gauge_scaled("fgpu_output_delay_seconds",
-                       "Magnitude of the delay in the newest output; the larger one of both polarisations.", labels,
+                       "Magnitude of the delay in the newest output; the maximum over both polarisations.", labels,
                        &stream->delay_ps, 1e-12);
     stats_gauge_scaled(
         "fgpu_output_latency_seconds",

@@ -53,7 +53,7 @@ struct fgpu_stream {
     struct counter skipped_heaps; /* number of heaps not sent because input was missing */
     struct counter dropped_heaps; /* number of heaps not made because no output buffer was free */
     struct gauge ahead_ns;        /* duration of input that must arrive before the next heap can begin (output.h) */
-    /* magnitude of the delay in the newest output: the larger magnitude of both polarisations */
+    /* magnitude of the delay in the newest output: the maximum over both polarisations */
     struct gauge delay_ps;
     struct sensor clip_cnt[N_POLS];
     int64_t n_clipped[N_POLS]; /* [worker] values of 'clip_cnt' */
