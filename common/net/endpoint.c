@@ -14,7 +14,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* ITEM_TEXT_MAX: room for an item with its NUL.  The longest valid item is "255.255.255.255+4095:65535". */
+/* ITEM_TEXT_MAX: size of the buffer for an item and its final NUL.  The longest valid item is
+ * "255.255.255.255+4095:65535". */
 #define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ITEM_TEXT_MAX 64
 
@@ -244,7 +245,7 @@ bool endpoints_collide(const struct endpoint *a, const struct endpoint *b)
                                   b->address.s_addr == htonl(INADDR_ANY));
 }
 
-/* Returns the IPv4 address of an entry, which must have one. */
+/* Returns the IPv4 address of an entry.  The entry must have an IPv4 address. */
 static struct in_addr address_of(const struct ifaddrs *entry)
 {
     return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;

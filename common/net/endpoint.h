@@ -32,9 +32,9 @@ struct endpoint_list {
     struct endpoint *items;
 };
 
-/* Parses items "a.b.c.d[+n][:port]", which are separated by commas or spaces.  '+n' adds the n following addresses.
- * The default port is SPEAD_DEFAULT_PORT.  Allocates list->items.  Returns 0, -EINVAL (with one sentence in 'why') or
- * -ENOMEM. */
+/* Parses items of the form "a.b.c.d[+n][:port]", separated by commas or spaces.  '+n' adds the n addresses that
+ * follow a.b.c.d.  The default port is SPEAD_DEFAULT_PORT.  Allocates list->items.  Returns 0, -EINVAL (with one
+ * sentence in 'why') or -ENOMEM. */
 int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes);
 
 /* Parses the value of a key that takes one address, "a.b.c.d[:port]".  'default_port' is used if no port is given.
@@ -77,9 +77,9 @@ struct interface {
     int index;
 };
 
-/* Finds an interface by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").  Returns 0, or negative errno with
- * one sentence in 'why': -ENODEV if there is no such interface, or if the interface has no IPv4 address or cannot
- * multicast; -ENETDOWN if the interface is down. */
+/* Finds an interface by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").  Returns 0, or negative errno
+ * with one sentence in 'why'. -ENODEV: there is no such interface, or the interface has no IPv4 address or cannot
+ * multicast. -ENETDOWN: the interface is down. */
 int endpoint_find_interface(const char *name, struct interface *interface, char *why, size_t why_bytes);
 
 /* Returns the MTU of the interface 'name'; 0 if there is no such interface, or if 'name' is NULL. */

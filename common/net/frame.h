@@ -1,7 +1,7 @@
 /* frame.h - Ethernet frames around UDP datagrams over IPv4, for captures and raw packet queues.
  *
- * The functions are pure.  They write frames without IP options, VLAN tags and fragmentation.  They read frames with IP
- * options and VLAN tags, which they skip.  They refuse fragments. */
+ * The functions are pure.  They write frames without IP options, VLAN tags and fragmentation.  When they read frames,
+ * they skip IP options and VLAN tags, and refuse fragments. */
 #ifndef COMMON_NET_FRAME_H
 #define COMMON_NET_FRAME_H
 
@@ -49,7 +49,7 @@ struct frame_datagram {
  * over IPv4.  If 'check_ip' is true, also returns -EINVAL if the checksum of the IPv4 header is wrong. */
 int frame_parse_udp(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram);
 
-/* The rest of a frame after the headers parsed so far.  A capture may have cut the frame short. */
+/* The rest of a frame after the headers that have been parsed.  A capture may have cut the frame short. */
 struct frame_rest {
     const uint8_t *at;
     size_t n_captured;

@@ -31,7 +31,7 @@ struct rdma_cm_id;
 struct verbs_port {
     struct ibv_context *context;
     struct ibv_pd *pd;
-    unsigned port_num;        /* number of the port on its RDMA device, from 1 */
+    unsigned port_num;        /* number of the port on its RDMA device, counted from 1 */
     uint32_t max_queue;       /* largest number of work requests in a queue */
     uint32_t max_completions; /* largest number of entries in a completion queue */
     uint32_t max_parts;       /* largest number of scatter/gather elements of a work request */
@@ -71,8 +71,8 @@ int verbs_fail_to_lock(const struct verbs_port *port, int err, size_t n_bytes, c
  * these queues from receivers' queues. */
 extern char verbs_sends[];
 
-/* Memory that the NIC may read and, if it is registered as writable, write.  The owner of the memory frees it after the
- * memory is unregistered. */
+/* Memory that the NIC may read.  The NIC may also write to the memory if the memory is registered as writable.  The
+ * owner frees the memory after it has been unregistered. */
 struct verbs_memory {
     struct ibv_mr *mr;
     uint8_t *base;

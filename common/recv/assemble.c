@@ -32,7 +32,7 @@
 #define CLOCK_CHECK_NS NS_PER_S
 #define CLOCK_CHECKS   3
 
-/* A timestamp and its heap and chunk indices.  A zero-initialised struct is valid: its timestamp is 0. */
+/* A timestamp and its heap and chunk indices.  A zero-initialised struct is valid, and has the timestamp 0. */
 struct grid_time {
     int64_t timestamp;
     int64_t time, chunk; /* as in struct assemble_place */
@@ -55,13 +55,13 @@ struct assembler {
     int64_t oldest;                 /* chunk index of window[0] */
     int64_t newest;                 /* newest chunk index for which a packet arrived */
     int64_t first_time, end_time;   /* heap times of the first expected heap, and of the heap after the newest heap */
-    uint64_t n_missing;             /* heaps missing since the last chunk was handed on */
+    uint64_t n_missing;             /* number of heaps missing since the last chunk was handed on */
     unsigned retry_packets;         /* number of packets until the next request for a free chunk */
     int64_t *last_times;            /* [n_sources] heap time of the last heap placed */
     struct chunk **window;          /* [window_chunks] open chunks; NULL: no packet yet, or no free chunk */
     uint32_t *n_source_heaps;       /* [window_chunks][n_sources] number of complete heaps */
-    bool live;                      /* [const] packets arrive in real time; false for a recording */
-    bool restarts;                  /* the next chunk handed on begins a stream */
+    bool live;                      /* [const] true if packets arrive in real time, false for a recording */
+    bool restarts;                  /* true if the next chunk that is handed on begins a stream */
     struct data_time data_time;     /* when data arrive; used only if the member is live */
     struct claims claims;
     int64_t clock_checked_ns;
@@ -84,7 +84,7 @@ static bool find_time(const struct assemble_layout *layout, int64_t timestamp, c
         place->chunk = known->chunk;
         return true;
     }
-    int64_t time = timestamp / layout->heap_samples; /* exact division, so the sign does not matter */
+    int64_t time = timestamp / layout->heap_samples; /* the division is exact, so the sign does not matter */
     if (time * layout->heap_samples != timestamp)
         return false;
     place->time = time;
@@ -345,7 +345,7 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
 }
 
 /* Returns true if a packet ahead of the window is due.  Such a packet may move the window without a claim.  The next
- * two heaps of a source are due if they are less than a window ahead. */
+ * two heaps of a source are due if they are ahead of the window by less than a window. */
 static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
                         const struct assemble_place *place, int64_t arrival_ns)
 {
@@ -433,7 +433,7 @@ static enum reject fill(struct assembler *a, const struct assemble_packet *packe
 /* ---- Claims, and the packets held for them ----------------------------------------------------------------------- */
 
 /* Compares a held packet that was refused as a duplicate with the first copy.  Returns true if the bytes are the same.
- * Returns false for chunks in direct memory, which the host does not read. */
+ * Returns false for chunks in direct memory, because the host does not read this memory. */
 static bool is_same_as_first(const struct assembler *a, const struct held_packet *held)
 {
     const struct duplicate *duplicate = &a->duplicate;
@@ -497,8 +497,8 @@ static bool is_leader(const struct assembler *a, unsigned source, const struct a
            !claims_heard_lately(&a->claims, source, arrival_ns);
 }
 
-/* Adds a packet outside the window to its source's claim, and moves the window if the claim is believed.  A recording's
- * packet is held until its claim is believed or dropped. */
+/* Adds a packet outside the window to its source's claim, and moves the window if the claim is believed.  A packet of
+ * a recording is held until the claim is believed or dropped. */
 static enum reject consider_claim(struct assembler *a, const struct assemble_packet *packet,
                                   const struct assemble_place *place, int64_t arrival_ns, uint8_t **payload)
 {

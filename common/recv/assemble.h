@@ -151,7 +151,7 @@ struct assembler_config {
     const char *name;       /* the member's name in messages: "m000 pol 0"; copied */
     unsigned window_chunks; /* >= 1 */
     unsigned jump_heaps;    /* 8 */
-    /* number of sources that must support a jump, usually 2; a number above n_sources means all sources */
+    /* number of sources that must support a jump, usually 2; if it exceeds n_sources, all sources must */
     unsigned jump_sources;
     bool may_wait; /* the assembler may wait for a free chunk; set by the receiver */
     struct timebase timebase;
@@ -161,7 +161,7 @@ struct assembler_config {
     /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group consists of the members
      * whose chunks one worker matches. */
     struct gauge *group_timestamp;
-    /* a silent member's chunks leave if group_timestamp is this many chunks ahead of them */
+    /* a silent member's chunks leave if group_timestamp is ahead of them by this number of chunks */
     int64_t patience_chunks;
     struct inbox *free_chunks; /* chunk items */
     /* Called for each chunk from the free inbox before the chunk is used again; NULL: no call. */
@@ -189,23 +189,25 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
 
 /* Admits a packet: finds its place, moves the window if necessary and marks the packet's bytes as arrived.  Returns
  * REJECT_NONE.  The caller must then copy the payload to '*payload' before the next call.  If the packet is refused,
- * counts and returns the reason, and leaves '*payload' untouched.  'arrival_ns' is monotonic. */
+ * counts and returns the reason, and leaves '*payload' untouched.  'arrival_ns' is the packet's monotonic arrival
+ * time. */
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);
 
 /* Hands on the open chunks of a silent live member, and compares its timestamps with the clock once a second.  Called
- * between packets.  'now_ns' is monotonic.  Addresses that assembler_expect() returned are invalid after this call. */
+ * between packets.  'now_ns' is the present monotonic time.  Addresses that assembler_expect() returned are invalid
+ * after this call. */
 void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
-/* Counts a packet that the caller refuses.  The counters of a source count heaps, so they count only a heap's first
- * packet. */
+/* Counts a packet that the caller refuses.  The counters of the packet's source count heaps, so of each heap they
+ * count only the first packet. */
 void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject);
 
 /* Returns the first copy of the payload, if assembler_admit() has just refused a packet as REJECT_DUPLICATE.  Returns
  * NULL if only some of the packet's bytes had arrived; the packet then counts as different. */
 const uint8_t *assembler_duplicate_of(const struct assembler *assembler);
 
-/* Contests the heap of the duplicate that was just refused, because its bytes differ from the first copy.  The heap
- * then counts as missing. */
+/* Contests the heap of the duplicate that was just refused, because the duplicate's bytes differ from the first copy.
+ * The heap then counts as missing. */
 void assembler_contest(struct assembler *assembler, const struct assemble_packet *packet);
 
 /* Returns the chunk of the last packet admitted. */

@@ -36,7 +36,8 @@ struct chunk {
     uint8_t *payload;            /* [const] [n_heaps][heap_bytes] host address; in a gathered pool: device address */
     const uint8_t *source;       /* [const] address of the payload for copies by the device */
     struct device_direct direct; /* [const] the payload's memory in a direct pool; else zeros */
-    /* Gathered pools only: the NIC's frames with the chunk's packets, and the pieces of payload in these frames. */
+    /* Used in gathered pools only: the NIC's frames with the chunk's packets, and the pieces of payload in these
+     * frames. */
     struct gather_piece *pieces; /* [2 * n_frames_max] pinned */
     uint32_t *frames;            /* [n_frames_max] */
     size_t n_pieces, n_frames;
@@ -45,10 +46,11 @@ struct chunk {
     uint8_t *present;          /* [n_heaps] 1: complete heap, every byte arrived exactly once; else 0 (assemble.h) */
     uint32_t *extra;           /* [n_heaps] value 'extra' from identify() (fgpu: saturated samples); 0: heap absent */
     size_t n_present;          /* number of complete heaps */
-    uint64_t n_missing;        /* heaps missing in this chunk, and between this chunk and the previous one */
-    bool restarts;             /* a stream begins with this chunk, so earlier heaps are not missing */
-    size_t n_times;            /* heaps per source; fewer in a stream's last chunk */
-    int64_t last_arrival_ns;   /* monotonic arrival time of the last packet placed; for the latency sensor */
+    /* number of heaps missing in this chunk, and between the previous chunk and this chunk */
+    uint64_t n_missing;
+    bool restarts;           /* true if a stream begins with this chunk, so that earlier heaps are not missing */
+    size_t n_times;          /* number of heaps per source; smaller in a stream's last chunk */
+    int64_t last_arrival_ns; /* monotonic arrival time of the last packet placed; for the latency sensor */
     /* The assembler uses these members while the chunk is open (chunk_heap.h). */
     uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, if CHUNK_HEAP_MAPPED */
     size_t filled_words; /* [const] words of 'filled' per heap */
@@ -88,7 +90,7 @@ static inline bool chunk_has_room(const struct chunk *chunk)
 /* Creates the kernel for chunk_gather().  Returns 0 or negative errno. */
 int chunk_create_gather(struct device *device, struct device_kernel **gather);
 /* Queues the kernel 'gather', which copies the packets of a gathered chunk from the frames to the chunk's payload.
- * Does nothing for chunks of other pools, for which 'gather' may be NULL. */
+ * Does nothing for chunks of other pools; 'gather' may be NULL for these chunks. */
 void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struct device_kernel *gather);
 
 /* Frees the pool and its chunks, which no thread may use any more.  NULL is accepted. */

@@ -29,7 +29,7 @@
 struct claims_config {
     unsigned n_sources, jump_heaps, jump_sources; /* as in struct assembler_config */
     int64_t window_samples, window_ns;
-    bool live; /* packets arrive in real time; false for a recording */
+    bool live; /* true if packets arrive in real time, false for a recording */
     size_t heap_bytes;
     const char *name;        /* the member's name, for messages; must outlive the claims */
     struct counter *refused; /* counter of held packets whose claim was dropped */
@@ -81,7 +81,7 @@ void claims_restart(struct claims *claims);
 /* Drops all claims and counts their held packets as refused. */
 void claims_drop(struct claims *claims);
 
-/* Records that the source was heard inside or near the window, which ends the source's claim. */
+/* Records that the source was heard inside or near the window.  This ends the source's claim. */
 void claims_heard(struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Returns true if the source was heard inside or near the window within the last 'window_ns'. */
@@ -100,8 +100,8 @@ bool claims_are_enough(const struct claims *claims, unsigned source, int64_t arr
 uint8_t *claims_hold(struct claims *claims, const struct assemble_packet *packet, int64_t arrival_ns);
 
 /* Accepts the claim of 'source', and drops all claims that do not support it.  Afterwards claims_next_held() returns
- * the held packets of the remaining claims in order of timestamps, then NULL. claims_first_held() returns the next
- * packet without consuming it. */
+ * the held packets of the remaining claims in order of timestamps.  After the last packet it returns NULL.
+ * claims_first_held() returns the next packet without consuming it. */
 void claims_believe(struct claims *claims, unsigned source);
 const struct held_packet *claims_first_held(const struct claims *claims);
 const struct held_packet *claims_next_held(struct claims *claims);

@@ -36,8 +36,8 @@ struct gro_queue {
     size_t n, next;
 };
 
-/* Reads the size of a message's packets from its control messages.  Returns 'n_bytes', the size of the message, if the
- * message is a single packet. */
+/* Reads the size of a message's packets from its control messages.  If the message is a single packet, returns
+ * 'n_bytes', the size of the message. */
 static inline size_t gro_segment_bytes(struct msghdr *message, size_t n_bytes)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {

@@ -87,8 +87,8 @@ void recv_keys_check(struct config_recv *recv, const struct config_device *devic
 struct recv_source_config recv_keys_source(const struct config_recv *recv, const struct endpoint_list *endpoints,
                                            size_t t, struct device *device);
 
-/* Parses 'from', the networks of allowed senders, into 'senders'.  recv_keys_set_senders() lets all endpoints of a list
- * point to 'senders', which must outlive the list. */
+/* Parses 'from', the networks of allowed senders, into 'senders'.  recv_keys_set_senders() makes all endpoints of a
+ * list point to 'senders'.  'senders' must outlive the list. */
 void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors);
 void recv_keys_set_senders(struct endpoint_list *list, const struct access *senders);
 

@@ -31,7 +31,7 @@ struct matcher {
     bool started;                 /* true if a set was made, and no jump back was believed afterwards */
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
-    uint64_t n_added;             /* number of chunks added: the clock by which claims are compared */
+    uint64_t n_added;             /* number of chunks added; serves as a clock when claims are compared */
     unsigned n_alive;             /* number of members that have not ended */
     struct chunk **sets;          /* [max_chunks][n_members] ring of sets that are ready */
     int64_t *set_samples;         /* [max_chunks] timestamps of the sets */
@@ -97,8 +97,8 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
 }
 
 /* Returns true if the matcher should follow 'claimant', whose newest chunk is far.  A member agrees if its newest
- * chunk, of any age, is near the claimant's.  A member contradicts if its newest chunk is not far and was added after
- * 'since', when the claimant added its previous chunk. */
+ * chunk, of any age, is near the claimant's newest chunk.  A member contradicts if its newest chunk is not far and
+ * was added after the claimant's previous chunk, which was added at 'since'. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;
@@ -174,8 +174,8 @@ void matcher_end(struct matcher *matcher, unsigned member)
     make_sets(matcher);
 }
 
-/* Finds the timestamp of the oldest chunk in the queues, up to the horizon.  Returns false if there is no such
- * chunk. */
+/* Finds the timestamp of the oldest chunk in the queues.  Ignores chunks beyond the horizon.  Returns false if there
+ * is no other chunk. */
 static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 {
     bool found = false;

@@ -46,7 +46,7 @@ struct matcher_config {
     unsigned n_members;
     unsigned window_chunks; /* window_chunks of the members' assemblers; >= 1 */
     unsigned wait_chunks;   /* >= window_chunks */
-    /* number of members that must support a claim, usually 2; a number above n_members means all members */
+    /* number of members that must support a claim, usually 2; if it exceeds n_members, all members must */
     unsigned jump_members;
     int64_t chunk_samples;
     size_t max_chunks;           /* number of chunks in all members' pools, which limits the chunks in the matcher */

@@ -55,8 +55,9 @@ struct receiver_config {
     /* [n_assemblers] configurations of the assemblers, copied; the receiver sets may_wait */
     const struct assembler_config *assemblers;
     size_t n_assemblers;
-    bool direct;    /* chunks are direct: no payload is received in place, because the host could not move it */
-    bool needs_crc; /* packets without a CRC item are refused */
+    /* true: chunks are direct, and no payload is received in place, because the host could not move the payload */
+    bool direct;
+    bool needs_crc; /* true: packets without a CRC item are refused */
     /* inbox that gets {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
     struct inbox *worker;
     int end_kind;

@@ -39,7 +39,8 @@ static void add_own_name(const char *prefix, const struct own_name *own, const c
 }
 
 /* Returns the reference correlator's name for the counter of a reason, or NULL.  The counter counts packets, so the
- * name is right only if a heap is one packet, as in fgpu's input.  For xbgpu, add_refused_heaps() uses the names. */
+ * name is right only if each heap is one packet, as in fgpu's input.  For xbgpu, add_refused_heaps() adds counters
+ * with these names. */
 static const struct own_name *own_name(const char *prefix, enum reject reject)
 {
     for (size_t i = 0; strcmp(prefix, "fgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
@@ -80,8 +81,9 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
     add(prefix, "incomplete_heaps", "Heaps of which only a part was received.", labels, &stats->incomplete_heaps);
     add(prefix, "contested_heaps", "Heaps that count as missing because two different copies of their bytes arrived.",
         labels, &stats->contested_heaps);
-    add(prefix, "copied_packets", "Packets copied to their place in the chunk, because they were received elsewhere.",
-        labels, &stats->copied_packets);
+    add(prefix, "copied_packets",
+        "Packets that were copied to their place in the chunk, because they were not received there.", labels,
+        &stats->copied_packets);
     add(prefix, "jumps", "Accepted jumps of the timestamps.", labels, &stats->jumps);
     add(prefix, "gap_samples", "Samples skipped by forward jumps that are longer than the elapsed time.", labels,
         &stats->gap_samples);

@@ -49,8 +49,9 @@ struct packet_slot {
     /* recv_source_recv() sets the following members. */
     size_t packet_bytes; /* size of the packet as sent; 'truncated' is true if the packet exceeds the buffers */
     bool truncated;
-    /* True if 'header' points to the packet in the source's memory, which is valid until the next recv.  If 'rest' is
-     * not NULL, only the packet's first 'header_bytes' bytes are at 'header'.  The caller's buffers are not used. */
+    /* True if 'header' points to the packet in the source's memory.  The packet is valid until the next recv.  If
+     * 'rest' is not NULL, only the packet's first 'header_bytes' bytes are at 'header'.  The caller's buffers are not
+     * used. */
     bool zero_copy;
     const uint8_t *rest; /* zero-copy: the packet's other bytes in device memory; NULL: none */
     uint32_t frame;      /* zero-copy: frame number for recv_source_keep() */
@@ -89,8 +90,8 @@ int recv_source_enable(struct recv_source *source, char *why, size_t why_bytes);
 /* Sizes of a NIC's receive queue and its frames (ibverbs). */
 struct packet_ring {
     size_t max_frame_bytes; /* longest frame */
-    size_t frame_bytes;     /* bytes of each frame in host memory: the whole frame, or its head */
-    size_t rest_bytes;      /* bytes of each frame in device memory; 0: none */
+    size_t frame_bytes;     /* number of bytes of each frame in host memory: the whole frame, or its head */
+    size_t rest_bytes;      /* number of bytes of each frame in device memory; 0: none */
     size_t n_posted;        /* number of frames posted to the NIC, unless its queue is shorter */
     size_t n_frames;        /* number of posted frames and of frames that may be kept */
 };
@@ -108,8 +109,8 @@ void recv_packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_b
  * damaged or truncated file first returns its readable packets, then -EIO. */
 int recv_source_recv(struct recv_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
-/* Returns true if the next recv will return only zero-copy packets, so that the slots need no buffers.  Otherwise the
- * packets of the next recv are either all zero-copy or all in the slots. */
+/* Returns true if the next recv will return only zero-copy packets, so that the slots need no buffers.  If the result
+ * is false, the packets of the next recv are either all zero-copy or all in the slots. */
 bool recv_source_is_zero_copy(const struct recv_source *source);
 
 /* Keeps the head and the rest of a frame of the last recv unchanged until recv_source_release().  Used with a

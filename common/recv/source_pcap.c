@@ -112,7 +112,7 @@ static void end_capture(struct pcap_source *source, int status)
                     (unsigned long long)source->n_cut);
 }
 
-/* Copies the packet of a frame into the slot.  Returns false if the packet is not for one of the source's endpoints. */
+/* Copies the packet in a frame into the slot.  Returns false if the packet is for none of the source's endpoints. */
 static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *header, const uint8_t *bytes,
                        struct packet_slot *slot)
 {

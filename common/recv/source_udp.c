@@ -31,12 +31,12 @@
 #include <unistd.h>
 
 #define PARTS_MAX 4 /* number of iovecs of a message: three buffers of a slot, and a part for excess bytes */
-/* largest number of ready sockets that epoll_wait() reports at a time; the next call reports others */
+/* largest number of ready sockets that one epoll_wait() reports; the next epoll_wait() reports others */
 #define READY_MAX   64
 #define SINGLES_MAX 64 /* number of successive single packets after which coalescing seems to have ended */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
-/* number of messages per recvmmsg(), so few that their buffers stay in the second-level cache */
+/* number of messages per recvmmsg(); the number is so small that their buffers stay in the second-level cache */
 #define JOINED_MESSAGES 4
 
 struct udp_socket {
@@ -133,7 +133,7 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
 }
 
 /* Receives up to 'n_slots' messages, one per slot.  Moves coalesced messages to 'buffer'.  Returns the number of
- * messages, and in '*n_filled' the number of filled slots, or returns negative errno. */
+ * messages, and stores the number of filled slots in '*n_filled'.  After an error returns negative errno. */
 static int recv_single(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots,
                        size_t n_slots, size_t *n_filled)
 {
@@ -337,7 +337,7 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
-            return err; /* a dead socket reports its error again */
+            return err; /* the next call reports the error of a dead socket again */
     }
     return (int)n_filled;
 }

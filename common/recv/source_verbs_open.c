@@ -47,7 +47,7 @@ static int open_port(struct opening *opening)
     return why_about(err, "recv.interface", opening->why, opening->why_bytes);
 }
 
-/* Computes the sizes of the ring, which is smaller than requested if the NIC's queue is too short. */
+/* Computes the sizes of the ring.  The ring is smaller than requested if the NIC's queue is too short. */
 static void count_frames(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;

@@ -74,7 +74,7 @@ struct send_heap {
 struct send_group {
     struct send_heap *heaps;
     size_t n_heaps;
-    bool send;                  /* false: the group is skipped, and uses no heap counts */
+    bool send;                  /* true: the group is sent; false: the group is skipped, and uses no heap counts */
     int64_t ready_ns;           /* monotonic arrival time of the last input packet, for the latency; 0: unknown */
     uint64_t n_clipped[N_POLS]; /* saturated samples per polarisation, counted when the group is sent */
 };

@@ -42,7 +42,7 @@ struct send_sink;
 
 struct send_sink_config {
     const struct endpoint_list *destinations;
-    enum transport transport; /* ibverbs requires an interface and multicast destinations */
+    enum transport transport; /* udp or ibverbs; ibverbs requires an interface and multicast destinations */
     const char *interface;    /* interface for multicast, by name or address; NULL: the kernel chooses */
     int ttl;                  /* time to live of multicast packets */
     size_t buffer_bytes;      /* requested size of the socket buffer; 0: the kernel's default; unused with ibverbs */
@@ -50,7 +50,7 @@ struct send_sink_config {
     /* ibverbs only. */
     size_t packet_bytes;      /* size of the largest packet, with header */
     double rate_bytes_per_s;  /* the caller's rate, with headers, for the NIC's pacing; 0: unpaced */
-    double mean_packet_bytes; /* mean packet size, from which the overhead on the wire is computed; 0: packet_bytes */
+    double mean_packet_bytes; /* mean packet size, used to compute the overhead on the wire; 0: packet_bytes */
     /* Called once, on the sink's thread, when the NIC's queue cannot be restarted; NULL: no call. */
     void (*on_lost)(void *arg);
     void *on_lost_arg;

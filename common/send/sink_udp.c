@@ -39,8 +39,8 @@ struct udp_message {
     size_t segment_bytes; /* size of the first packet */
     size_t n_bytes;
     size_t n_packets;
-    bool closed;   /* true if the last packet is shorter, so that the message is full */
-    bool gathered; /* true if the message has one part with all packets, instead of two parts per packet */
+    bool closed;   /* true if the last packet is shorter than the others, so that no packet may follow */
+    bool gathered; /* true if one part has all packets of the message; false if each packet has two parts */
 };
 
 struct udp_sink {
@@ -154,8 +154,8 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the message should be sent again immediately after the error 'err'.  If there was no room, first
- * waits for room. */
+/* Returns true if the message should be sent again immediately after the error 'err'.  If there was no room, waits
+ * for room first. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     if ((err == EAGAIN || err == ENOBUFS) && send_sink_deadline_passed(&sink->base))

@@ -1,6 +1,6 @@
 /* stream_packets.c - builds the packets of a stream: data heaps of its jobs, descriptors, stop heaps.  See
- * send/stream.h.  The position in the jobs is (job, group, round, heap, offset).  In each round a run of packets of
- * every heap in the group is sent. */
+ * send/stream.h.  The position in the jobs is (job, group, round, heap, offset).  In each round, the stream sends a
+ * run of packets of every heap in the group. */
 #include "common/send/stream_internal.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* data_time.c - see data_time.h.  The assembler calls these functions once per chunk, and for packets that would move
- * the window, but not for each packet. */
+ * the window.  It does not call them for other packets. */
 #include "common/telemetry/data_time.h"
 
 #include "common/base/clock.h"

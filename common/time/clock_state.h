@@ -25,7 +25,7 @@ struct clock_state {
 int clock_state_get(const char *path, struct clock_state *state);
 
 /* Reads the clock's state and stores it for clock_state_is_synchronised().  The main thread calls this function once a
- * second (service.c).  Other threads do not call it, because it may read a file. */
+ * second (service.c).  Other threads do not call this function, because it may read a file. */
 void clock_state_read(void);
 
 /* Returns true if the clock was synchronised at the last clock_state_read().  Returns false before the first

@@ -33,7 +33,7 @@ static bool shift_left(int64_t *value, int n)
 }
 
 /* Digits read so far, as mantissa * 10^exponent.  Zeros are counted in n_zeros until another digit follows.  So
- * trailing zeros, before or after the point, never make the mantissa overflow. */
+ * trailing zeros, on either side of the point, never make the mantissa overflow. */
 struct digits {
     int64_t mantissa;
     int exponent;
