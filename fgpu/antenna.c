@@ -156,7 +156,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
 
 /* ---- Device inputs to outputs ------------------------------------------------------------------------------------ */
 
-/* Returns the timestamp from which all settings are in effect in the outputs of every antenna. */
+/* Returns the timestamp from which all outputs of all antennas use all settings. */
 static int64_t steady_of(const struct engine *engine)
 {
     int64_t steady_samples = 0;
@@ -419,7 +419,7 @@ int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_lay
     for (size_t a = 0; !err && a < layout->n_ants; a++)
         err = create_antenna(config, layout, engine, a, send, gnss, choices);
     if (err) {
-        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
+        stats_reset(); /* must be called first; otherwise /metrics could read freed counters */
         fgpu_antennas_destroy(engine);
     }
     return err;

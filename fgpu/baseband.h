@@ -56,9 +56,9 @@ void fgpu_baseband_restart(struct fgpu_baseband *baseband);
  * its timestamp / subsampling. */
 void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
 
-/* The first function returns the baseband samples of the last input, complex float in device memory.  The second
- * function returns the index of the sample at 'timestamp_samples' in this array.  'timestamp_samples' is a multiple of
- * the subsampling. */
+/* The first function returns the array of baseband samples of the last input: complex float in device memory.  The
+ * second function returns the index in this array of the sample at 'timestamp_samples'.  'timestamp_samples' is a
+ * multiple of the subsampling. */
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 

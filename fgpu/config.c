@@ -84,7 +84,7 @@ static const struct config_key output_keys[] = {
     KEY_ENUM("dither", dither, "uniform", dither_choices,
              "Dither before rounding: none, or uniformly distributed between -0.5 and 0.5 quantisation steps."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
-            "Seed of the dither; -1 chooses one at random and logs it."),
+            "Seed of the dither; -1: a seed is chosen at random and logged."),
     KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
                   "Addresses, one per substream. The channels are divided evenly among the substreams, in order."),
     FGPU_BAND_ROWS(ONLY_NARROW),
@@ -115,7 +115,7 @@ static const struct config_section sections[] = {
                 .optional = true, .example = fgpu_gnss_example),
     CONFIG_LIST(
         struct fgpu_config, satellites, struct fgpu_config_satellite, fgpu_satellite_keys, 0, 64,
-        "Satellites that the streams of 'gnss' follow. A stream follows the satellites whose carriers are in its band.",
+        "Satellites that the streams of 'gnss' follow. Each stream follows the satellites whose carriers are in its band.",
         .optional = true, .example = fgpu_satellite_example),
     CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_FGPU_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),

@@ -28,7 +28,7 @@ enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
-    struct config_recv base; /* base.n_chunks is the number of chunks per input */
+    struct config_recv base; /* in this struct, base.n_chunks is the number of chunks per input */
     int64_t sample_bits;
     int64_t packet_samples; /* number of samples in a digitiser heap */
     int64_t chunk_samples;  /* number of samples in a chunk of one input */

@@ -78,8 +78,8 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
     return &queue->models[find(queue, t_samples)];
 }
 
-/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, a positive
- * fine delay moves it to the earlier multiple.  Otherwise the start moves to the later multiple. */
+/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, it moves to
+ * the earlier multiple if the fine delay is positive, and to the later multiple otherwise. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;
@@ -130,7 +130,7 @@ static bool all_there(const struct skip *s, int64_t k)
     return true;
 }
 
-/* Returns the first k after 'k' at which a queue changes to its next model, where k counts multiples of
+/* Returns the first number after 'k' at which a queue changes to its next model.  These numbers count multiples of
  * align_samples.  Returns 'last' if no queue changes before 'last'. */
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {

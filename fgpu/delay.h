@@ -77,8 +77,8 @@ struct fgpu_delay_values fgpu_delay_queue_at(const struct fgpu_delay_queue *queu
 /* Returns the model in effect at an output time >= 0. */
 const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_queue *queue, int64_t t_samples);
 
-/* Forgets the oldest model (except the zero model), if it is no longer in effect at 't_samples'.  Returns true if a
- * model was forgotten. */
+/* Forgets the oldest model after the zero model, if this oldest model is no longer in effect at 't_samples'.  Returns
+ * true if a model was forgotten. */
 bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples);
 
 /* Returns the output time at which an output can begin again: a multiple of 'align_samples' at or after 'start_samples'
@@ -89,8 +89,8 @@ int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int6
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 
 /* Returns the phase by which a wideband spectrum is rotated: the model's phase, plus a quarter turn for each sample
- * of coarse delay.  The quarter turns correct the shift of the input by the coarse delay, because the band's centre
- * lies at a quarter of the sample rate.  The result is in radians, [-pi, pi). */
+ * of coarse delay.  The quarter turns correct the phase at the band's centre, which lies at a quarter of the sample
+ * rate, for the shift of the input by the coarse delay.  The result is in radians, [-pi, pi). */
 double fgpu_delay_wideband_phase(const struct fgpu_delay_values *values);
 
 #endif

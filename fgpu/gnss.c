@@ -95,7 +95,7 @@ static bool wants_search(const struct gnss_followed *sat, int64_t sample)
            sample >= sat->retry_sample;
 }
 
-/* Begins a search for the next satellite that needs one (wants_search()). */
+/* Begins a search for the next satellite that needs a search (wants_search()). */
 static void begin_search(struct gnss_stream *s, int64_t sample)
 {
     for (size_t i = 0; i < s->sizes.n_satellites && !s->is_searching; i++) {

@@ -43,8 +43,7 @@ const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
     KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal that is tracked from these satellites."),
     KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
     KEY_BOOL("acquire", acquire, true,
-             "Search for each of these satellites until it is followed; false: a satellite is followed only after "
-             "?gnss-steer."),
+             "true: each of these satellites is searched for until it is followed; false: it is followed only after ?gnss-steer."),
     KEY_DOUBLE("doppler", doppler_hz, "0", UNIT_HZ, -50000, 50000, "Middle of the Doppler range of the search."),
     KEY_DOUBLE("doppler_range", doppler_range_hz, "10000", UNIT_HZ, 10, 50000,
                "Half width of the Doppler range of the search."),

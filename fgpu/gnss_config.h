@@ -33,7 +33,7 @@ struct fgpu_gnss_satellite {
 double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
 /* Writes the satellites whose carriers lie in the stream's band, in the order of the configuration.  Writes at most
- * FGPU_GNSS_MAX_SATELLITES, but returns the number of all such satellites. */
+ * FGPU_GNSS_MAX_SATELLITES satellites, but returns the number of all satellites in the band. */
 size_t fgpu_gnss_satellites(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
                             struct fgpu_gnss_satellite *satellites);
 
@@ -57,7 +57,8 @@ struct fgpu_gnss_sizes {
 
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
-/* Returns the bytes per second at which one antenna's stream is sent; 0: unpaced, into a file. */
+/* Returns the bytes per second at which one antenna's stream is sent; 0: the stream is written to a file, and not
+ * paced. */
 double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
 /* Checks the keys 'gnss' and 'satellites'.  Does not check the filters of the bands. */

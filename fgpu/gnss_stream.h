@@ -48,7 +48,7 @@ struct gnss_followed {
     const int8_t *table;           /* [const] host */
     struct fgpu_gnss_track track;
     bool is_dropped;                     /* true after ?gnss-drop: the satellite is neither searched for nor followed */
-    int64_t retry_sample;                /* sample before which no search for the satellite begins */
+    int64_t retry_sample;                /* no search for the satellite begins before this sample */
     struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite from the first input on */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; C/N0 in thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
@@ -81,7 +81,7 @@ struct gnss_stream {
     struct outbuf_pool pool;
     size_t n_downloading; /* buffers being downloaded */
     float scale[N_POLS];
-    bool has_input; /* true if an input has been processed; 'input_samples' is the timestamp of the last one */
+    bool has_input; /* true if an input has been processed; 'input_samples' is the timestamp of the last input */
     int64_t input_samples;
     struct fgpu_gnss_search search;
     bool is_searching; /* a search has begun, and its result has not been used yet */

@@ -31,10 +31,10 @@ struct fgpu_gnss_symbol {
 /* Begins the search.  If a symbol has only one period, the search ends immediately. */
 void fgpu_gnss_symbol_init(struct fgpu_gnss_symbol *symbol, enum gnss_signal signal);
 
-/* Adds the product of the sums of 'period' and of the period before it. */
+/* Adds the product of two prompt sums: the sum of 'period', and the sum of the previous period. */
 void fgpu_gnss_symbol_add(struct fgpu_gnss_symbol *symbol, int64_t period, double product);
 
-/* Returns the place of a code period in its symbol; -1 if the place is not known. */
+/* Returns the index of a code period in its symbol; -1 if the index is not known. */
 int fgpu_gnss_symbol_place(const struct fgpu_gnss_symbol *symbol, int64_t period);
 
 #endif

@@ -56,8 +56,8 @@
 #include <stdbool.h>
 
 /* The taps: the early tap is a quarter of a chip ahead of the prompt tap, and the late tap is a quarter of a chip
- * behind it.  For BOC and CBOC this distance is 2.5 / 12 of a chip.  At this distance both autocorrelations of E1 are
- * steep, unlike at some smaller distances. */
+ * behind the prompt tap.  For BOC and CBOC the distances are 2.5 / 12 of a chip.  There the autocorrelations of both
+ * E1 signals are steep, unlike at some smaller distances. */
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3
 
@@ -71,7 +71,8 @@ struct fgpu_gnss_track_config {
     enum gnss_signal signal;
     enum gnss_subcarrier subcarrier; /* subcarrier of the replica's table */
     double sample_rate_hz;           /* rate of the baseband's samples */
-    double carrier_hz; /* signal's carrier in the baseband without Doppler; its magnitude is below sample_rate_hz */
+    /* frequency of the signal's carrier in the baseband without Doppler; its magnitude is below sample_rate_hz */
+    double carrier_hz;
 };
 
 /* Code phase and Doppler of the signal, as found by an acquisition. */
@@ -124,7 +125,8 @@ struct fgpu_gnss_track {
     enum fgpu_gnss_stage stage;
     double stage_s; /* seconds of data since this stage began */
     uint32_t n_starts, n_losses;
-    struct fgpu_gnss_model model; /* model at the middle of the latest integration, whether its sums were used or not */
+    /* model at the middle of the latest integration, even if the sums of this integration were not used */
+    struct fgpu_gnss_model model;
     struct fgpu_gnss_lock locks[N_POLS];
     struct fgpu_gnss_symbol symbol;
     int pol;      /* polarisation of the phase loop */
@@ -167,7 +169,7 @@ void fgpu_gnss_track_init(struct fgpu_gnss_track *track, const struct fgpu_gnss_
 void fgpu_gnss_track_taps(const struct fgpu_gnss_track *track, struct gnss_satellite *satellite);
 
 /* Begins to follow the signal that an acquisition has found.  The caller must still pass the outstanding sums of
- * earlier pieces, which are ignored. */
+ * earlier pieces; these sums are ignored.ored. */
 void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss_acquisition *acquisition);
 
 /* Makes the pieces of the samples [begin, end).  'begin' is at or after the last call's 'end'; the samples between them

@@ -31,7 +31,7 @@ struct fgpu_output {
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
     struct fgpu_delay_model shown[N_POLS]; /* the models that the delay sensors show */
-    int64_t shown_since[N_POLS];           /* timestamps since which the models in 'shown' have been in effect */
+    int64_t shown_since[N_POLS];           /* the models in 'shown' have been in effect since these timestamps */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
     struct gauge confirmed;   /* last confirmed time, as a timestamp */
@@ -49,7 +49,7 @@ struct fgpu_output {
     int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* end of the last input */
     bool is_ahead;               /* true if the output is ahead of its input; the delay sensors report this */
-    int64_t skipped_samples;     /* timestamp before which batches no longer count as skipped; 0 after a restart */
+    int64_t skipped_samples;     /* batches before this timestamp do not count as skipped again; 0 after a restart */
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
@@ -266,7 +266,7 @@ static void show_model(struct fgpu_output *w, unsigned pol)
 }
 
 /* Publishes the duration of the input that must still arrive before the next batch can begin.  Called when no spectrum
- * fits.  The windows of the next spectrum are in spectra[pol][0].  A wait of at most one batch is normal and is
+ * fits.  The windows of the next spectrum are in spectra[pol][0].  A wait for at most one batch is normal and is
  * published as 0. */
 static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
@@ -381,8 +381,8 @@ static int64_t set_steady(struct fgpu_output *w, int64_t samples)
     return samples;
 }
 
-/* Sets 'next_samples' back to the first batch whose windows begin after all input so far, unless 'next_samples' is
- * already earlier. */
+/* Moves 'next_samples' back to the first batch whose windows begin after all input so far.  Does nothing if
+ * 'next_samples' is already earlier. */
 static void resume(struct fgpu_output *w)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};

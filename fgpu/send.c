@@ -415,7 +415,7 @@ int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout 
     for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)
         err = create_stream(s, i, why, why_bytes);
     if (err) {
-        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
+        stats_reset(); /* must be called first; otherwise /metrics could read freed counters */
         fgpu_send_destroy(s);
         return err;
     }

@@ -325,8 +325,8 @@ static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
     return n;
 }
 
-/* Restores kept gains.  'gains' [output] is scratch memory.  All its entries are NULL except the entry of this item's
- * output, because the file may name no other output. */
+/* Restores kept gains.  'gains' [output] is scratch memory.  All entries of 'gains' are NULL except the entry of this
+ * item's output, because the file may name no other output. */
 static void restore_gains(struct setting *item, float **gains)
 {
     const char *path = state_file_path(item->gains_file);

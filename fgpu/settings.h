@@ -31,7 +31,8 @@ struct engine;
 struct fgpu_settings;
 
 /* A snapshot on its way to the worker.  The gains are a buffer of an output (output.h).  Main takes the buffer with
- * fgpu_output_take_gains(), and the command passes it back to the output.  Only the output frees it. */
+ * fgpu_output_take_gains(), and the command passes the buffer back to the output.  Only the output frees the
+ * buffer. */
 struct fgpu_command {
     struct command base; /* first */
     /* order about a satellite; if the order has an action, the fields below are not used */
