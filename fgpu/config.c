@@ -113,10 +113,10 @@ static const struct config_section sections[] = {
     CONFIG_LIST(struct fgpu_config, gnss, struct fgpu_config_gnss, fgpu_gnss_keys, 0, 16,
                 "Streams of navigation satellites' correlation sums; each stream is made for every antenna.",
                 .optional = true, .example = fgpu_gnss_example),
-    CONFIG_LIST(
-        struct fgpu_config, satellites, struct fgpu_config_satellite, fgpu_satellite_keys, 0, 64,
-        "Satellites that the streams of 'gnss' follow. Each stream follows the satellites whose carriers are in its band.",
-        .optional = true, .example = fgpu_satellite_example),
+    CONFIG_LIST(struct fgpu_config, satellites, struct fgpu_config_satellite, fgpu_satellite_keys, 0, 64,
+                "Satellites that the streams of 'gnss' follow. Each stream follows the satellites whose carriers are "
+                "in its band.",
+                .optional = true, .example = fgpu_satellite_example),
     CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_FGPU_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),

@@ -19,9 +19,9 @@
 
 enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
 /* The largest magnitude of a gain.  At gain 1, noise of one digitiser step becomes noise of about one output step.
- * With 8-bit output the largest value is 127 steps.  Rounding errors of single precision are below 0.01 of a step.
- * With a gain of 1e5 or more, rounding errors alone saturate the output, and the signal is lost.  At the limit the
- * largest product of voltage and gain, 1e7 * 1e9, is far below the largest number of single precision. */
+ * With 8-bit output the largest value is 127 steps.  Rounding errors of single precision are below 0.01 step at gain
+ * 1.  With a gain of 1e5 or more, rounding errors alone saturate the output, and the signal is lost.  At the limit
+ * the largest product of voltage and gain, 1e7 * 1e9, is far below the largest number of single precision. */
 #define FGPU_GAIN_MAX      1e9
 #define FGPU_GAIN_MAX_TEXT "1e9"
 

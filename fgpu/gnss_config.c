@@ -30,8 +30,9 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
              "Nyquist zones."),
     KEY_STRING("codes", codes, "", 0, 4096,
                "File of Galileo's E1 codes, in the format of the annex of Galileo's ICD; required for E1B and E1C."),
-    KEY_INT("acquire_periods", acquire_periods, "1", UNIT_NONE, 1, 20,
-            "Code periods that a search adds coherently, 1 to 20; values above 1 are suitable for L1CA only."),
+    KEY_INT(
+        "acquire_periods", acquire_periods, "1", UNIT_NONE, 1, 20,
+        "Number of code periods that a search adds coherently, 1 to 20; numbers above 1 are suitable for L1CA only."),
     KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
             "Number of coherent sums whose powers a search adds; with 50 sums of 20 periods a search finds signals of "
             "30 dB-Hz."),
@@ -43,7 +44,8 @@ const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
     KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal that is tracked from these satellites."),
     KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
     KEY_BOOL("acquire", acquire, true,
-             "true: each of these satellites is searched for until it is followed; false: it is followed only after ?gnss-steer."),
+             "true: each of these satellites is searched for until it is followed; false: it is followed only after "
+             "?gnss-steer."),
     KEY_DOUBLE("doppler", doppler_hz, "0", UNIT_HZ, -50000, 50000, "Middle of the Doppler range of the search."),
     KEY_DOUBLE("doppler_range", doppler_range_hz, "10000", UNIT_HZ, 10, 50000,
                "Half width of the Doppler range of the search."),
@@ -184,7 +186,7 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
         config_error(errors, &gnss->sky_hz, "no satellite of 'satellites' has its carrier in the band of stream %s",
                      gnss->name);
     if (n > FGPU_GNSS_MAX_SATELLITES)
-        config_error(errors, &gnss->name, "stream %s has %zu satellites, and at most %d are possible", gnss->name, n,
+        config_error(errors, &gnss->name, "stream %s has %zu satellites, but the maximum is %d", gnss->name, n,
                      FGPU_GNSS_MAX_SATELLITES);
     for (size_t s = 0; s < n && s < FGPU_GNSS_MAX_SATELLITES; s++) {
         const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);

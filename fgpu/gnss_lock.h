@@ -1,10 +1,10 @@
 /* gnss_lock.h - C/N0 of one polarisation and the lock of code and carrier, from prompt sums.
  *
  * C/N0:      computed from the second and fourth moments of |P| ("M2M4": Pauluzzi and Beaulieu, A comparison of SNR
- *            estimation techniques for the AWGN channel, IEEE Trans. Commun. 48(10), 2000).  A signal of constant power S
- *            in complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2.  So S = sqrt(2 M2^2 - M4).
- *            The moments do not depend on data, secondary codes or the carrier's phase.  So C/N0 is valid before these
- *            are known.
+ *            estimation techniques for the AWGN channel, IEEE Trans. Commun. 48(10), 2000).  A signal of constant power
+ *            S in complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2.  So
+ *            S = sqrt(2 M2^2 - M4).  The moments do not depend on data, secondary codes or the carrier's
+ *            phase.  So C/N0 is valid before data, codes and phase are known.
  * Carrier:   the indicator is the mean of I^2 - Q^2 divided by the mean of I^2 + Q^2.  The indicator is about
  *            cos(2 phase error) S / (S + N) (Van Dierendonck, GPS Receivers, in Parkinson and Spilker, Global
  *            Positioning System, vol. 1, 8).  The indicator is 0 without a signal.

@@ -10,7 +10,7 @@
  *            to this unit, so the error after 1e8 samples is at most 6e-12 turns and 2e-11 sub-chips.
  * Loops:     corrections are those of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8: the first-order loop, K
  *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  Each correction applies the model's
- *            error at the model's own sample.  This is the form of a Kalman filter with constant gains.
+ *            error at the model's own sample, as in a Kalman filter with constant gains.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_MODEL_H
 #define FGPU_GNSS_MODEL_H

@@ -1,7 +1,7 @@
 /* gnss_record.h - the record of one integration in a heap of satellite sums, as it is sent.
  *
- * Heap:      a heap has one record for each integration that ended in a chunk.  The records are consecutive.  Unused
- *            records after them are filled with zeros, so their 'prn' is 0.
+ * Heap:      a heap has one record for each integration that ended in a chunk.  The records are consecutive.  The
+ *            unused records after these records are filled with zeros, so their 'prn' is 0.
  * Measured:  the signal's carrier phase at 'timestamp' is the replica's phase plus the phase of the prompt sum.  The
  *            signal's code phase is the replica's code phase plus the offset that early and late sums show.
  * Time:      'timestamp' is the ADC timestamp of a complex sample: the timestamp of the first ADC sample under its

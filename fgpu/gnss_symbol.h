@@ -9,7 +9,8 @@
  *            Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  The products do not depend on
  *            the carrier's phase, and need only an approximate frequency.
  * Refusal:   the best agreement must exceed the second best agreement by 0.4 of a period's power.  For L1CA at least
- *            1 of 5 symbols must begin with a change of sign, because only such a change shows where a symbol begins.
+ *            1 of 5 symbols must begin with a change of sign, because only changes of sign show where a symbol
+ *            begins.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_SYMBOL_H
 #define FGPU_GNSS_SYMBOL_H

@@ -8,9 +8,9 @@
  * Delay:     a correction is relative to the model at the time of the integration, not to the latest replica.  So
  *            the delay of the sums is outside the loop, and the loop's poles do not depend on the delay.  The delay
  *            only makes replicas less exact.  The carrier's error is (Doppler's error) x delay + (rate's error) x
- *            delay^2 / 2.  The Doppler's error must stay small compared with a turn per code period, and the code's
- *            error compared with the taps' distance.  A Kalman filter does the same (Psiaki and Jung, Extended Kalman
- *            filter methods for tracking weak GPS signals, ION GPS 2002).
+ *            delay^2 / 2.  The Doppler's error must stay small compared with a turn per code period.  The code's
+ *            error must stay small compared with the distance between taps.  A Kalman filter does the same (Psiaki
+ *            and Jung, Extended Kalman filter methods for tracking weak GPS signals, ION GPS 2002).
  * Pieces:    an integration is one code period with its own exact phases.  The integration starts at the period's first
  *            sample.  If a chunk ends within the integration, the integration's remaining samples are a piece of the
  *            next chunk (gnss_piece_skip()).  The sums of both pieces are added here.
@@ -35,8 +35,8 @@
  *            sum and the model continues without a correction.
  * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In TRACKING
  *            both must be locked, before TRACKING only the code.  If the lock is lost, the stage becomes SEARCH, and
- *            the owner begins again with an acquisition.  A Doppler beyond 50 kHz has the same effect.  Only an error
- *            or a gap of hours can cause such a Doppler.
+ *            the owner begins again with an acquisition.  A Doppler beyond 50 kHz has the same effect.  Only an
+ *            error, or a gap of hours, can cause a Doppler of this size.
  * Phase:     the carrier's phase at a sample is the phase of the signal in the phase loop's polarisation.  Whole
  *            turns count from the acquisition.  L5Q is a quarter turn behind L5I, and the phase of L5Q includes this
  *            quarter turn.

@@ -13,8 +13,8 @@
  * Time:      after fgpu_output_restart() time may begin again at any timestamp.  Only gains and delay models survive
  *            the restart.  A steady timestamp (fgpu_output_steady_samples()) later than the new beginning is set to the
  *            new beginning.  An output confirms its time after it has produced CONFIRM_NS of data without a gap of
- *            CONFIRM_NS or more.  So a few packets with wrong timestamps, which make a receiver assume a jump of time,
- *            confirm no time.
+ *            CONFIRM_NS or more.  A few packets with wrong timestamps may make a receiver assume a jump of time.
+ *            These packets confirm no time.
  * Ahead:     a delay that jumps up moves the output's timestamps ahead of the input's timestamps.  When the delay then
  *            jumps down, the output waits until the input has reached these timestamps, because an output never goes
  *            back without a request.  Meanwhile the delay sensors are in error.  Only 'resumes' of struct fgpu_delays

@@ -25,7 +25,7 @@ struct sample {
 
 /* The samples of one output of one antenna for the status page. */
 struct look {
-    struct snapshot *turn;      /* [const] exchange of requests with the worker; points into the stream */
+    struct snapshot *turn; /* [const] exchange of requests with the worker; points into the stream */
     /* newest sample; the sample and 'power' belong to the side that owns the snapshot (snapshot.h) */
     struct sample sampled;
     float *power[N_POLS];       /* shape [pol][n_chan] */

@@ -2,7 +2,8 @@
  * them.
  *
  * A member is the set of sources that one assembler receives: in fgpu an input (antenna x polarisation), in xbgpu the
- * F-engines of one receive thread.  Heap h is at payload + h * heap_bytes, where h = time * n_sources + source.
+ * F-engines of one receive thread.  Heap h is at payload + h * heap_bytes, where h = time * n_sources + source, and
+ * 'time' numbers a source's heaps in the chunk from 0.
  *
  * Ownership: free inbox -> assembler -> worker -> (upload done, buffer_ref_put) -> free inbox.  Only the assembler
  * writes.

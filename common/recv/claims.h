@@ -5,14 +5,15 @@
  * the window ends the claim.  A packet is near if it is late, or due.
  *
  * A claim is believed if more sources support it than contradict it.  A source supports the claim if the source itself
- * claims a jump to about the same time.  A source contradicts if it was recently heard inside or near the window.
- * "Recently" means: within a time that equals the window's duration, or during the claim's last heaps (one to two times
- * 'jump_heaps').  In addition, at least 'jump_sources' sources must support the claim, or no source may contradict.  So
- * a member with few sources, or with only one live source, recovers too.
+ * claims a jump to about the same time.  A source contradicts the claim if it was recently heard inside or near the
+ * window.  "Recently" means: within a time that equals the window's duration, or during the claim's last heaps (one
+ * to two times 'jump_heaps').  In addition, at least 'jump_sources' sources must support the claim, or no source may
+ * contradict the claim.  So a member with few sources, or with only one live source, recovers, too.
  *
- * The window's duration protects against a stalled source that sends its backlog in a burst, during which no other
- * source is heard.  The window's duration applies to the claimant, too: its claim is not believed if it was heard near
- * the window within this time.  So if a second sender uses a source's identity in bursts, the window does not move.
+ * The window's duration protects against a stalled source.  Such a source sends its backlog in a burst, and no other
+ * source is heard during the burst.  The window's duration applies to the claimant, too: its claim is not believed if
+ * it was heard near the window within this time.  So if a second sender uses a source's identity in bursts, the
+ * window does not move.
  *
  * Recordings: arrival times cannot confirm a claim, so the window's duration is not considered.  The claim's packets
  * are held until the claim is believed, so that no data after a gap are lost.

@@ -13,10 +13,10 @@
  *
  * Jumps: a chunk is far if it is more than 'wait_chunks' + 'window_chunks' chunks ahead of the last set, or more than
  * twice 'window_chunks' behind it.  A far chunk is a claim of its member, the claimant.  A member supports the claim if
- * its newest chunk is near the claimant's chunk.  A member contradicts the claim if it added a chunk that is not far
- * since the claimant's previous chunk.  A claim is believed if more members support than contradict it.  In addition,
- * 'jump_members' members (or all live members) must support the claim, or the claimant must have made 'window_chunks'
- * such claims in a row.
+ * its newest chunk is near the claimant's chunk.  A member contradicts the claim if, after the claimant's previous
+ * chunk, it added a chunk that is not far.  A claim is believed if more members support the claim than contradict it.
+ * In addition, 'jump_members' members (or all live members) must support the claim, or the claimant must have made
+ * 'window_chunks' successive claims of this kind.
  *
  * Until a claim is believed, chunks far ahead wait, and a member's oldest chunk is given back if its queue is full.
  * Chunks far behind are given back.  When a jump back is believed, the matcher starts again.  So a member with a wrong

@@ -8,7 +8,8 @@
  * is received exactly in its place, and the CPU reads only the header.  Otherwise recv_packet_copy() gathers the
  * payload from the buffers.
  *
- * A socket receives into a slot by recvmmsg with three iovecs.  A file source copies the bytes.
+ * A socket receives into a slot with recvmmsg() and three iovecs.  A file source copies the bytes.
+ *
  * Zero-copy: if the Linux kernel coalesces packets, or if the NIC chooses the addresses, a source returns packets in
  *            its own memory instead.  Such a packet is contiguous, or has a second part in device memory.
  * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible.

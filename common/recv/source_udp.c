@@ -1,14 +1,14 @@
 /* source_udp.c - receives packets from sockets into slots.
  *
- * Each endpoint has its own socket.  The kernel limits a socket to 20 memberships, and a socket that is bound to its
- * group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready sockets in turn until
- * they are empty, and queries epoll again after one turn of each ready socket.  So a busy group cannot starve the other
- * groups.  When the thread catches up after a delay, the groups of one stream advance together, so that no packets
- * become too old.  Nothing is allocated after open.
+ * Each endpoint has its own socket, for two reasons.  The kernel limits a socket to 20 memberships.  A socket that is
+ * bound to its group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready
+ * sockets in turn until they are empty, and queries epoll again after one turn of each ready socket.  So a busy group
+ * cannot starve the other groups.  When the thread catches up after a delay, the groups of one stream advance
+ * together, so that no packets become too old.  Nothing is allocated after open.
  *
  * The kernel may coalesce packets into a message (UDP_GRO), which costs as much as one packet.  Such messages are
- * received into a few buffers that stay in the cache, and their packets are zero-copy.  If the kernel scattered the
- * packets to their places instead, that would cost more than it saves, because the kernel writes through the cache
+ * received into a few buffers that stay in the cache, and their packets are zero-copy.  It would cost more to let the
+ * kernel scatter the packets to their places, because the kernel writes through the cache
  * (docs/decisions/receive-copy-past-cache.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -408,7 +408,7 @@ static void set_buffer(struct opening *opening, int fd)
         opening->may_coalesce = false;
     static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
-        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
+        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and larger bursts are lost; "
                     "\"sysctl net.core.rmem_max=%d\" allows more",
                     granted, asked, asked);
         warned = true;

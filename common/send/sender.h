@@ -11,9 +11,9 @@
  * packet's duration at this rate.  Packets that are due within SENDER_QUANTUM_NS leave together as a piece, the largest
  * burst of a stream.  A piece has at most SENDER_PIECE_BYTES bytes.  The gap between a stream's pieces is at least two
  * fifths of a piece's duration (pace.h), even if the stream is late.  A piece leaves at most SENDER_AHEAD_NS early.  A
- * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  Instead of such a wait the thread
- * sends a piece that may leave early.  If pieces are shorter than a sleep and its wake-up, the thread sleeps once for
- * several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md explains the costs.
+ * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  If another piece may leave early,
+ * the thread sends this piece instead of waiting.  If pieces are shorter than a sleep and its wake-up, the thread
+ * sleeps once for several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md explains the costs.
  *
  * After an idle time a stream continues at its rate, which is above real time, and does not send faster to catch up.
  * It makes up only for the delay of a late wake-up of its thread, up to SENDER_LATE_MAX_NS.  A stream with rate 0 is
@@ -24,8 +24,8 @@
  * neither delays the shutdown nor leaves in a burst.  Heaps that have not left at the deadline are counted, and not
  * sent.  So a blocked network, or a device that is late with the last jobs, does not delay the shutdown.
  *
- * Streams of a sender that are due at the same time alternate, with a batch of packets each.  If a stream's sink has no
- * room, because its NIC has stopped, only this stream is delayed.
+ * Streams of a sender that are due at the same time take turns, and each sends a batch of packets per turn.  If a
+ * stream's sink has no room, because its NIC has stopped, only this stream is delayed.
  *
  * Each packet of a heap carries all items ("repeat pointers").  The heaps of a group leave interleaved: a run of
  * packets of one heap, then a run of the next heap.  A run is as many packets as the sink can join to one message of

@@ -10,8 +10,9 @@
  *            after send; they have left when send_sink_reap() finds their completions.  Until then the caller must not
  *            change payloads without a reference, such as descriptors.
  * Threads:   one thread per sink.
- * Blocking:  alloc and send may wait for room in the socket buffer.  If send_sink_has_room() is false, they may also
- *            wait for room in the NIC's queue, at most a second without progress.  reap never waits.
+ * Blocking:  alloc and send may wait for room in the socket buffer.  If send_sink_has_room() is false, alloc and send
+ *            may also wait for room in the NIC's queue.  They give up after a second without progress.  reap never
+ *            waits.
  * Errors:    a packet that could not be sent is counted in 'n_failed', and its reference is released.  Other packets
  *            are not affected.  A verbs sink may detect the failure only after send. */
 #ifndef COMMON_SEND_SINK_H
@@ -59,8 +60,8 @@ struct send_sink_config {
 /* Opens a sink.  Returns 0 or negative errno with one sentence in 'why'. */
 int send_sink_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes);
 
-/* Waits until no packet is in flight, at most a second without progress.  Then releases all references and closes the
- * sink. */
+/* Waits until no packet is in flight, but gives up after a second without progress.  Then releases all references and
+ * closes the sink. */
 void send_sink_close(struct send_sink *sink);
 
 /* Adds memory from which a NIC may read payloads directly.  Payloads elsewhere are copied.  The memory must stay
@@ -101,11 +102,11 @@ size_t send_sink_reap(struct send_sink *sink);
 /* Longest interval between two reaps while packets are in flight. */
 #define PACKET_SINK_REAP_NS (1 * NS_PER_MS)
 
-/* Reaps until nothing is in flight, at most a second without progress. */
+/* Reaps until nothing is in flight, but gives up after a second without progress. */
 void send_sink_flush(struct send_sink *sink);
 
-/* Returns the number of packets since open that the kernel, the NIC or the capture file did not accept.  '*last_errno'
- * becomes the errno of the last failure.  Any thread. */
+/* Returns the number of packets that the kernel, the NIC or the capture file did not accept since the sink was
+ * opened.  '*last_errno' becomes the errno of the last failure.  Any thread. */
 uint64_t send_sink_n_failed(const struct send_sink *sink, int *last_errno);
 
 /* Returns the number of packets that failed since the last call of this function. */

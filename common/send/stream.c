@@ -66,7 +66,7 @@ static uint64_t groups_bytes(const struct send_stream *stream, const struct send
     return n_bytes;
 }
 
-/* Returns the size, with headers, of all data that the stream must still send.  Descriptors are ignored, because they
+/* Returns the size, with headers, of all data that the stream must still send.  Ignores descriptors, because they
  * take at most 10 ms. */
 static uint64_t stream_bytes_left(const struct send_stream *stream)
 {

@@ -3,11 +3,11 @@
  *
  * An assembler cannot trust the timestamps of packets.  It compares them with two references:
  *
- * Arrivals.  The lead of a timestamp is the timestamp minus the monotonic time of its arrival, in samples.  A delay on
- *            the way makes the lead smaller, and nothing makes it larger.  The largest lead of the last 30 to 60 s
- *            gives the newest timestamp that can have arrived by now.  A lead counts only after half of a chunk's heaps
- *            have arrived from one source.  A false source must therefore send as much data as the true source to
- *            change the lead.
+ * Arrivals.  The lead of a timestamp is the timestamp minus the monotonic time of the packet's arrival, in samples.
+ *            A delay on the network path makes the lead smaller.  Nothing makes the lead larger.  The largest lead of
+ *            the last 30 to 60 s gives the newest timestamp that can have arrived by now.  A lead counts only after
+ *            half of a chunk's heaps have arrived from one source.  A false source must therefore send as much data
+ *            as the true source to change the lead.
  * The clock. With 'timebase: clock', the host's clock gives the timestamp of the present time.  The clock is used only
  *            while the Linux kernel reports that it is synchronised (clock_state.h).
  *

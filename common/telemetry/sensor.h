@@ -72,7 +72,7 @@ struct sensor_desc {
      * never includes another aggregate.  The value is degraded (status warn) while the status of an included sensor
      * is warn, error, failure or unreachable. */
     bool (*includes)(const char *name);
-    /* Age, in nanoseconds, at which the status of a reading becomes SENSOR_ERROR, if no new reading has been set; 0:
+    /* Age of a reading, in nanoseconds, at which its status becomes SENSOR_ERROR if no new reading has been set; 0:
      * never.  If 'recovers' is true, a status of warn, error or failure becomes SENSOR_NOMINAL instead. */
     int64_t timeout_ns;
     bool recovers;
