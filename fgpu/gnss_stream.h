@@ -48,7 +48,7 @@ struct gnss_followed {
     const int8_t *table;           /* [const] host */
     struct fgpu_gnss_track track;
     bool is_dropped;                     /* true after ?gnss-drop: the satellite is neither searched for nor followed */
-    int64_t retry_sample;                /* no search for the satellite begins before this sample */
+    int64_t retry_sample;                /* first sample at which a search for the satellite may begin */
     struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite from the first input on */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; C/N0 in thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */

@@ -169,7 +169,7 @@ void fgpu_gnss_track_init(struct fgpu_gnss_track *track, const struct fgpu_gnss_
 void fgpu_gnss_track_taps(const struct fgpu_gnss_track *track, struct gnss_satellite *satellite);
 
 /* Begins to follow the signal that an acquisition has found.  The caller must still pass the outstanding sums of
- * earlier pieces; these sums are ignored.ored. */
+ * earlier pieces; these sums are ignored. */
 void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss_acquisition *acquisition);
 
 /* Makes the pieces of the samples [begin, end).  'begin' is at or after the last call's 'end'; the samples between them
@@ -179,8 +179,8 @@ void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces);
 
-/* Ends tracking: the stage becomes SEARCH.  The caller must still pass the outstanding sums of earlier pieces, which
- * are ignored. */
+/* Ends tracking: the stage becomes SEARCH.  The caller must still pass the outstanding sums of earlier pieces; these
+ * sums are ignored. */
 void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
 
 /* Adds the sums of the oldest piece whose sums are outstanding.  Call this function once for each piece, in order.

@@ -31,7 +31,7 @@ struct fgpu_output {
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
     struct fgpu_delay_model shown[N_POLS]; /* the models that the delay sensors show */
-    int64_t shown_since[N_POLS];           /* the models in 'shown' have been in effect since these timestamps */
+    int64_t shown_since[N_POLS];           /* timestamps since which the models in 'shown' have been in effect */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
     struct gauge confirmed;   /* last confirmed time, as a timestamp */
@@ -49,7 +49,7 @@ struct fgpu_output {
     int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* end of the last input */
     bool is_ahead;               /* true if the output is ahead of its input; the delay sensors report this */
-    int64_t skipped_samples;     /* batches before this timestamp do not count as skipped again; 0 after a restart */
+    int64_t skipped_samples;     /* timestamp before which batches no longer count as skipped; 0 after a restart */
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
