@@ -25,16 +25,17 @@ struct fgpu_antenna {
     struct lane lane; /* first */
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
-    const char *name; /* name in the configuration */
+    const char *name; /* the antenna's name in the configuration */
     struct fgpu_device_input inputs[LANE_N_INPUTS];
-    struct fgpu_device_input *previous; /* device input that was processed last; its end becomes the next history */
-    struct fgpu_device_input *current;  /* device input that the outputs read */
-    int64_t newest_samples;             /* timestamp of the newest pair */
-    bool restarts;                      /* true if a chunk after the newest pair began a new stream */
-    bool went_back;                     /* true if time went back and command_steady() has not been called since */
-    struct fgpu_output **outputs;       /* [n_outputs] */
-    struct fgpu_gnss *gnss;             /* [const] shared by all antennas */
-    size_t ant;                         /* [const] */
+    /* device input that was processed last; its last samples become the next history */
+    struct fgpu_device_input *previous;
+    struct fgpu_device_input *current; /* device input that the outputs are reading */
+    int64_t newest_samples;            /* timestamp of the newest pair */
+    bool restarts;                     /* true if a chunk after the newest pair began a new stream */
+    bool went_back;                    /* true if the data's time went back after the last call of command_steady() */
+    struct fgpu_output **outputs;      /* [n_outputs] */
+    struct fgpu_gnss *gnss;            /* [const] shared by all antennas */
+    size_t ant;                        /* [const] */
     struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;
     struct gauge power_udb[N_POLS]; /* dBFS in millionths */
@@ -54,7 +55,7 @@ void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chun
     fgpu_monitor_chunk(&antenna_of(lane)->monitors[pol], chunk);
 }
 
-/* Releases the previous device input.  Only work that is already queued still reads it. */
+/* Releases the previous device input.  No work that is queued later reads this input. */
 static void release_previous(struct fgpu_antenna *a)
 {
     if (a->previous)
@@ -114,8 +115,8 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     release_previous(a);
 }
 
-/* Resets the state after the digitisers' time was set.  The new data are not a continuation of the old data, so the gap
- * between them does not count as missing data. */
+/* Resets the state after somebody has set the digitisers' time.  The new data do not continue the old data, so the
+ * gap between them does not count as missing data. */
 static void reset_history(struct fgpu_antenna *a)
 {
     release_previous(a);
@@ -131,7 +132,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
     struct chunk *pair[N_POLS];
     int64_t timestamp_samples;
 
-    (void)ended; /* unused, because no work of this engine waits for a later pair */
+    (void)ended; /* unused, because this engine has no work that waits for a later pair */
     while (lane->n_free && matcher_next(lane->matcher, pair, &timestamp_samples)) {
         for (unsigned pol = 0; pol < N_POLS; pol++)
             a->restarts = a->restarts || (pair[pol] && pair[pol]->restarts);
@@ -155,7 +156,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
 
 /* ---- Device inputs to outputs ------------------------------------------------------------------------------------ */
 
-/* Returns the timestamp from which all settings are in effect in the outputs of every antenna. */
+/* Returns the timestamp from which all outputs of all antennas use all settings. */
 static int64_t steady_of(const struct engine *engine)
 {
     int64_t steady_samples = 0;
@@ -290,15 +291,17 @@ static void register_metrics(struct fgpu_antenna *a)
                   labels, &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later chunks had been processed.", labels,
                   &a->lane.late_chunks);
-    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the window of fgpu_input_power_dbfs, else 0.",
-                labels, &a->power_valid);
+    stats_gauge("fgpu_input_power_valid",
+                "1 if no sample was missing in the time over which fgpu_input_power_dbfs is the mean, else 0.", labels,
+                &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
-        stats_gauge_scaled("fgpu_input_power_dbfs",
-                           "Mean power of the samples over about a second, in dBFS; 0 is a full-scale sine.", with_pol,
-                           &a->power_udb[pol], 1e-6);
+        stats_gauge_scaled(
+            "fgpu_input_power_dbfs",
+            "Mean power of the samples over about a second, in dBFS; 0 dBFS is the power of a full-scale sine.",
+            with_pol, &a->power_udb[pol], 1e-6);
         fgpu_monitor_init(&a->monitors[pol], a->config, with_pol);
     }
 }
@@ -316,10 +319,9 @@ static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *senso
         unsigned pol = i % N_POLS;
         struct sensor_desc about = {
             .name = name,
-            .description =
-                "Delay model in effect: (ADC timestamp since which the model is in effect, delay in s, delay rate in "
-                "s/s, phase in rad, phase rate in rad/s); a quadratic model also has the accelerations, in s/s^2 and "
-                "rad/s^2",
+            .description = "Delay model in effect: (ADC timestamp since which the model is in effect, delay in s, "
+                           "delay rate in s/s, phase in rad, phase rate in rad/s); a quadratic model also has the "
+                           "accelerations of the delay, in s/s^2, and of the phase, in rad/s^2",
             .units = "",
             .type = SENSOR_STRING,
             .format = fgpu_delay_text_format,
@@ -417,7 +419,7 @@ int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_lay
     for (size_t a = 0; !err && a < layout->n_ants; a++)
         err = create_antenna(config, layout, engine, a, send, gnss, choices);
     if (err) {
-        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
+        stats_reset(); /* must be called first; otherwise /metrics could read freed counters */
         fgpu_antennas_destroy(engine);
     }
     return err;

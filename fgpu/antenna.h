@@ -1,5 +1,5 @@
-/* antenna.h - one antenna, which is a lane of fgpu's engine.  The antenna matches the chunks of its two polarisations
- * and uploads each pair.  Every output reads these pairs.
+/* antenna.h - one antenna, which is a lane of fgpu's engine.  The antenna combines chunks of its two polarisations
+ * that have the same timestamp, and uploads each pair.  Every output reads these pairs.
  *
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
  *            each output reads the device input (output.h)
@@ -7,8 +7,8 @@
  *            with their presence flags.  The history is absent if chunk k-1 is missing.  No chunk waits for the next
  *            chunk.
  * Ends:      a stream starts with the first heap of each polarisation in their first common chunk, and ends with the
- *            last heap of each polarisation.  Heaps outside these ends do not count as skipped, because the stream
- *            never expected them.
+ *            last heap of each polarisation.  Heaps before this start and after this end do not count as skipped,
+ *            because they do not belong to the stream.
  * Ownership: a chunk returns to its receiver when its upload is done.  A device input is free when the next chunk's
  *            history has been copied from it.  An output buffer is free when it has been sent.
  * Threads:   the worker only.   Blocking: never.  A function that cannot continue returns; the engine calls the

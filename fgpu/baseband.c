@@ -23,12 +23,14 @@ struct fgpu_baseband {
     struct ddc_args args; /* [const] except for fields that depend on the input */
     struct ddc_shape shape;
     struct mixer mixer;
-    int64_t spacing_samples;                /* [const] spacing of the measured spectra; 0: no measurement */
-    int64_t history_samples, input_samples; /* [const] samples in the history, and in the whole device input */
-    bool valid;                             /* true if a device input has been converted since the last restart */
-    int64_t timestamp_samples;              /* timestamp of the last device input */
-    int64_t first, end;                     /* range of sample numbers (timestamp / subsampling) in samples[] */
-    int64_t made; /* number of the first sample that the last fgpu_baseband_advance() computed */
+    /* [const] spacing of the measured spectra, in ADC samples; 0: no measurement */
+    int64_t spacing_samples;
+    /* [const] number of samples in the history, and in the whole device input */
+    int64_t history_samples, input_samples;
+    bool valid;                /* true if a device input has been converted since the last restart */
+    int64_t timestamp_samples; /* timestamp of the last device input */
+    int64_t first, end;        /* range of sample numbers (timestamp / subsampling) in samples[] */
+    int64_t made;              /* number of the first sample that the last fgpu_baseband_advance() computed */
 };
 
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band)
@@ -41,8 +43,8 @@ struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const stru
 }
 
 /* Returns the largest number of baseband samples that a device input yields.  It includes three extra samples.  One
- * allows for a first sample that is moved to an even index.  Two allow for ends of the input that lie between two
- * baseband samples. */
+ * extra sample is needed if the first sample is moved to an even index.  The other two are needed if the input begins
+ * or ends between two baseband samples. */
 static size_t capacity_of(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_band *band)
 {

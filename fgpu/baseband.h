@@ -6,8 +6,8 @@
  *            sample's timestamp is the timestamp of the first input sample under the filter.  The outputs' windows
  *            therefore begin on this grid (delay.h).
  * History:   the last samples of the previous device input move to the front, and only new samples are computed.  The
- *            samples cover the device input's own history, too.  So these samples contain each window that lies in the
- *            device input.
+ *            samples cover the device input's own history, too.  So each window that lies in the device input also
+ *            lies in these samples.
  * Missing:   missing input yields samples of arbitrary value.  The output recognises these samples by the device
  *            input's presence flags.
  * Ownership: the object owns its samples and weights.
@@ -20,7 +20,7 @@
 struct fgpu_baseband;
 struct fgpu_device_input;
 
-/* Returns the bytes of device memory of one baseband.  'compiles' is the result of device_compiles(). */
+/* Returns the device memory that one baseband needs, in bytes.  'compiles' is the result of device_compiles(). */
 uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config,
                              const struct fgpu_config_band *band, bool compiles);
 
@@ -42,7 +42,7 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
 void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,
                            const struct fgpu_device_input *in);
 
-/* Adds squares of samples of the device input to power[pol] (device memory).  Each of the 'n' spectra contributes
+/* Adds the squares of the device input's samples to power[pol] (device memory).  Each of the 'n' spectra contributes
  * the samples from its own start to the next spectrum's start.  spectra[pol][i].offset counts from the start of the
  * device input.  Called only for the output that measures the input power. */
 void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_stream *stream,
@@ -56,9 +56,9 @@ void fgpu_baseband_restart(struct fgpu_baseband *baseband);
  * its timestamp / subsampling. */
 void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
 
-/* The first function returns the baseband samples of the last input, complex float in device memory.  The second
- * function returns the index of the sample at 'timestamp_samples' in this array.  'timestamp_samples' is a multiple of
- * the subsampling. */
+/* The first function returns the array of baseband samples of the last input: complex float in device memory.  The
+ * second function returns the index in this array of the sample at 'timestamp_samples'.  'timestamp_samples' is a
+ * multiple of the subsampling. */
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 

@@ -8,9 +8,9 @@
 
 struct device;
 
-/* Makes choices[output].  The shapes are the results saved by --tune, or the defaults.  A dither seed is the configured
- * seed, or is drawn at random.  Only narrow bands have a filter.  Returns 0 or negative errno, with one sentence in
- * 'why' if no filter can be designed. */
+/* Makes choices[output].  The shapes are the results that fgpu --tune has saved, or the defaults.  A dither seed is
+ * the configured seed, or is drawn at random.  Only narrow bands have a filter.  Returns 0 or negative errno, with
+ * one sentence in 'why' if no filter can be designed. */
 int fgpu_choices_create(const struct fgpu_config *config, struct device *device, struct fgpu_choice **choices, char *why,
                         size_t why_bytes);
 

@@ -19,16 +19,16 @@
 
 enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
 /* The largest magnitude of a gain.  At gain 1, noise of one digitiser step becomes noise of about one output step.
- * With 8 bits the largest value is 127 steps.  Rounding errors of single precision are below 0.01 of a step.  With a
- * gain of 1e5 or more, rounding errors alone saturate the output, and the signal is lost.  At the limit the largest
- * product of voltage and gain, 1e7 * 1e9, is far below the largest number of single precision. */
+ * With 8-bit output the largest value is 127 steps.  Rounding errors of single precision are below 0.01 step at gain
+ * 1.  With a gain of 1e5 or more, rounding errors alone saturate the output, and the signal is lost.  At the limit
+ * the largest product of voltage and gain, 1e7 * 1e9, is far below the largest number of single precision. */
 #define FGPU_GAIN_MAX      1e9
 #define FGPU_GAIN_MAX_TEXT "1e9"
 
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
-    struct config_recv base; /* base.n_chunks is the number of chunks per input */
+    struct config_recv base; /* in this struct, base.n_chunks is the number of chunks per input */
     int64_t sample_bits;
     int64_t packet_samples; /* number of samples in a digitiser heap */
     int64_t chunk_samples;  /* number of samples in a chunk of one input */
@@ -46,7 +46,7 @@ struct fgpu_config_antenna {
     char *gains;           /* file of gains (gain_file.h); NULL: gains of the outputs */
 };
 
-/* A part of the digitiser's band, mixed to frequency 0 and filtered.  A wideband output has zeros here. */
+/* A part of the digitiser's band, mixed to frequency 0 and filtered.  In a wideband output all members are zero. */
 struct fgpu_config_band {
     struct decimal centre_hz; /* centre frequency, counted from the lower end of the digitiser's band */
     int64_t decimation;
@@ -73,7 +73,7 @@ struct fgpu_config_output {
     struct fgpu_config_band band;      /* band of a narrowband output; zeros for a wideband output */
 };
 
-/* A stream of correlation sums of satellite signals.  Each antenna sends its own stream. */
+/* A stream of correlation sums of satellite signals.  Each antenna sends such a stream. */
 struct fgpu_config_gnss {
     char *name;
     struct endpoint_list destination;
@@ -103,18 +103,19 @@ struct fgpu_config {
     struct config_send send;
 };
 
-/* Rows of the key table for a struct fgpu_config_band.  A section can have several kinds; 'which' selects the kinds
- * that have these keys. */
+/* Rows of the key table for a struct fgpu_config_band.  The entries of a section may be of several kinds; 'which'
+ * selects the kinds that have these keys. */
 #define FGPU_BAND_ROWS(which)                                                                                          \
     KEY_DECIMAL("centre_frequency", band.centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,                                    \
-                "Centre of the narrow band (centre of channel channels / 2), relative to the digitiser's 0 Hz.  The "  \
-                "mixer uses the ratio of this value to adc_sample_rate, each rounded to the nearest double.",          \
+                "Centre frequency of the narrow band, relative to the digitiser's 0 Hz: the centre of channel number " \
+                "channels / 2. The mixer uses centre_frequency / adc_sample_rate, where both numbers are first "       \
+                "rounded to the nearest double.",                                                                      \
                 .variants = (which)),                                                                                  \
         KEY_INT("decimation", band.decimation, KEY_REQUIRED, UNIT_NONE, 1, 256,                                        \
-                "The digitiser's bandwidth divided by the bandwidth of the narrow band; any number.",                  \
+                "The digitiser's bandwidth divided by the bandwidth of the narrow band; need not be a power of two.",  \
                 .variants = (which)),                                                                                  \
         KEY_INT("ddc_taps", band.n_ddc_taps, "0", UNIT_NONE, 0, 8192,                                                  \
-                "Taps of the down-converter's filter; 0: 16 times the number of input samples per output sample.",     \
+                "Number of taps of the down-converter's filter; 0: 16 taps for each input sample per output sample.",  \
                 .variants = (which)),                                                                                  \
         KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
                    "Weight of errors in the down-converter's pass band, relative to errors in its stop bands.",        \

@@ -28,8 +28,9 @@ struct waiting {
     struct katcp_call *call;
     size_t output;
     size_t first, end; /* range [first, end) of the inputs whose gains the request sets */
-    size_t eq;         /* first input whose eq sensor has not been set; equals 'end' if all are set */
-    float *gains;      /* complex [n_gains], the same for each input of the range; NULL: gains of the configuration */
+    size_t eq;         /* first input whose eq sensor has not been set; 'end' if all eq sensors are set */
+    /* complex [n_gains], the same gains for each input of the range; NULL: gains of the configuration */
+    float *gains;
     size_t n_gains;
     size_t n_out;     /* number of posted commands that the worker has not answered */
     size_t ant;       /* first antenna whose change has not been posted */
@@ -62,7 +63,7 @@ struct fgpu_control {
 
 /* ---- The eq sensors ---------------------------------------------------------------------------------------------- */
 
-/* Returns the number of gains that describe an input: 1 if all channels have the same gain, else n_chan. */
+/* Returns the number of gains that an input's sensor shows: 1 if all channels have the same gain, else n_chan. */
 static size_t n_distinct(const struct fgpu_control *c, size_t output, size_t input)
 {
     const float *gains = fgpu_settings_gains(c->settings, input / N_POLS, output) + input % N_POLS * 2;
@@ -205,7 +206,8 @@ static void on_answer(void *arg, struct command *base)
         w->n_out--;
 }
 
-/* Called when the worker has answered, when a gain buffer is free again, or when the data's time has gone back. */
+/* Called when the worker has answered, when a gain buffer is free again, or when the timestamps of the data have gone
+ * back. */
 static void on_wake(void *arg)
 {
     struct fgpu_control *c = arg;
@@ -325,7 +327,8 @@ static void request_gain(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "the request must have one gain or %zu gains, or no gain to read the present gains", n_chan);
+        katcp_fail(call, "the request must have one gain or %zu gains to set, or no gain, to read the present gains",
+                   n_chan);
         return;
     }
     if (n == 0) {
@@ -375,8 +378,8 @@ static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, co
     return true;
 }
 
-/* Reads the models of a request into models[input].  If the request does not name an input, its model keeps the start
- * -1. */
+/* Reads the models of a request into models[input].  If the request does not name an input, the model of this input
+ * keeps the start -1. */
 static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_t start_samples,
                          struct fgpu_delay_model *models)
 {
@@ -391,7 +394,7 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
         const char *text = katcp_arg(call, 2 + (int)i), *equals = strchr(text, '=');
         size_t input = i;
         if (addressed != (equals != NULL)) {
-            katcp_fail(call, "INPUT= must be given for all models or for none: '%.64s'", text);
+            katcp_fail(call, "INPUT= must stand before all models or before none: '%.64s'", text);
             return false;
         }
         if (addressed && !find_input(c, call, text, (size_t)(equals - text), &input))
@@ -529,7 +532,7 @@ static const struct katcp_request requests[] = {
      "Sets or returns the gains of an input.\n"
      "?gain STREAM INPUT [VALUE...]\n"
      "STREAM is an output's name. INPUT is a number or a label (m000v). A VALUE is a complex number without unit. Give "
-     "one VALUE for all channels, or one for each. Without a VALUE the reply has the gains.",
+     "one VALUE for all channels, or one VALUE for each channel. Without a VALUE the reply has the gains.",
      2, INT_MAX, request_gain, 3, TIMEOUT_S, .has_long_lines = true},
     {"gain-all",
      "Sets the gains of all inputs.\n"
@@ -581,8 +584,8 @@ static int add_eq(struct fgpu_control *c, size_t output, size_t input)
     char name[128];
     const struct sensor_desc about = {
         .name = name,
-        .description = "Complex gains of this input, without unit: one gain if all channels have the same, else one "
-                       "for each channel in order",
+        .description = "Complex gains of this input, without unit: one gain if all channels have the same gain, else "
+                       "one gain for each channel, in order",
         .units = "",
         .type = SENSOR_STRING,
     };

@@ -61,7 +61,7 @@ int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay
  * bisection. */
 static size_t find(const struct fgpu_delay_queue *queue, int64_t t_samples)
 {
-    size_t low = 0, high = queue->n; /* model 'low' has started, model 'high' has not */
+    size_t low = 0, high = queue->n; /* model 'low' has started, and model 'high' has not */
 
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
@@ -78,8 +78,8 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
     return &queue->models[find(queue, t_samples)];
 }
 
-/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, a positive
- * fine delay moves it to the earlier multiple.  Otherwise the start moves to the later multiple. */
+/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, it moves to
+ * the earlier multiple if the fine delay is positive, and to the later multiple otherwise. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;
@@ -130,7 +130,7 @@ static bool all_there(const struct skip *s, int64_t k)
     return true;
 }
 
-/* Returns the first k after 'k' at which a queue changes to its next model, where k counts multiples of
+/* Returns the first number after 'k' at which a queue changes to its next model.  These numbers count multiples of
  * align_samples.  Returns 'last' if no queue changes before 'last'. */
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {
@@ -139,7 +139,8 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
         size_t next = find(queue, k * s->align_samples) + 1;
         if (next == queue->n)
             continue;
-        int64_t start = queue->models[next].start_samples; /* > 0, because this model starts after k * align_samples */
+        /* positive, because this model starts after k * align_samples */
+        int64_t start = queue->models[next].start_samples;
         int64_t change = start / s->align_samples + (start % s->align_samples > 0);
         if (change < last)
             last = change;
@@ -147,7 +148,8 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
     return last;
 }
 
-/* Returns the first k in (low, high] for which all_there() is true.  It is false for 'low', and true for 'high'. */
+/* Returns the first k in (low, high] for which all_there() is true.  all_there() is false for 'low', and true for
+ * 'high'. */
 static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 {
     while (high - low > 1) {

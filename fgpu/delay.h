@@ -19,9 +19,9 @@
  *            output time.  No model is in effect before its start.  The delay is zero before the first start.  Adding a
  *            model removes all models that start at or after its start.  A model that starts in the past takes effect
  *            with the next spectrum, with r counted from its start.
- * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten to
- * make room, if the next model has started by a time that the caller states.  At times at which the forgotten model was
- * in effect, the delay is then zero.
+ * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten
+ *            to make room.  The caller states a time, and the next model must have started by this time.  While the
+ *            forgotten model was in effect, the delay is then zero.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_DELAY_H
 #define FGPU_DELAY_H
@@ -30,20 +30,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DELAY_MAX_MODELS 256 /* maximum number of models in a queue: one every two minutes of a night */
+#define DELAY_MAX_MODELS 256 /* maximum number of models in a queue: enough for a model every two minutes in a night */
 
 struct fgpu_delay_model {
     int64_t start_samples; /* >= 0 */
     double delay_samples;  /* |delay| <= 2^53 */
     double rate;           /* change of the delay, in samples per sample; |rate| < 1 */
-    double acceleration;   /* samples per sample squared; the caller chooses it so small that |rate| stays below 1 */
+    /* samples per sample squared; the caller must choose so small a value that |rate| stays below 1 */
+    double acceleration;
     double phase_rad;
     double phase_rate_rad;         /* rad per sample */
     double phase_acceleration_rad; /* rad per sample squared */
 };
 
 struct fgpu_delay_queue {
-    size_t n; /* number of models; the first model is zero, starts at time -1, and is never removed */
+    size_t n; /* number of models; models[0] is zero, starts at time -1, and is never removed */
     struct fgpu_delay_model models[DELAY_MAX_MODELS]; /* models in order of start */
 };
 
@@ -76,8 +77,8 @@ struct fgpu_delay_values fgpu_delay_queue_at(const struct fgpu_delay_queue *queu
 /* Returns the model in effect at an output time >= 0. */
 const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_queue *queue, int64_t t_samples);
 
-/* Forgets the oldest model (except the zero model), if it is no longer in effect at 't_samples'.  Returns true if a
- * model was forgotten. */
+/* Forgets the oldest model after the zero model, if this oldest model is no longer in effect at 't_samples'.  Returns
+ * true if a model was forgotten. */
 bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples);
 
 /* Returns the output time at which an output can begin again: a multiple of 'align_samples' at or after 'start_samples'
@@ -88,8 +89,8 @@ int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int6
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 
 /* Returns the phase by which a wideband spectrum is rotated: the model's phase, plus a quarter turn for each sample
- * of coarse delay.  The quarter turns correct the shift of the input by the coarse delay, because the band's centre
- * lies at a quarter of the sample rate.  The result is in radians, [-pi, pi). */
+ * of coarse delay.  The quarter turns correct the phase at the band's centre, which lies at a quarter of the sample
+ * rate, for the shift of the input by the coarse delay.  The result is in radians, [-pi, pi). */
 double fgpu_delay_wideband_phase(const struct fgpu_delay_values *values);
 
 #endif

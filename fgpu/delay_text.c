@@ -51,8 +51,8 @@ static double over_twice(double x, double rate_hz)
     return x / rate_hz / rate_hz;
 }
 
-/* Returns the number near 'guess' for which the function 'to' computes exactly 'value'.  Rounding may have moved the
- * guess by a few units in the last place. */
+/* Returns the number near 'guess' for which the function 'to' computes exactly 'value'.  Because of rounding, the
+ * guess may be wrong by a few units in the last place. */
 static double invert(double (*to)(double x, double rate_hz), double rate_hz, double value, double guess)
 {
     double below = guess, above = guess;
@@ -92,7 +92,7 @@ const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, s
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
 /* The first number of a reading holds the bits of the start, which is an integer.  The other numbers are in the order
- * of enum delay_number.  They are computed with the same operations as in katgpucbf. */
+ * of enum delay_number.  These numbers are computed with the same operations as in katgpucbf. */
 _Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a sensor reading must have room for a model");
 
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,

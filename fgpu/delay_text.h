@@ -22,7 +22,7 @@
 const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
                                     struct fgpu_delay_model *model);
 
-/* Writes numbers from which fgpu_delay_from_seconds() reproduces the model, bit for bit where such numbers exist. */
+/* Writes numbers from which fgpu_delay_from_seconds() reproduces the model, bit for bit if such numbers exist. */
 void fgpu_delay_to_seconds(const struct fgpu_delay_model *model, double adc_sample_rate_hz,
                            double numbers[DELAY_N_NUMBERS]);
 
@@ -30,7 +30,7 @@ void fgpu_delay_to_seconds(const struct fgpu_delay_model *model, double adc_samp
 const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, struct fgpu_delay_model *model);
 
 /* The first function returns the sensor reading for 'model', which has been in effect since 'since_samples'.  The
- * second function formats such a reading as text. */
+ * second function formats a reading of this kind as text. */
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
                                               int64_t since_samples);
 void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
@@ -52,8 +52,8 @@ void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t 
 int fgpu_delay_text_read_file(const char *path, const struct timebase *timebase, double max_delay_s,
                               struct fgpu_delay_queue pols[N_POLS], char *why, size_t why_bytes);
 
-/* Writes a file that fgpu_delay_text_read_file() reads as the same models.  Only the starts may differ, because the
- * file stores them in whole nanoseconds. */
+/* Writes a file that fgpu_delay_text_read_file() reads as the same models.  Only the models' starts may differ,
+ * because the file stores starts in whole nanoseconds. */
 void fgpu_delay_text_write_file(FILE *out, const struct timebase *timebase, const struct fgpu_delay_queue pols[N_POLS]);
 
 #endif

@@ -95,7 +95,7 @@ static bool wants_search(const struct gnss_followed *sat, int64_t sample)
            sample >= sat->retry_sample;
 }
 
-/* Begins a search for the next satellite that needs one (wants_search()). */
+/* Begins a search for the next satellite that needs a search (wants_search()). */
 static void begin_search(struct gnss_stream *s, int64_t sample)
 {
     for (size_t i = 0; i < s->sizes.n_satellites && !s->is_searching; i++) {
@@ -142,7 +142,7 @@ static void end_search(struct gnss_stream *s, int64_t sample)
     }
 }
 
-/* Queues the copy of those samples of the buffer that the search still needs for its block. */
+/* Queues a copy of the buffer's samples that the search still needs for its block. */
 static void collect(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
 {
     struct fgpu_gnss_search *search = &s->search;
@@ -232,8 +232,8 @@ static void finish(struct gnss_stream *s, struct device_stream *compute, struct 
 }
 
 /* Returns true if a replay must wait for sums or a search.  In a replay the next pieces are made only after the loops
- * have received all sums and search results.  A failed device returns no results, so a replay does not wait for such a
- * device. */
+ * have received all sums and search results.  If the device has failed, there are no results, so the replay does not
+ * wait. */
 static bool must_wait(const struct gnss_stream *s)
 {
     const struct fgpu_gnss *gnss = s->gnss;
@@ -242,8 +242,8 @@ static bool must_wait(const struct gnss_stream *s)
            device_ok(gnss->engine->c.device);
 }
 
-/* Begins to follow the signal that an order describes at an ADC sample.  Tracking begins with the last complex sample
- * whose filter's middle is not after this ADC sample. */
+/* Begins to follow the signal that an order describes at an ADC sample.  Tracking begins with a complex sample: the
+ * last complex sample whose filter has its middle at or before this ADC sample. */
 static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
 {
     const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;
@@ -405,8 +405,8 @@ static void write_record(const struct gnss_stream *s, const struct gnss_followed
     memcpy(r->sums, ended->sums, sizeof(r->sums));
 }
 
-/* Updates the means of the taps' amplitudes.  The three means use the same weights, so their ratios are correct from
- * the first integration on. */
+/* Updates the means of the taps' amplitudes.  The means of the three taps use the same weights, so their ratios are
+ * correct from the first integration on. */
 static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
                         const struct fgpu_gnss_integration *ended)
 {

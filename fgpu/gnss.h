@@ -42,8 +42,8 @@ struct fgpu_gnss_order {
 };
 
 /* Creates the streams of all antennas, and the search thread.  The engine must already have its senders.  If the
- * configuration has no stream, '*gnss' is NULL, which all functions accept.  Returns 0 or negative errno with one
- * sentence in 'why'. */
+ * configuration has no stream, '*gnss' becomes NULL.  All functions accept NULL.  Returns 0 or negative errno with
+ * one sentence in 'why'. */
 int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                      struct fgpu_gnss **gnss, char *why, size_t why_bytes);
 

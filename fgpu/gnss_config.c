@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define N_ITEMS     3    /* items of a heap: timestamp, feng_id, gnss_sums */
-#define MAX_CHUNK_S 0.06 /* longest chunk, in seconds, for which FGPU_GNSS_MAX_PENDING outstanding pieces suffice */
+#define N_ITEMS 3 /* number of items in a heap: timestamp, feng_id, gnss_sums */
+/* longest permitted chunk, in seconds; FGPU_GNSS_MAX_PENDING outstanding pieces suffice for it */
+#define MAX_CHUNK_S 0.06
 
 static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */
 
@@ -23,14 +24,15 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the stream's heaps are sent."),
     FGPU_BAND_ROWS(0),
     KEY_DOUBLE("sky_frequency", sky_hz, KEY_REQUIRED, UNIT_HZ, 1e6, 1e11,
-               "Radio frequency that the digitiser receives at centre_frequency."),
+               "Radio frequency that corresponds to centre_frequency in the digitised band."),
     KEY_BOOL("inverted", is_inverted, false,
              "The digitised band is inverted: a rising sky frequency appears as a falling frequency, as in even "
              "Nyquist zones."),
     KEY_STRING("codes", codes, "", 0, 4096,
                "File of Galileo's E1 codes, in the format of the annex of Galileo's ICD; required for E1B and E1C."),
-    KEY_INT("acquire_periods", acquire_periods, "1", UNIT_NONE, 1, 20,
-            "Code periods that a search adds coherently, 1 to 20; values above 1 are suitable for L1CA only."),
+    KEY_INT(
+        "acquire_periods", acquire_periods, "1", UNIT_NONE, 1, 20,
+        "Number of code periods that a search adds coherently, 1 to 20; numbers above 1 are suitable for L1CA only."),
     KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
             "Number of coherent sums whose powers a search adds; with 50 sums of 20 periods a search finds signals of "
             "30 dB-Hz."),
@@ -39,10 +41,10 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
 
 #define KEYS_OF struct fgpu_config_satellite
 const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
-    KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal of these satellites."),
+    KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal that is tracked from these satellites."),
     KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
     KEY_BOOL("acquire", acquire, true,
-             "Search for each of these satellites until it is followed; false: a satellite is followed only after "
+             "true: each of these satellites is searched for until it is followed; false: it is followed only after "
              "?gnss-steer."),
     KEY_DOUBLE("doppler", doppler_hz, "0", UNIT_HZ, -50000, 50000, "Middle of the Doppler range of the search."),
     KEY_DOUBLE("doppler_range", doppler_range_hz, "10000", UNIT_HZ, 10, 50000,
@@ -184,7 +186,7 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
         config_error(errors, &gnss->sky_hz, "no satellite of 'satellites' has its carrier in the band of stream %s",
                      gnss->name);
     if (n > FGPU_GNSS_MAX_SATELLITES)
-        config_error(errors, &gnss->name, "stream %s has %zu satellites, and at most %d are possible", gnss->name, n,
+        config_error(errors, &gnss->name, "stream %s has %zu satellites, but the maximum is %d", gnss->name, n,
                      FGPU_GNSS_MAX_SATELLITES);
     for (size_t s = 0; s < n && s < FGPU_GNSS_MAX_SATELLITES; s++) {
         const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);

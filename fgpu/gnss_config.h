@@ -11,7 +11,8 @@
 #define FGPU_GNSS_MAX_SATELLITES 64 /* maximum number of satellites of a stream */
 #define FGPU_GNSS_N_BUFFERS      4
 #define FGPU_GNSS_NAME_BYTES     16
-#define FGPU_GNSS_NARROW_PERIODS 4 /* code periods in a narrow search's block, if the data bits allow more than one */
+/* number of code periods in a narrow search's block, if the data bits allow more than one period */
+#define FGPU_GNSS_NARROW_PERIODS 4
 
 #define FGPU_GNSS_N_KEYS      12
 #define FGPU_SATELLITE_N_KEYS 5
@@ -24,14 +25,15 @@ struct fgpu_gnss_satellite {
     unsigned prn;
     const struct fgpu_config_satellite *config; /* entry of the configuration that names the satellite */
     enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
-    double carrier_hz; /* carrier's baseband frequency at zero Doppler, after the inversion is undone */
+    /* frequency of the carrier in the baseband at zero Doppler, after an inversion of the band has been undone */
+    double carrier_hz;
 };
 
 /* Returns the rate of a stream's complex samples. */
 double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
 /* Writes the satellites whose carriers lie in the stream's band, in the order of the configuration.  Writes at most
- * FGPU_GNSS_MAX_SATELLITES, but returns the number of all such satellites. */
+ * FGPU_GNSS_MAX_SATELLITES satellites, but returns the number of all satellites in the band. */
 size_t fgpu_gnss_satellites(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
                             struct fgpu_gnss_satellite *satellites);
 
@@ -55,7 +57,8 @@ struct fgpu_gnss_sizes {
 
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
-/* Returns the bytes per second at which one antenna's stream is sent; 0: unpaced, into a file. */
+/* Returns the bytes per second at which one antenna's stream is sent; 0: the stream is written to a file, and not
+ * paced. */
 double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
 /* Checks the keys 'gnss' and 'satellites'.  Does not check the filters of the bands. */

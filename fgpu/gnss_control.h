@@ -14,7 +14,7 @@
 
 struct katcp_call;
 
-/* Reads a request's arguments into 'order'.  If they are wrong, fails the call and returns false. */
+/* Reads a request's arguments into 'order'.  If an argument is wrong, fails the call and returns false. */
 bool fgpu_gnss_order_of_call(const struct fgpu_config *config, struct katcp_call *call, enum fgpu_gnss_action action,
                              struct fgpu_gnss_order *order);
 

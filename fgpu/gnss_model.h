@@ -10,7 +10,7 @@
  *            to this unit, so the error after 1e8 samples is at most 6e-12 turns and 2e-11 sub-chips.
  * Loops:     corrections are those of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8: the first-order loop, K
  *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  Each correction applies the model's
- *            error at the model's own sample.  This is the form of a Kalman filter with constant gains.
+ *            error at the model's own sample, as in a Kalman filter with constant gains.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_MODEL_H
 #define FGPU_GNSS_MODEL_H
@@ -21,7 +21,8 @@
 /* A signal in a baseband. */
 struct fgpu_gnss_rates {
     double sample_rate_hz;
-    double carrier_hz; /* signal's carrier minus baseband's centre frequency; |carrier_hz| < sample_rate_hz */
+    /* frequency of the signal's carrier minus the baseband's centre frequency; |carrier_hz| < sample_rate_hz */
+    double carrier_hz;
     double subchip_rate_hz;
     double subchips_per_turn; /* sub-chips per turn of the carrier */
 };
@@ -34,17 +35,18 @@ struct fgpu_gnss_model {
     double rate_hz_s;
 };
 
-/* Return the advance from one sample to the next, in units of 2^-64. */
+/* These functions return the phase advance from one sample to the next, in units of 2^-64 turns or sub-chips. */
 __int128 fgpu_gnss_carrier_step(const struct fgpu_gnss_rates *rates, double doppler_hz);
 __int128 fgpu_gnss_code_step(const struct fgpu_gnss_rates *rates, double doppler_hz);
 
 /* Moves a model to another sample. */
 void fgpu_gnss_model_move(struct fgpu_gnss_model *model, const struct fgpu_gnss_rates *rates, int64_t sample);
 
-/* Correct the model.  The error is the signal's phase or frequency minus the model's, measured over 'time_s'.  A loop
- * is stable if bandwidth_hz * time_s <= 0.1.  Stability does not depend on when a correction reaches the replica,
- * because errors are relative to the model, not to the replica.  If 'has_rate' is false, the carrier's loop is of
- * second order, with a damping of 1.14 and 0.91 of the bandwidth, and does not change the rate. */
+/* These functions correct the model.  The error is the signal's phase or frequency minus the model's, measured over
+ * 'time_s'.  A loop is stable if bandwidth_hz * time_s <= 0.1.  Stability does not depend on when a correction
+ * reaches the replica, because errors are relative to the model, not to the replica.  If 'has_rate' is false, the
+ * carrier's loop is of second order, with a damping of 1.14 and 0.91 of the bandwidth, and does not change the
+ * rate. */
 void fgpu_gnss_model_correct_carrier(struct fgpu_gnss_model *model, double error_turns, double bandwidth_hz,
                                      double time_s, bool has_rate);
 void fgpu_gnss_model_correct_doppler(struct fgpu_gnss_model *model, double error_hz, double bandwidth_hz,

@@ -1,7 +1,7 @@
 /* gnss_record.h - the record of one integration in a heap of satellite sums, as it is sent.
  *
- * Heap:      a heap has one record for each integration that ended in a chunk.  The records are consecutive.  Unused
- *            records after them are filled with zeros, so their 'prn' is 0.
+ * Heap:      a heap has one record for each integration that ended in a chunk.  The records are consecutive.  The
+ *            unused records after these records are filled with zeros, so their 'prn' is 0.
  * Measured:  the signal's carrier phase at 'timestamp' is the replica's phase plus the phase of the prompt sum.  The
  *            signal's code phase is the replica's code phase plus the offset that early and late sums show.
  * Time:      'timestamp' is the ADC timestamp of a complex sample: the timestamp of the first ADC sample under its
@@ -22,16 +22,17 @@ enum fgpu_gnss_flag {
 };
 
 struct fgpu_gnss_record {
-    int64_t timestamp;      /* ADC timestamp of the middle sample and the phases below, modulo 2^48 */
+    /* ADC timestamp of the integration's middle sample, modulo 2^48; the phases below apply to this sample */
+    int64_t timestamp;
     int64_t code_period;    /* number of code periods since the acquisition */
     double code_phase;      /* replica's code phase, in chips from the period's start */
     int64_t carrier_cycles; /* replica's whole cycles in the baseband since the acquisition */
     double carrier_phase;   /* rest of the replica's phase, from 0 to below 1 cycle */
-    double doppler;         /* in Hz; this and doppler_rate (Hz/s) are the loops' estimates after the integration */
+    double doppler;         /* doppler in Hz, doppler_rate in Hz/s: the loops' estimates after the integration */
     double doppler_rate;
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2]; /* early, prompt, late */
     float cn0[N_POLS];                        /* dB-Hz */
-    uint32_t n_samples;                       /* number of complex samples in the integration */
+    uint32_t n_samples;                       /* number of complex samples in the whole integration */
     uint32_t n_present;                       /* number of these samples that arrived */
     uint16_t prn, signal;                     /* enum gnss_signal */
     uint16_t stage, flags;                    /* enum fgpu_gnss_stage of the integration, enum fgpu_gnss_flag */

@@ -89,7 +89,7 @@ static void find(struct fgpu_gnss_search *s)
                                               .code_subchips = ldexp((double)acquired.code_phase, -GNSS_CODE_BITS),
                                               .doppler_hz = acquired.doppler_hz};
     if (s->found.code_subchips >= s->config.n_subchips)
-        s->found.code_subchips = 0; /* rounding had raised the phase to the table's length */
+        s->found.code_subchips = 0; /* rounding may raise the phase to the table's length */
     end(s, true);
 }
 

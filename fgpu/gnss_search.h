@@ -53,8 +53,8 @@ struct fgpu_gnss_search {
     struct gnss_acquire *acquire;
 };
 
-/* Creates the thread's inbox, for searches of 'n_streams' streams.  The thread notifies the engine's worker when it has
- * handed a search back.  Returns 0 or -ENOMEM. */
+/* Creates the thread's inbox, for searches of 'n_streams' streams.  When the thread has handed a search back, it
+ * notifies the engine's worker.  Returns 0 or -ENOMEM. */
 int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, struct fgpu_gnss_searcher **searcher);
 /* Starts the thread.  Returns 0 or negative errno. */
 int fgpu_gnss_searcher_start(struct fgpu_gnss_searcher *searcher);

@@ -24,7 +24,7 @@ struct gnss_piece_info {
     uint32_t n_missing;
 };
 
-/* Output buffer of one chunk. */
+/* The output buffer for one chunk. */
 struct gnss_buffer {
     struct outbuf base; /* first */
     struct gnss_stream *stream;
@@ -48,12 +48,13 @@ struct gnss_followed {
     const int8_t *table;           /* [const] host */
     struct fgpu_gnss_track track;
     bool is_dropped;                     /* true after ?gnss-drop: the satellite is neither searched for nor followed */
-    int64_t retry_sample;                /* sample before which no search for the satellite begins */
+    int64_t retry_sample;                /* first sample at which a search for the satellite may begin */
     struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite from the first input on */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; C/N0 in thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
     double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums over both polarisations */
-    struct gauge taps[FGPU_GNSS_N_TAPS]; /* 'peak' in thousandths of the prompt tap's amplitude; 0: not followed */
+    /* 'peak' in thousandths of the prompt tap's amplitude; 0: the satellite is not followed */
+    struct gauge taps[FGPU_GNSS_N_TAPS];
     struct counter losses, searches;
     int64_t started_sample;
     struct sensor stage_sensor, cn0_sensor, doppler_sensor, age_sensor;
@@ -80,14 +81,14 @@ struct gnss_stream {
     struct outbuf_pool pool;
     size_t n_downloading; /* buffers being downloaded */
     float scale[N_POLS];
-    bool has_input; /* true if an input has been processed; 'input_samples' is the timestamp of the last one */
+    bool has_input; /* true if an input has been processed; 'input_samples' is the timestamp of the last input */
     int64_t input_samples;
     struct fgpu_gnss_search search;
     bool is_searching; /* a search has begun, and its result has not been used yet */
     bool is_stale;     /* true if the data's time restarted during the search */
     bool fills_block;  /* true while the block's last samples are being downloaded */
     uint32_t n_collected;
-    int64_t collected_end; /* number of the sample after the collected samples */
+    int64_t collected_end; /* sample number after the last collected sample */
     size_t next_satellite; /* index of the first candidate for the next search */
     struct send_stream *send;
     struct send_stream_stats stats;
@@ -104,7 +105,7 @@ struct fgpu_gnss {
     struct fgpu_gnss_searcher *searcher;
 };
 
-/* Names of the values of enum fgpu_gnss_stage. */
+/* The names of the values of enum fgpu_gnss_stage. */
 extern const char *const fgpu_gnss_stage_words[];
 
 /* Number of sums of a piece: [tap][pol][re, im]. */

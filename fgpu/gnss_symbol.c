@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define SEARCH_SECONDS 1.0
-#define MIN_LEAD       0.4 /* minimum lead of the best agreement over the second best, in units of a period's power */
+/* minimum difference between the best and the second best agreement, in units of a period's power */
+#define MIN_LEAD 0.4
 
 static uint32_t modulo(int64_t value, uint32_t n)
 {
@@ -34,7 +35,7 @@ void fgpu_gnss_symbol_init(struct fgpu_gnss_symbol *symbol, enum gnss_signal sig
     symbol->n_wanted = n * (uint32_t)lrint(SEARCH_SECONDS / (n * period_s));
 }
 
-/* Returns a measure of how well the sums agree with symbols that begin with period 'first'. */
+/* Returns how well the sums agree with symbols that begin with period 'first'; larger values are better. */
 static double agreement(const struct fgpu_gnss_symbol *symbol, uint32_t first)
 {
     double sum = 0;

@@ -9,7 +9,8 @@
  *            Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  The products do not depend on
  *            the carrier's phase, and need only an approximate frequency.
  * Refusal:   the best agreement must exceed the second best agreement by 0.4 of a period's power.  For L1CA at least
- *            1 of 5 symbols must begin with a change of sign, because only such a change shows where a symbol begins.
+ *            1 of 5 symbols must begin with a change of sign, because only changes of sign show where a symbol
+ *            begins.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_SYMBOL_H
 #define FGPU_GNSS_SYMBOL_H
@@ -19,21 +20,22 @@
 #define FGPU_GNSS_MAX_SYMBOL 25 /* code periods */
 
 struct fgpu_gnss_symbol {
-    uint32_t n_periods;                    /* periods of a symbol or secondary code, <= FGPU_GNSS_MAX_SYMBOL */
+    /* number of code periods in a symbol or secondary code, <= FGPU_GNSS_MAX_SYMBOL */
+    uint32_t n_periods;
     int8_t chips[FGPU_GNSS_MAX_SYMBOL];    /* +-1 */
     int8_t products[FGPU_GNSS_MAX_SYMBOL]; /* products of each chip and the previous chip; 0 between data symbols */
-    double sums[FGPU_GNSS_MAX_SYMBOL];     /* the index is the code period modulo n_periods */
-    uint32_t n_added, n_wanted;            /* number of products in 'sums': so far, and at the search's end */
-    int first;                             /* code period, mod n_periods, at which symbols begin; -1: not known */
+    double sums[FGPU_GNSS_MAX_SYMBOL];     /* sum of the prompt sums' products for each code period modulo n_periods */
+    uint32_t n_added, n_wanted;            /* number of products in 'sums' so far, and at the search's end */
+    int first;                             /* code period, modulo n_periods, at which symbols begin; -1: not known */
 };
 
 /* Begins the search.  If a symbol has only one period, the search ends immediately. */
 void fgpu_gnss_symbol_init(struct fgpu_gnss_symbol *symbol, enum gnss_signal signal);
 
-/* Adds the product of the sums of 'period' and of the period before it. */
+/* Adds the product of two prompt sums: the sum of 'period', and the sum of the previous period. */
 void fgpu_gnss_symbol_add(struct fgpu_gnss_symbol *symbol, int64_t period, double product);
 
-/* Returns the place of a code period in its symbol; -1 if the place is not known. */
+/* Returns the index of a code period in its symbol; -1 if the index is not known. */
 int fgpu_gnss_symbol_place(const struct fgpu_gnss_symbol *symbol, int64_t period);
 
 #endif

@@ -12,7 +12,7 @@
 #define MOMENTS_MIN_S  0.4  /* with fewer seconds of data in the moments, the code counts as locked */
 
 static const struct {
-    double frequency_hz, phase_hz, code_hz; /* bandwidths of the loops; 0: no such loop */
+    double frequency_hz, phase_hz, code_hz; /* bandwidths of the loops; 0: this loop is not used */
     double duration_s;
 } stages[] = {
     [FGPU_GNSS_PULL_IN] = {4, 0, 2, 0.5},
@@ -22,9 +22,9 @@ static const struct {
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the code error, in sub-chips, for a discriminator value of 1.  This error is the autocorrelation R of a chip
- * at the tap, divided by twice its downward slope.  For small errors E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2.
- * R is a straight line between whole sub-chips. */
+/* Returns the code error, in sub-chips, for a discriminator value of 1.  This error is the autocorrelation R of a
+ * chip at the tap, divided by twice the downward slope of R.  For small errors E^2 - L^2 = -4 R R' error and E^2 +
+ * L^2 = 2 R^2.  R is a straight line between whole sub-chips. */
 static double code_gain(enum gnss_subcarrier subcarrier, double tap_subchips)
 {
     const int8_t chip = 1;

@@ -8,9 +8,9 @@
  * Delay:     a correction is relative to the model at the time of the integration, not to the latest replica.  So
  *            the delay of the sums is outside the loop, and the loop's poles do not depend on the delay.  The delay
  *            only makes replicas less exact.  The carrier's error is (Doppler's error) x delay + (rate's error) x
- *            delay^2 / 2.  The Doppler's error must stay small compared with a turn per code period, and the code's
- *            error compared with the taps' distance.  A Kalman filter does the same (Psiaki and Jung, Extended Kalman
- *            filter methods for tracking weak GPS signals, ION GPS 2002).
+ *            delay^2 / 2.  The Doppler's error must stay small compared with a turn per code period.  The code's
+ *            error must stay small compared with the distance between taps.  A Kalman filter does the same (Psiaki
+ *            and Jung, Extended Kalman filter methods for tracking weak GPS signals, ION GPS 2002).
  * Pieces:    an integration is one code period with its own exact phases.  The integration starts at the period's first
  *            sample.  If a chunk ends within the integration, the integration's remaining samples are a piece of the
  *            next chunk (gnss_piece_skip()).  The sums of both pieces are added here.
@@ -35,8 +35,8 @@
  *            sum and the model continues without a correction.
  * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In TRACKING
  *            both must be locked, before TRACKING only the code.  If the lock is lost, the stage becomes SEARCH, and
- *            the owner begins again with an acquisition.  A Doppler beyond 50 kHz has the same effect.  Only an error
- *            or a gap of hours can cause such a Doppler.
+ *            the owner begins again with an acquisition.  A Doppler beyond 50 kHz has the same effect.  Only an
+ *            error, or a gap of hours, can cause a Doppler of this size.
  * Phase:     the carrier's phase at a sample is the phase of the signal in the phase loop's polarisation.  Whole
  *            turns count from the acquisition.  L5Q is a quarter turn behind L5I, and the phase of L5Q includes this
  *            quarter turn.
@@ -56,8 +56,8 @@
 #include <stdbool.h>
 
 /* The taps: the early tap is a quarter of a chip ahead of the prompt tap, and the late tap is a quarter of a chip
- * behind it.  For BOC and CBOC this distance is 2.5 / 12 of a chip.  At this distance both autocorrelations of E1 are
- * steep, unlike at some smaller distances. */
+ * behind the prompt tap.  For BOC and CBOC the distances are 2.5 / 12 of a chip.  There the autocorrelations of both
+ * E1 signals are steep, unlike at some smaller distances. */
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3
 
@@ -71,7 +71,8 @@ struct fgpu_gnss_track_config {
     enum gnss_signal signal;
     enum gnss_subcarrier subcarrier; /* subcarrier of the replica's table */
     double sample_rate_hz;           /* rate of the baseband's samples */
-    double carrier_hz; /* signal's carrier in the baseband without Doppler; its magnitude is below sample_rate_hz */
+    /* frequency of the signal's carrier in the baseband without Doppler; its magnitude is below sample_rate_hz */
+    double carrier_hz;
 };
 
 /* Code phase and Doppler of the signal, as found by an acquisition. */
@@ -88,7 +89,7 @@ struct fgpu_gnss_piece_pending {
     uint32_t n_samples;
     uint32_t n_integration; /* number of samples in the whole integration */
     int64_t period;         /* code periods since the acquisition */
-    int64_t middle;         /* the integration's middle sample, which has the phases below */
+    int64_t middle;         /* the integration's middle sample, to which the phases below apply */
     __int128 carrier, code; /* replica's phases, in units of the model */
 };
 
@@ -100,7 +101,7 @@ struct fgpu_gnss_sum {
     double parts[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
-/* An integration whose sums have arrived.  Its phases are the replica's phases at the middle sample. */
+/* An integration whose sums have arrived.  The phases are the replica's phases at the integration's middle sample. */
 struct fgpu_gnss_integration {
     enum fgpu_gnss_stage stage;
     int64_t sample; /* middle sample */
@@ -108,7 +109,7 @@ struct fgpu_gnss_integration {
     double code_subchips;          /* code phase within the period */
     int64_t carrier_turns;         /* whole turns */
     uint64_t carrier_phase;        /* 2^-64 turns */
-    uint32_t n_samples, n_present; /* number of all samples, and number of samples that arrived */
+    uint32_t n_samples, n_present; /* number of all samples, and of samples that arrived */
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
@@ -124,12 +125,14 @@ struct fgpu_gnss_track {
     enum fgpu_gnss_stage stage;
     double stage_s; /* seconds of data since this stage began */
     uint32_t n_starts, n_losses;
-    struct fgpu_gnss_model model; /* model at the middle of the latest integration, whether its sums were used or not */
+    /* model at the middle of the latest integration, even if the sums of this integration were not used */
+    struct fgpu_gnss_model model;
     struct fgpu_gnss_lock locks[N_POLS];
     struct fgpu_gnss_symbol symbol;
-    int pol;         /* polarisation of the phase loop */
-    bool is_pure;    /* true if the phase loop has no ambiguity of half a turn */
-    double polarity; /* until 'is_pure': sum of the products of prompt sums and the secondary code's chips */
+    int pol;      /* polarisation of the phase loop */
+    bool is_pure; /* true if the phase loop has no ambiguity of half a turn */
+    /* sum of the products of prompt sums and the secondary code's chips; used until 'is_pure' is true */
+    double polarity;
     int n_polarity;
     int64_t last_period;    /* code period of the sums in 'last'; -1: none */
     double last[N_POLS][2]; /* prompt sums of 'last_period', relative to the model */
@@ -137,7 +140,7 @@ struct fgpu_gnss_track {
     int64_t next_sample;     /* first sample after all pieces made so far */
     uint32_t n_integrations; /* number of integrations since the latest start */
     uint32_t open_samples;   /* number of remaining samples of an integration that a chunk's end has cut; 0: none */
-    struct gnss_piece open;  /* piece of the 'open_samples' samples */
+    struct gnss_piece open;  /* piece that has the 'open_samples' samples */
     struct fgpu_gnss_piece_pending open_pending;
 
     uint32_t n_pushed, n_popped; /* number of pieces made, and number of pieces whose sums have been added */
@@ -166,23 +169,23 @@ void fgpu_gnss_track_init(struct fgpu_gnss_track *track, const struct fgpu_gnss_
 void fgpu_gnss_track_taps(const struct fgpu_gnss_track *track, struct gnss_satellite *satellite);
 
 /* Begins to follow the signal that an acquisition has found.  The caller must still pass the outstanding sums of
- * earlier pieces, which are ignored. */
+ * earlier pieces; these sums are ignored. */
 void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss_acquisition *acquisition);
 
 /* Makes the pieces of the samples [begin, end).  'begin' is at or after the last call's 'end'; the samples between them
- * are a gap.  A piece's 'first' is relative to 'begin'.  Its 'integration' is its index, so each piece has its own
- * sums.  Its 'satellite' is 0.  Returns the number of pieces, at most 'max_pieces'.  This number is never above 2 +
- * (end - begin) / (samples of a period).  Makes no pieces in SEARCH. */
+ * are a gap.  A piece's 'first' is relative to 'begin'.  The 'integration' of a piece is the piece's index, so each
+ * piece has its own sums.  The 'satellite' of a piece is 0.  Returns the number of pieces, at most 'max_pieces'.
+ * This number is never above 2 + (end - begin) / (samples of a period).  Makes no pieces in SEARCH. */
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces);
 
-/* Ends tracking: the stage becomes SEARCH.  The caller must still pass the outstanding sums of earlier pieces, which
- * are ignored. */
+/* Ends tracking: the stage becomes SEARCH.  The caller must still pass the outstanding sums of earlier pieces; these
+ * sums are ignored. */
 void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
 
 /* Adds the sums of the oldest piece whose sums are outstanding.  Call this function once for each piece, in order.
  * Multiplies the sums of each polarisation by the polarisation's 'unit'.  'n_missing' is the number of samples that
- * were zeros; if the piece was not computed, the number of all its samples.  Writes the integrations that ended to
+ * were zeros.  If the piece was not computed, all samples of the piece count.  Writes the integrations that ended to
  * 'ended' and returns their number, 0 to 2. */
 size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
                             uint32_t n_missing, struct fgpu_gnss_integration ended[2]);

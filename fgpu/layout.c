@@ -24,9 +24,10 @@
 
 #define N_OUTPUT_ITEMS 4 /* items of a heap: timestamp, feng_id, frequency, feng_raw */
 
-#define TAPS_PER_SUBSAMPLE 16   /* default */
-#define N_SPARE_COMMANDS   16   /* number of command slots besides one slot for each output of each antenna */
-#define MIN_PASS_FRACTION  1e-6 /* minimum pass_bandwidth as a fraction of the band; far above rounding errors */
+#define TAPS_PER_SUBSAMPLE 16 /* default */
+#define N_SPARE_COMMANDS   16 /* number of command slots in addition to one slot for each output of each antenna */
+/* minimum pass_bandwidth as a fraction of the band; the fraction is far above rounding errors */
+#define MIN_PASS_FRACTION 1e-6
 
 int64_t fgpu_band_taps(const struct fgpu_config_band *band)
 {
@@ -142,7 +143,7 @@ size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_conf
     size_t n_shares = (size_t)config->send.n_threads / (config->antennas.n * config->outputs.n);
 
     if (n_shares == 0 || config->send.pcap_file)
-        return 1; /* a file has only one writer */
+        return 1; /* a file can have only one writer */
     return n_shares < output->destinations.n ? n_shares : output->destinations.n;
 }
 
@@ -259,7 +260,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     if (l.n_recv_threads == 0 || l.n_recv_threads > l.n_inputs)
         l.n_recv_threads = l.n_inputs;
     if (config->recv.base.pcap_file)
-        l.n_recv_threads = 1; /* a file has only one reader */
+        l.n_recv_threads = 1; /* a file can have only one reader */
     l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
 
     for (size_t o = 0; o < l.n_outputs; o++) {
@@ -494,11 +495,11 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                        "packets of %lld bytes do not align with the channels of %lld bytes of output %s; "
                        "use a packet_payload that is a multiple or divisor of %lld",
                        (long long)payload, (long long)chan_bytes, out->name, (long long)chan_bytes);
-    /* Too few buffers would make the engine drop batches of live data.  A replay waits for buffers instead. */
+    /* With too few buffers the engine would drop batches of live data.  A replay waits for buffers instead. */
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
     if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
         config_error(errors, &out->n_buffers,
-                     "buffers must be at least %lld, not %lld: one chunk fills up to %lld buffers of output %s",
+                     "buffers must be at least %lld, not %lld, because one chunk fills up to %lld buffers of output %s",
                      (long long)n_min, (long long)out->n_buffers, (long long)n_min - 1, out->name);
 }
 

@@ -41,11 +41,12 @@ struct fgpu_layout {
     int64_t history_samples; /* samples kept of the previous chunk: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
-    struct memory_use memory; /* a size above 64 bits is UINT64_MAX; device bytes include exported memory */
+    struct memory_use memory; /* UINT64_MAX: the size exceeds 64 bits; device bytes include exported memory */
     size_t frames_per_heap;   /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
-/* Returns the timebase of the timestamps: sync time, ADC sample rate, and whether packets are the clock. */
+/* Returns the timebase of the timestamps: sync time, ADC sample rate, and whether packets are used instead of the
+ * host's clock. */
 static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
 {
     return (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz,
@@ -85,8 +86,8 @@ static inline int64_t fgpu_subsampling(const struct fgpu_config_output *output)
 /* Returns the number of input samples in the window of an output's spectrum. */
 int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 
-/* Returns the index of the output that measures the inputs' power.  This is the first wideband output, because its
- * filter measures the samples that it reads.  Without a wideband output it is output 0. */
+/* Returns the index of the output that measures the inputs' power.  The first wideband output measures the power,
+ * because its filter measures the samples that it reads.  Without a wideband output, output 0 does. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
 /* Derives the layout.  'shared_bytes' is the result of device_shared_bytes().  'choices' is [output], or NULL for the
@@ -142,8 +143,9 @@ size_t fgpu_preview_bytes(const struct fgpu_config_output *output);
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output);
 void fgpu_default_gains(const struct fgpu_config_output *output, float *gains);
 
-/* Returns the number of output buffers of an output, per antenna: the configured number, or the default.  With the
- * default number, the output of one chunk can be sent at its pace while the output of the next chunk is computed. */
+/* Returns the number of output buffers of an output for each antenna: the configured number, or the default.  The
+ * default number suffices to send the output of one chunk at its pace while the output of the next chunk is
+ * computed. */
 size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
 /* Returns the number of shares (send.h) of one antenna's stream.  The number is the number of send threads per stream,

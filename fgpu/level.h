@@ -4,9 +4,10 @@
  * Buffers:   the buffers of one output (fgpu_power_output()), in order of time.
  * Windows:   the time axis is divided into windows of window_samples.  A buffer belongs to the window in which the
  *            buffer begins.  The first buffer of the next window closes a window.  A window consists of whole buffers,
- *            so the mean is exact but the ends are not on the grid.  A window is valid if no input is missing in its
- *            buffers, and if there is no gap before, between or after these buffers.
- * Scale:     0 dBFS is the power of a sine that just fills the digitiser's range, (2^(bits - 1) - 1)^2 / 2.
+ *            so the mean is exact but the ends are not on the grid.  A window is valid if its buffers lack no input,
+ *            and if there is no gap before, between or after these buffers.
+ * Scale:     0 dBFS is the power of a sine that just fills the digitiser's range.  This power is
+ *            (2^(bits - 1) - 1)^2 / 2.
  * Threads:   pure functions on the caller's struct. */
 #ifndef FGPU_LEVEL_H
 #define FGPU_LEVEL_H
@@ -36,8 +37,8 @@ struct fgpu_level {
 
 void fgpu_level_init(struct fgpu_level *level, int64_t window_samples, int sample_bits);
 
-/* Adds a buffer.  power[pol] is the sum of the squares of 'n_samples' samples; 'whole' is true if no sample was
- * missing.  Returns true if a window was closed. */
+/* Adds a buffer.  power[pol] is the sum of the squares of 'n_samples' samples; 'whole' is true if no sample of the
+ * buffer was missing.  Returns true if a window was closed. */
 bool fgpu_level_add(struct fgpu_level *level, int64_t timestamp_samples, int64_t n_samples,
                     const uint64_t power[N_POLS], bool whole);
 

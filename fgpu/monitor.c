@@ -47,8 +47,8 @@ int fgpu_monitor_add_sensors(struct fgpu_monitor *m, struct sensors *sensors, si
          {now_ns, SENSOR_NOMINAL, {.integer = 0}}},
         {&m->rms_dbfs,
          {names[1],
-          "Mean power of the digitiser's samples over about a second; 0 is a full-scale sine. Status: nominal from "
-          "-30 to -10, warn from -33 to -7, else error; failure if samples are missing",
+          "Mean power of the digitiser's samples over about a second; 0 is a full-scale sine. Status: nominal from -30 "
+          "to -10 dBFS, otherwise warn from -33 to -7 dBFS, otherwise error; failure if samples are missing",
           "dBFS", SENSOR_FLOAT, .auto_shortest_s = AUTO_SHORTEST_S},
          {now_ns, SENSOR_UNKNOWN, {.real = 0}}},
         {&m->timestamp,
@@ -61,8 +61,8 @@ int fgpu_monitor_add_sensors(struct fgpu_monitor *m, struct sensors *sensors, si
          {now_ns, SENSOR_ERROR, {.real = -1}}},
         {&m->missing_unixtime,
          {names[4],
-          "UNIX time (in s) of the last chunk in which or before which heaps were missing; error at first, nominal "
-          "after some time without loss",
+          "UNIX time (in s) of the last chunk with missing heaps in the chunk or just before it; error after a loss, "
+          "nominal after some time without loss",
           "", SENSOR_TIMESTAMP, .auto_shortest_s = AUTO_SHORTEST_S, .timeout_ns = timeout_ns, .recovers = true},
          {now_ns, SENSOR_NOMINAL, {.real = -1}}},
     };

@@ -30,7 +30,7 @@ struct fgpu_output {
     int64_t subsampling, decimation;                        /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
-    struct fgpu_delay_model shown[N_POLS]; /* models that 'delay_sensors' show */
+    struct fgpu_delay_model shown[N_POLS]; /* the models that the delay sensors show */
     int64_t shown_since[N_POLS];           /* timestamps since which the models in 'shown' have been in effect */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
@@ -44,11 +44,11 @@ struct fgpu_output {
     bool started;
     int64_t next_samples;        /* timestamp of the next spectrum */
     int64_t done_samples;        /* end of the last spectrum that was made or dropped */
-    int64_t steady_samples;      /* timestamp from which all settings are in effect in the output */
-    int64_t run_samples;         /* number of samples of output since the last long gap or restart */
+    int64_t steady_samples;      /* timestamp from which the output uses all settings that were made */
+    int64_t run_samples;         /* length of the output since the last long gap or restart, in samples */
     int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* end of the last input */
-    bool is_ahead;               /* true if the output is ahead of its input, which the delay sensors report */
+    bool is_ahead;               /* true if the output is ahead of its input; the delay sensors report this */
     int64_t skipped_samples;     /* timestamp before which batches no longer count as skipped; 0 after a restart */
 };
 
@@ -266,7 +266,7 @@ static void show_model(struct fgpu_output *w, unsigned pol)
 }
 
 /* Publishes the duration of the input that must still arrive before the next batch can begin.  Called when no spectrum
- * fits.  The windows of the next spectrum are in spectra[pol][0].  A wait of at most one batch is normal and is
+ * fits.  The windows of the next spectrum are in spectra[pol][0].  A wait for at most one batch is normal and is
  * published as 0. */
 static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
@@ -381,8 +381,8 @@ static int64_t set_steady(struct fgpu_output *w, int64_t samples)
     return samples;
 }
 
-/* Sets 'next_samples' back to the first batch whose windows begin after all input so far, unless 'next_samples' is
- * already earlier. */
+/* Moves 'next_samples' back to the first batch whose windows begin after all input so far.  Does nothing if
+ * 'next_samples' is already earlier. */
 static void resume(struct fgpu_output *w)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
@@ -400,7 +400,7 @@ static void resume(struct fgpu_output *w)
 int64_t fgpu_output_set_delays(struct fgpu_output *w, const struct fgpu_delays *delays)
 {
     memcpy(w->delays, delays->pols, sizeof(w->delays));
-    /* The replaced models may have made the output skip to a distant time.  The new models may allow an
+    /* Because of the replaced models, the output may have skipped to a distant time.  The new models may allow an
      * earlier time. */
     if (w->started && !w->filling)
         w->next_samples = round_up(w->done_samples, w->batch_samples);
@@ -484,7 +484,7 @@ static int create_gains(struct fgpu_output *w, size_t output)
         inbox_push(w->free_gains, &(struct inbox_item){0, 0, gains});
     }
     device_copy(w->compute, w->gain, w->gains[0].values, bytes);
-    device_stream_wait(w->compute); /* the wait may block, which is allowed before READY */
+    device_stream_wait(w->compute); /* this wait may block, but blocking is allowed before READY */
     return 0;
 }
 

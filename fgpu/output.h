@@ -13,8 +13,8 @@
  * Time:      after fgpu_output_restart() time may begin again at any timestamp.  Only gains and delay models survive
  *            the restart.  A steady timestamp (fgpu_output_steady_samples()) later than the new beginning is set to the
  *            new beginning.  An output confirms its time after it has produced CONFIRM_NS of data without a gap of
- *            CONFIRM_NS or more.  So a few packets with wrong timestamps, which make a receiver assume a jump of time,
- *            confirm no time.
+ *            CONFIRM_NS or more.  A few packets with wrong timestamps may make a receiver assume a jump of time.
+ *            These packets confirm no time.
  * Ahead:     a delay that jumps up moves the output's timestamps ahead of the input's timestamps.  When the delay then
  *            jumps down, the output waits until the input has reached these timestamps, because an output never goes
  *            back without a request.  Meanwhile the delay sensors are in error.  Only 'resumes' of struct fgpu_delays
@@ -55,8 +55,8 @@ struct fgpu_output_config {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct device *device;
-    struct device_stream *compute;  /* stream of the antenna */
-    struct device_stream *download; /* shared by all antennas */
+    struct device_stream *compute;  /* the antenna's CUDA stream */
+    struct device_stream *download; /* CUDA stream that all antennas share */
     struct fgpu_stream *stream;
     size_t output;
     const struct fgpu_choice *choice;
@@ -66,7 +66,7 @@ struct fgpu_output_config {
 /* The delay models of both polarisations. */
 struct fgpu_delays {
     struct fgpu_delay_queue pols[N_POLS];
-    bool resumes; /* true if an output that is ahead of its input resumes immediately */
+    bool resumes; /* true if an output that is ahead of its input shall resume immediately */
 };
 
 /* Gains on their way to the worker. */
@@ -91,8 +91,8 @@ int64_t fgpu_output_set_delays(struct fgpu_output *walk, const struct fgpu_delay
 /* [worker] Returns the models of a polarisation. */
 const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *walk, unsigned pol);
 
-/* Returns gains to fill in and to post, or NULL if all gains are on their way to the worker.  Called from one thread at
- * a time, not the worker. */
+/* Returns gains for the caller to fill in and to post, or NULL if all gains are on their way to the worker.  Called
+ * from one thread at a time, which is not the worker. */
 struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *walk);
 
 /* Sets gains that take effect with the first batch of the next buffer.  Discards earlier gains that have not taken
@@ -106,14 +106,15 @@ void fgpu_output_flush(struct fgpu_output *walk);
 /* Flushes the output.  The next input starts a new stream, at any timestamp. */
 void fgpu_output_restart(struct fgpu_output *walk);
 
-/* [worker] Returns the timestamp from which all settings are in effect; 0 before the first setting. */
+/* [worker] Returns the timestamp from which the output uses all settings; 0 before the first setting. */
 int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
 
-/* [any] Returns the last confirmed time, or the output's present time if the present time is earlier.  Returns 0 before
- * the first confirmed time. */
+/* [any] Returns the last confirmed time.  If the output's present time is earlier, returns the present time.  Returns
+ * 0 before the first confirmed time. */
 int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
-/* Returns the sensor of a polarisation's delay model in effect, in the format of fgpu_delay_text_format(). */
+/* Returns the sensor that shows a polarisation's delay model in effect.  fgpu_delay_text_format() formats the
+ * reading. */
 struct sensor *fgpu_output_delay_sensor(struct fgpu_output *walk, unsigned pol);
 
 /* Destroys the output.  The compute stream must be idle.  NULL is accepted. */

@@ -32,7 +32,8 @@ struct recv_input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    struct gauge antenna_timestamp; /* timestamp of the antenna's last chunk; only used in polarisation 0 */
+    /* timestamp of the antenna's last chunk; used only in the entry of polarisation 0 */
+    struct gauge antenna_timestamp;
 };
 
 struct fgpu_recv {

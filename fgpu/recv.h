@@ -25,7 +25,7 @@ void fgpu_recv_log(const struct fgpu_recv *recv);
 /* Destroys the receive side.  The worker must have returned all chunks.  NULL is accepted. */
 void fgpu_recv_destroy(struct fgpu_recv *recv);
 
-/* Determines a packet's input.  Public for its test. */
+/* Determines a packet's input.  This function is public for its test. */
 struct fgpu_recv_context {
     const unsigned *input_of_endpoint; /* [endpoint]: index of the receiver's member */
     const unsigned *pol_of_member;     /* shape [member] */

@@ -205,7 +205,7 @@ static int create_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
         if (!buffer->parts.power || !buffer->power)
             return -ENOMEM;
     }
-    /* The zeros give a spectrum that is never appended a rotation of 0, not an arbitrary rotation. */
+    /* Sets all rotations to 0.  Otherwise a spectrum that is never appended would have an arbitrary rotation. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
     err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
     return err ? err : outbuf_init(&buffer->base, &buffer->stream->pool, send->engine);
@@ -239,15 +239,16 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
                   &stream->dropped_heaps);
     stats_gauge_scaled("fgpu_output_ahead_seconds",
-                       "Seconds until a silent stream sends again. A stream is silent if a delay that was too large "
-                       "has moved its timestamps ahead of its input; 0 if the stream is not silent.",
+                       "Seconds until a silent stream sends again; 0 if the stream is not silent. A stream is silent "
+                       "while its timestamps are ahead of its input, because a delay was too large.",
                        labels, &stream->ahead_ns, 1e-9);
     stats_gauge_scaled("fgpu_output_delay_seconds",
-                       "Magnitude of the delay in the newest output; the larger one of both polarisations.", labels,
+                       "Magnitude of the delay in the newest output; the maximum over both polarisations.", labels,
                        &stream->delay_ps, 1e-12);
-    stats_gauge_scaled("fgpu_output_latency_seconds",
-                       "Seconds from receiving a window's last packet to sending its first packet; newest value.",
-                       labels, &stream->stats.latency_ns, 1e-9);
+    stats_gauge_scaled(
+        "fgpu_output_latency_seconds",
+        "Seconds from the arrival of a batch's last packet to the sending of the batch's first packet; newest value.",
+        labels, &stream->stats.latency_ns, 1e-9);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
@@ -337,7 +338,7 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     return err;
 }
 
-/* With send.gpudirect: allocates the voltages of all buffers as one block, so that each share registers memory with the
+/* With send.gpudirect, allocates the voltages of all buffers as one block.  So each share registers memory with the
  * NIC only once. */
 static int create_exported(struct fgpu_send *send, struct fgpu_stream *stream, char *why, size_t why_bytes)
 {
@@ -414,7 +415,7 @@ int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout 
     for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)
         err = create_stream(s, i, why, why_bytes);
     if (err) {
-        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
+        stats_reset(); /* must be called first; otherwise /metrics could read freed counters */
         fgpu_send_destroy(s);
         return err;
     }

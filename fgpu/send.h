@@ -29,10 +29,10 @@ struct fgpu_buffer {
     uint64_t *power;                /* [const] pinned host copy of parts.power; NULL if the output does not measure */
     int64_t timestamp_samples;      /* timestamp of spectrum 0 */
     size_t n_filled;                /* number of spectra that were made */
-    bool whole;                     /* true if no spectrum lacks input */
+    bool whole;                     /* true if no spectrum of the buffer lacks input */
     bool sampled_for_status;        /* the status page has requested a sample of this buffer (status.h) */
     struct send_job job;            /* job with one group for each batch; group->send is true if the batch is valid */
-    struct send_job *shares;        /* the buffer's part for each share of the stream: shape [n_shares] */
+    struct send_job *shares;        /* shape [n_shares]: the buffer's part for each share of the stream */
 };
 
 /* One output of one antenna.  If there are more send threads than streams, the sender sends an output as several
@@ -53,7 +53,8 @@ struct fgpu_stream {
     struct counter skipped_heaps; /* number of heaps not sent because input was missing */
     struct counter dropped_heaps; /* number of heaps not made because no output buffer was free */
     struct gauge ahead_ns;        /* duration of input that must arrive before the next heap can begin (output.h) */
-    struct gauge delay_ps;        /* delay's magnitude in the newest output: the larger one of both polarisations */
+    /* magnitude of the delay in the newest output: the maximum over both polarisations */
+    struct gauge delay_ps;
     struct sensor clip_cnt[N_POLS];
     int64_t n_clipped[N_POLS]; /* [worker] values of 'clip_cnt' */
     struct timebase timebase;  /* [const] */

@@ -33,8 +33,8 @@ struct setting {
     struct fgpu_delays delays;
     float *gains;                               /* complex [chan][pol] */
     float *config_gains;                        /* gains from the configuration */
-    bool begins_with_delays, begins_with_gains; /* true if they differ from a new output's settings */
-    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has set them */
+    bool begins_with_delays, begins_with_gains; /* true if the settings differ from those of a new output */
+    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has made the settings */
     struct gauge mean_gain[N_POLS];             /* mean magnitude of the gains, in units of 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
@@ -284,7 +284,7 @@ static int read_config_gains(struct fgpu_settings *s, size_t ant, char *why, siz
 
 /* ---- What was kept ----------------------------------------------------------------------------------------------- */
 
-/* Returns true if there are models besides the placeholder at the start of each queue. */
+/* Returns true if a queue has more models than the placeholder with which each queue begins. */
 static bool has_models(const struct fgpu_delays *delays)
 {
     return delays->pols[0].n > 1 || delays->pols[1].n > 1;
@@ -325,8 +325,8 @@ static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
     return n;
 }
 
-/* Restores kept gains.  'gains' [output] is scratch memory.  All its entries are NULL except the entry of this item's
- * output, because the file may name no other output. */
+/* Restores kept gains.  'gains' [output] is scratch memory.  All entries of 'gains' are NULL except the entry of this
+ * item's output, because the file may name no other output. */
 static void restore_gains(struct setting *item, float **gains)
 {
     const char *path = state_file_path(item->gains_file);

@@ -9,10 +9,10 @@
  *            sentence in the log.
  * Models:    all models that were set are retained, here and in the worker, because the data's time may jump to the
  *            time of any model.  When an input has DELAY_MAX_MODELS - 1 models, the oldest model is removed to make
- *            room, but only if no expected data need it.  Expected data do not need this model if the next model
- *            starts before them.  No data are expected from before a time that the worker has confirmed (output.h).
- *            For live data with 'timebase: clock', no data are expected from before the host's time minus MAX_AGE_NS.
- *            The host's time advances even while no data arrive.
+ *            room, but only if no expected data need this model.  Expected data do not need this model if the next
+ *            model starts before them.  No data are expected from before a time that the worker has confirmed
+ *            (output.h).  For live data with 'timebase: clock', no data are expected from before the host's time
+ *            minus MAX_AGE_NS.  The host's time advances even while no data arrive.
  * Threads:   main.   Blocking: none, except the reading of files before the start. */
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H
@@ -31,13 +31,15 @@ struct engine;
 struct fgpu_settings;
 
 /* A snapshot on its way to the worker.  The gains are a buffer of an output (output.h).  Main takes the buffer with
- * fgpu_output_take_gains(), and the command passes it back to the output.  Only the output frees it. */
+ * fgpu_output_take_gains(), and the command passes the buffer back to the output.  Only the output frees the
+ * buffer. */
 struct fgpu_command {
-    struct command base;         /* first */
-    struct fgpu_gnss_order gnss; /* order about a satellite; if it has an action, the fields below are not used */
+    struct command base; /* first */
+    /* order about a satellite; if the order has an action, the fields below are not used */
+    struct fgpu_gnss_order gnss;
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
-    struct fgpu_delays delays; /* not used if 'gains' is set */
+    struct fgpu_delays delays; /* not used if 'gains' is not NULL */
     void *request;             /* [main] request that waits for the answer */
 };
 
@@ -49,8 +51,9 @@ int fgpu_settings_create(const struct fgpu_config *config, const struct engine *
 /* Applies the configuration and the kept files from the first spectrum on.  Called before the worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
-/* Post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.  Return false if no
- * command or no gain buffer is free.  In this case 'channel' wakes main as soon as a command or buffer is free. */
+/* These functions post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.
+ * They return false if no command or no gain buffer is free.  In this case 'channel' wakes main as soon as a command
+ * or buffer is free. */
 bool fgpu_settings_post_delays(struct fgpu_settings *settings, size_t ant, size_t output,
                                struct command_channel *channel, void *request);
 bool fgpu_settings_post_gains(struct fgpu_settings *settings, size_t ant, size_t output,
@@ -71,7 +74,7 @@ void fgpu_settings_reset_gains(struct fgpu_settings *settings, size_t ant, size_
 bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                             int64_t start_samples);
 
-/* Adds a model.  There must be room for it. */
+/* Adds a model.  There must be room for the model. */
 void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                              const struct fgpu_delay_model *model);
 

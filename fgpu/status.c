@@ -14,7 +14,7 @@
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
 
-/* The result of one sample, without the powers. */
+/* The result of one sample, except the powers. */
 struct sample {
     int64_t timestamp_samples; /* timestamp of the first spectrum; -1: no sample yet */
     size_t n_spectra;
@@ -25,8 +25,9 @@ struct sample {
 
 /* The samples of one output of one antenna for the status page. */
 struct look {
-    struct snapshot *turn;      /* [const] exchange with the worker; points into the stream */
-    struct sample sampled;      /* newest sample; like 'power', it belongs to the side that has the turn (snapshot.h) */
+    struct snapshot *turn; /* [const] exchange of requests with the worker; points into the stream */
+    /* newest sample; the sample and 'power' belong to the side that owns the snapshot (snapshot.h) */
+    struct sample sampled;
     float *power[N_POLS];       /* shape [pol][n_chan] */
     int64_t wanted_ns;          /* [HTTP] time of the last request; the fields below also belong to HTTP */
     struct sample found;        /* last sample taken */
@@ -143,7 +144,7 @@ static double unix_s(const struct fgpu_status *status, int64_t timestamp_samples
     return (double)timebase_unix_ns(&status->timebase, timestamp_samples) / (double)NS_PER_S;
 }
 
-/* Returns the power that corresponds to 0 dB, which is the power of a tone of full amplitude. */
+/* Returns the power that corresponds to 0 dB: the power of a tone of full amplitude. */
 static double full_scale(const struct fgpu_config_output *output)
 {
     double most = (double)((1 << (output->sample_bits - 1)) - 1);

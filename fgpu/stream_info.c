@@ -19,7 +19,7 @@ double fgpu_group_delay(const struct fgpu_config_output *output)
 {
     int64_t ddc_taps = output->kind == FGPU_NARROWBAND ? fgpu_band_taps(&output->band) : 1;
     int64_t subsampling = fgpu_subsampling(output);
-    /* Length of the window in baseband samples, without the length that the down-converter's filter adds. */
+    /* Length of the window in baseband samples.  The length that the down-converter's filter adds is not included. */
     int64_t n_steps = (fgpu_window_samples(output) - ddc_taps) / subsampling + 1;
 
     return -(double)(n_steps - 1) / 2 * (double)subsampling + fgpu_ddc_group_delay(output);
@@ -37,7 +37,7 @@ static void add_times(struct stream_info *info, const struct fgpu_config *config
     stream_info_real(info, "sync-time", "s", timebase_decimal_to_double(config->time.sync_time_s),
                      "UNIX time of timestamp 0");
     stream_info_integer(info, "n-samples-between-spectra", fgpu_batch_samples(output) / output->spectra_per_heap,
-                        "ADC samples from one spectrum to the next");
+                        "Number of ADC samples from one spectrum to the next");
     stream_info_real(info, "pfb-group-delay", "", fgpu_group_delay(output),
                      "Delay of all filters together, in ADC samples");
     stream_info_real(info, "ddc-group-delay", "", fgpu_ddc_group_delay(output),
@@ -54,13 +54,14 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
 
     stream_info_integer(info, "n-chans", output->n_chan, "Channels of the stream");
     stream_info_integer(info, "n-chans-per-substream", output->n_chan / (int64_t)output->destinations.n,
-                        "Channels that are sent to one destination");
+                        "Number of channels that are sent to one destination");
     stream_info_real(info, "bandwidth", "Hz", bandwidth_hz, "Bandwidth of all channels together");
     stream_info_real(info, "center-freq", "Hz", centre_hz,
                      "Centre frequency of the stream's band; the digitised band begins at 0");
     stream_info_integer(info, "decimation-factor", fgpu_decimation(output),
                         "Bandwidth of the digitisers divided by the bandwidth of the stream");
-    stream_info_integer(info, "spectra-per-heap", output->spectra_per_heap, "Spectra of each channel in a heap");
+    stream_info_integer(info, "spectra-per-heap", output->spectra_per_heap,
+                        "Number of spectra of each channel in a heap");
     stream_info_integer(info, "feng-out-bits-per-sample", output->sample_bits,
                         "Bits of the real and of the imaginary part of a voltage");
 }

@@ -1,4 +1,4 @@
-/* tune.c - derives from the outputs the kernel sizes that the tuner measures. */
+/* tune.c - derives the sizes of the kernels that the tuner measures from the outputs' configuration. */
 #include "fgpu/tune.h"
 
 #include "fgpu/baseband.h"

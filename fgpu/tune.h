@@ -1,5 +1,5 @@
-/* tune.h - tuning of those kernels of fgpu that have several shapes.  fgpu --tune measures the shapes, and each start
- * loads the saved results.
+/* tune.h - tunes the kernels of fgpu that have several shapes.  fgpu --tune measures the shapes, and each start loads
+ * the saved results.
  *
  * Threads: main, while nothing else runs on the device. */
 #ifndef FGPU_TUNE_H

@@ -30,7 +30,8 @@ bench-recv bench-send:
 	@$(SUBMAKE) $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
 	@.venv/bin/python scripts/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD) $(PACKETS_FLAGS)
 
-# The peers of the packet benchmarks: spead2 from source, with GRO and GSO, beside PyPI's wheel.
+# The packet benchmarks compare this project with spead2.  This target builds spead2 from source, with GRO and GSO.
+# PyPI's wheel of spead2 is measured, too.
 bench-peers: ## builds spead2, the peer of the packet benchmarks, and tries it
 	@scripts/setup bench
 	@.venv/bin/python scripts/bench/peer_check.py

@@ -3,7 +3,8 @@ CUDART      := $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/li
 CUDA_DEVICE := $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 CUDA_LIBRARIES := $(patsubst %/,%,$(if $(CUDART),$(dir $(CUDART)),/usr/local/cuda/lib64))
 
-# The device links its own copy of these files of common/base: the shared object sees no symbol of the program.
+# The device links its own copy of these files of common/base, because the shared object cannot use the program's
+# symbols.
 CUDA_BASE    := $(addprefix common/base/,clock.c thread.c file.c trust.c memory.c version.c why.c)
 CUDA_SOURCES := $(wildcard common/device/cuda/*.c) common/device/texts.c $(CUDA_BASE)
 pic_objects   = $(patsubst %.c,$(OBJ)/pic/%.o,$(1))

@@ -1,4 +1,4 @@
-# The documents as a site.
+# Renders the documents as a web site.
 docs: ## the documents as a site, build-docs/html/index.html; a dead link fails
 	@scripts/setup docs
 	@scripts/check-links
@@ -6,7 +6,7 @@ docs: ## the documents as a site, build-docs/html/index.html; a dead link fails
 	@echo "  build-docs/html/index.html"
 
 .PHONY: docs
-# The pictures of the documents that programs draw: docs/pictures/NAME.py writes docs/images/NAME.svg.
+# Draws the pictures of the documents: the program docs/pictures/NAME.py writes docs/images/NAME.svg.
 PICTURES := $(filter-out %/drawing.py %/facts.py,$(wildcard docs/pictures/*.py))
 
 pictures: ## draws the pictures of the documents again: docs/pictures

@@ -5,7 +5,7 @@ pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && echo yes),libibverbs librdmacm)
 # VULKAN is `yes` if Vulkan's headers are installed.  Programs open the Vulkan library when they need it.
 VULKAN  ?= $(if $(call pkg,--modversion,vulkan),yes)
-# CUDA is the folder of the CUDA toolkit (12.8 or later), if there is one.
+# CUDA is the folder of the CUDA toolkit (12.8 or later), if a toolkit is installed.
 cuda_at  = $(firstword $(foreach d,$(1),$(if $(wildcard $(d)/include/cuda_runtime_api.h),$(d))))
 CUDA    ?= $(call cuda_at,$(CUDA_PATH) $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc 2>/dev/null))) /usr/local/cuda)
 VULKAN  := $(VULKAN)
@@ -32,8 +32,9 @@ HARDEN_CFLAGS  := $(if $(SANITIZE),,-fPIE -fstack-protector-strong $(FORTIFY) -W
                   $(if $(filter x86_64,$(shell uname -m)),-fcf-protection))
 HARDEN_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 PIE            := $(if $(SANITIZE),,-pie)
-# No contraction into FMA: the kernels' twins must give the same bits on every CPU.  No code reads floating-point
-# exceptions, so -fno-trapping-math lets comparisons become selections.  Selections vectorise, and change no bits.
+# The compiler must not contract products and sums to FMA instructions: the kernels' C versions must give the same
+# bits on every CPU.  No code reads floating-point exceptions, so -fno-trapping-math lets the compiler replace
+# branches by selections.  Loops with selections can be vectorised, and their results stay the same.
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
               $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
               $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \
@@ -51,7 +52,8 @@ $(FLAGS): FORCE
 	[ ! -e $@ ] || echo "  FLAGS   all is compiled again, these differ:" $$({ $(call in_lines,$@); $(call in_lines,$@.new); } | sort | uniq -u); \
 	mv $@.new $@
 
-# One message instead of a compiler's message for each header.  libev has no file for pkg-config.
+# If libraries are missing, prints one message, before the compiler complains about each header.  libev has no file
+# for pkg-config, so the compiler looks for its header.
 libraries:
 	@{ pkg-config --exists yaml-0.1 libmicrohttpd jansson libpcap kissfft-float hdf5 && \
 		echo '#include <ev.h>' | $(CC) $(CPPFLAGS) $(CFLAGS) -E -x c -o /dev/null - 2>/dev/null; } || \
@@ -85,7 +87,8 @@ define archive
 	@$(AR) rcs $@ $^
 endef
 
-# Embeds files as text; writes the result only if it changes.  $(call embed,header,array,files): struct {name, text}.
+# Embeds files as text, and writes the result only if it changes.  $(call embed,header,NAME,files) writes an array
+# NAMEs of struct NAME {name, text}.
 define embed
 	@mkdir -p $(@D)
 	@{ echo '#include "$(1)"'; echo 'const struct $(2) $(2)s[] = {'; \

@@ -71,8 +71,8 @@ $(KERNEL_STAMPS): build-emulated/%-$(KERNEL_VARIANT): | $(BUILD)/tests/%
 unit-programs: $(UNIT_TESTS) $(FAKES)
 unit-tests: unit-programs $(KERNEL_STAMPS)
 
-# A newcomer's first command.  Set-up comes first, and the build runs in a separate make, because the rules above ask
-# pkg-config.
+# A newcomer runs this target first.  It installs missing packages before it starts the build.  The build runs in a
+# separate make, because the rules above need pkg-config when they are read.
 check:
 	@scripts/setup check
 	@scripts/check-layers

@@ -11,8 +11,8 @@
  * Tensor cores process 8 spectra in one step.  A step adds 16 products and the sum so far, and truncates each term at
  * 2^-23 of the largest term or better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23
  * of the magnitudes summed so far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.
- * A launch's sums are rounded at 2^-24 when they are added to memory.  This error is small compared with the tolerance.
- * The audit does not detect an error below the tolerance.
+ * A launch's sums are rounded to float32 when they are added to memory.  This error is small compared with the
+ * tolerance.  The audit does not detect an error below the tolerance.
  * Threads:   the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H
@@ -32,7 +32,7 @@ struct xbgpu_audit_sample {
     size_t chan;
     union {
         int64_t integer[N_POL_PRODUCTS][2]; /* [p1 + 2 * p2][re, im] for polarisations p1 and p2 */
-        double real[N_POL_PRODUCTS][2];     /* sums of products, if the voltages are half floats */
+        double real[N_POL_PRODUCTS][2];     /* sums of products as doubles; used if the voltages are half floats */
     } sums;
     double magnitudes[N_POL_PRODUCTS][2]; /* sums of the terms' magnitudes, if the voltages are half floats */
 };

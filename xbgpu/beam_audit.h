@@ -1,10 +1,10 @@
-/* beam_audit.h - for each input, the host computes some spectra of one beam and channel again, from voltages in pinned
- * memory.
+/* beam_audit.h - for each device input, the host computes some spectra of one beam and channel again, from voltages
+ * in pinned memory.
  *
- * Beams are exact, so the plain C version of the kernel beamform gives bit-identical results.  For each input the audit
- * draws a beam, a batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  The audit copies the voltages as received
- * when the beams are queued.  The audit compares its beam with the downloaded beam in host memory before the heaps
- * leave.
+ * Beams are exact, so the plain C version of the kernel beamform gives bit-identical results.  For each device input
+ * the audit draws a beam, a batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  The audit copies the voltages
+ * as received when the beams are queued.  The audit compares its beam with the downloaded beam in host memory before
+ * the heaps leave.
  * Finds:     errors of voltages, sums or beams in upload, device memory, kernel and download, if they affect the drawn
  *            spectra.
  * Misses:    errors in the coefficients, because the audit uses the device's coefficients.
@@ -22,9 +22,9 @@
 /* The audit of one output buffer. */
 struct xbgpu_beam_audit {
     const struct xbgpu_layout *layout; /* [const] */
-    const struct beam *beams;          /* [const] [n_beams] on the host */
+    const struct beam *beams;          /* [const] [n_beams] parameters of the beams, on the host */
     size_t n_beams;                    /* [const] */
-    size_t chan_offset;                /* [const] first channel of the engine in the band */
+    size_t chan_offset;                /* [const] index of the engine's first channel in the whole band */
     bool readable;                     /* [const] true if the host can read the received voltages */
     struct xbgpu_draw draw;
     bool drawn; /* true if the fields below are valid */
@@ -34,8 +34,8 @@ struct xbgpu_beam_audit {
     int32_t *exponent;     /* pinned */
 };
 
-/* Initialises the audit.  Returns 0 or negative errno; fini follows in either case.  The draw is different for every
- * process. */
+/* Initialises the audit.  Returns 0 or negative errno; the caller must call fini in either case.  The draw is
+ * different for every process. */
 int xbgpu_beam_audit_init(struct xbgpu_beam_audit *audit, const struct xbgpu_config *config,
                           const struct xbgpu_layout *layout, struct device *device, const struct beam *beams);
 void xbgpu_beam_audit_fini(struct xbgpu_beam_audit *audit, struct device *device);

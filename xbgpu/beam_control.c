@@ -169,7 +169,8 @@ static int create_settings(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Passes the saved models of a beam to the worker: the older models directly, the newest model by a command. */
+/* Passes the saved models of a beam to the worker.  The older models are passed directly, before the worker starts.
+ * The newest model is passed by a command. */
 static int restore_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam)
 {
     struct beam_steering *steering = calloc(beam->n, sizeof(*steering));
@@ -214,7 +215,7 @@ static int restore_beams(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Applies the calibration gains from the files, beginning with the first batch. */
+/* Applies the calibration gains from the files.  The gains are in effect from the first batch on. */
 static int create_calibration(struct xbgpu_beam_control *c, struct state_files *files, char *why, size_t why_bytes)
 {
     int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, files, why, why_bytes);

@@ -1,7 +1,7 @@
 /* beam_control.h - handles the KATCP requests for beams: checks them, saves the settings, and posts commands to the
  * worker (control.h).
  *
- * State:     the file "beams" of the state directory has the settings; calibration.h names the files of
+ * State:     the file "beams" of the state directory contains the settings; calibration.h names the files of
  *            calibrations.
  * Threads:   main. */
 #ifndef XBGPU_BEAM_CONTROL_H
@@ -21,7 +21,7 @@ struct xbgpu_command;
 struct xbgpu_detected;
 
 /* Creates the control and adds the sensors.  If the configuration has no beams, '*control' refuses all requests for
- * beams.  Returns 0 or negative errno; destroy follows in either case. */
+ * beams.  Returns 0 or negative errno; the caller must call destroy in either case. */
 int xbgpu_beam_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                               const struct labels *labels, struct engine *engine, struct xbgpu_beams *formed,
                               struct xbgpu_detected *detected, struct xbgpu_beam_control **control);

@@ -24,14 +24,14 @@ struct figures {
     struct gauge antennas;
 };
 
-/* A sample of one beam's spectrum, exchanged between the worker and HTTP. */
+/* A sample of one beam's spectrum.  The worker and the HTTP thread pass it to each other. */
 struct look {
     struct snapshot turn;
-    /* The side that has the turn owns these fields: */
+    /* The thread that has the turn (worker or HTTP) owns these fields: */
     size_t beam;
     int64_t batch;
     float *power; /* [n_chan] */
-    /* HTTP owns these fields: */
+    /* The HTTP thread owns these fields: */
     int64_t wanted_ns;
     size_t found_beam; /* index of the last sample's beam; number of beams if there was no sample */
     int64_t found_batch;
@@ -44,7 +44,7 @@ struct xbgpu_beam_health {
     struct timebase timebase;
     size_t n;         /* [const] number of beams */
     int64_t n_turns;  /* [const] number of batches in a second */
-    size_t chan_step; /* [const] distance between measured channels, in channels */
+    size_t chan_step; /* [const] every chan_step-th channel is measured */
     struct figures *figures;
     struct look look;
 };
@@ -129,7 +129,8 @@ static void refresh(struct xbgpu_beam_health *h, size_t beam)
         look->found_batch = look->batch;
         memcpy(look->found_power, look->power, h->layout->n_chan * sizeof(float));
     }
-    /* HTTP may read look->beam at any time, because only HTTP changes it, and only on HTTP's turn. */
+    /* The HTTP thread may read look->beam at any time, because only this thread changes it, and only when it has the
+     * turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && beam == look->beam) || !snapshot_retract(&look->turn))
         return;
     look->beam = beam;
@@ -190,11 +191,11 @@ static void register_metrics(struct figures *figures, const char *name)
     stats_counter("xbgpu_output_b_zero_samples", "Measured complex samples of a beam that are 0.", labels,
                   &figures->zero_samples);
     stats_gauge_scaled("xbgpu_output_b_rms",
-                       "Root mean square of the real and imaginary parts of a beam's samples, in steps of the 8 bits, "
-                       "when last measured.",
+                       "Root mean square of the real and imaginary parts of a beam's samples, in quantisation steps of "
+                       "the 8-bit samples, when last measured.",
                        labels, &figures->rms_millionths, 1e-6);
-    stats_gauge("xbgpu_output_b_antennas", "Antennas whose heaps arrived when the beam was last measured.", labels,
-                &figures->antennas);
+    stats_gauge("xbgpu_output_b_antennas", "Number of antennas whose heaps arrived for the last measured batch.",
+                labels, &figures->antennas);
 }
 
 int xbgpu_beam_health_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

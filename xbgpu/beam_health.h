@@ -25,7 +25,7 @@ int xbgpu_beam_health_create(const struct xbgpu_config *config, const struct xbg
                              struct xbgpu_beam_health **health);
 void xbgpu_beam_health_destroy(struct xbgpu_beam_health *health);
 
-/* Measures the beams whose turn it is in a batch.  'n_present' antennas contributed to the batch.  'heaps' is [beam].
+/* Measures the beams that are due in a batch.  'n_present' antennas contributed to the batch.  'heaps' is [beam].
  * Each heap has 'pitch' bytes and begins with [chan][spectrum][re, im]. */
 void xbgpu_beam_health_take(struct xbgpu_beam_health *health, int64_t batch, const uint8_t *heaps, size_t pitch,
                             size_t n_present);

@@ -45,7 +45,7 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
     return true;
 }
 
-/* Checks that these weights and this gain are allowed for an incoherent beam. */
+/* Checks whether an incoherent beam may have these weights and this gain. */
 static bool has_range(const struct xbgpu_beam_settings *s, struct katcp_call *call, const double *weights, double gain)
 {
     for (size_t i = 0; s->is_incoherent && i < s->n; i++) {
@@ -125,7 +125,8 @@ static bool read_rates(struct katcp_call *call, int i, double *numbers)
     return !wrong;
 }
 
-/* Reads a model of one antenna.  Rates are allowed only with a load time.  'numbers' must be zeros. */
+/* Reads a model of one antenna.  Rates are allowed only with a load time.  All 'numbers' must be 0 before the
+ * call. */
 static bool read_model(struct katcp_call *call, int i, bool is_timed, double *numbers)
 {
     bool has_rates = strchr(katcp_arg(call, i), ',');
@@ -318,7 +319,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
     return true;
 }
 
-/* Reads a row of a delay model.  Refuses a model that is older than the newest model so far. */
+/* Reads a row of a delay model.  Refuses a model that starts before the newest model read so far. */
 static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                             const struct table_row *row)
 {
@@ -431,8 +432,8 @@ static uint64_t phase_of(double turns)
     return (uint64_t)llrint(ldexp(turns - rint(turns), 63)) * 2;
 }
 
-/* Rates count from the start of the half batch that contains the model's start.  So the device's integers have the
- * exact phase at the start, however long ago the start was. */
+/* The device adds a rate times the time since the start of the half batch that contains the model's start.  So the
+ * phase near the model's start is exact, however late in the data the start is. */
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model, struct beam_steering *steering)
 {
     const struct xbgpu_config_recv *recv = &settings->config->recv;
@@ -465,7 +466,7 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* Writes a list into a sensor: 'first', then the numbers, then 'last'. */
+/* Sets a sensor to the text of a list: 'first', then the numbers, then 'last'. */
 static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64_t unix_ns, const char *first,
                      const double *numbers, size_t n, const char *last)
 {
@@ -493,7 +494,8 @@ static void show_zero_weights(struct xbgpu_beam_settings *settings)
     gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n);
 }
 
-/* Sets the sensor to the newest model's delays and phases at 'samples', or at a later load time. */
+/* Sets the sensor to the newest model's delays and phases at timestamp 'samples'.  If the model has a later load
+ * time, the delays and phases are those at the load time. */
 static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
 {
     const double(*numbers)[XBGPU_BEAM_NUMBERS] = numbers_of(s, s->starts.n - 1);

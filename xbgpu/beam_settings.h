@@ -1,5 +1,5 @@
-/* beam_settings.h - the present weights, delays and gain of one beam.  They are set by requests, shown by sensors, and
- * converted to steering, from which the device computes coefficients.
+/* beam_settings.h - the present weights, delays and gain of one beam.  Requests set them, and sensors show them.
+ * They are converted to steering, from which the device computes coefficients.
  *
  * A voltage beam has one value for each antenna.  A detected beam has one value for each input.  Requests for a
  * detected beam may give one value for each antenna instead, which applies to both inputs.  An incoherent beam has
@@ -47,7 +47,7 @@ struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
     struct timebase timebase;
     char *name;
-    const char *stream; /* stream whose capture setting is saved with this beam, by name; NULL: none */
+    const char *stream; /* name of the stream whose capture setting is saved with this beam; NULL: none */
     size_t n_ants;
     size_t n; /* number of values: n_ants; for a detected beam, the number of inputs [ant][pol] */
     struct sensors *sensors;
@@ -56,7 +56,7 @@ struct xbgpu_beam_settings {
     double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][n]: s, s/s, rad, rad/s */
     double gain;                          /* gain before quantisation */
     bool has_seed;                        /* true if the beam is dithered, so that 'seed' has a value */
-    bool is_incoherent;                   /* true if the beam has no delays, and amplitudes up to 'max_amplitude' */
+    bool is_incoherent;                   /* if true, amplitudes are at most 'max_amplitude' */
     double max_amplitude;
     bool is_set; /* true if a request has set weights, delays or gain */
     bool capture_is_set, captures;
@@ -65,7 +65,8 @@ struct xbgpu_beam_settings {
     struct gauge zero_weights; /* fraction of zero weights, in millionths */
 };
 
-/* Set weights of 1, no delays and a gain of 1, and add the sensors.  Return 0 or negative errno. */
+/* Each of the two functions sets weights of 1, no delays and a gain of 1, and adds the sensors.  Both return 0 or
+ * negative errno. */
 int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
                              uint64_t seed, struct sensors *sensors);
 int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config,
@@ -74,8 +75,9 @@ int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, cons
 /* Frees the settings.  Zero-initialised settings are accepted. */
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
 
-/* Set values from a request's arguments, from argument 1 to the last.  If any argument is wrong, fail the call, change
- * nothing, and return false.  To make room, delay models that ended before 'past_samples' may be dropped. */
+/* Each function sets values from a request's arguments, from argument 1 to the last.  If any argument is wrong, the
+ * function fails the call, changes nothing, and returns false.  To make room, delay models that ended before
+ * 'past_samples' may be dropped. */
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
                                      int64_t past_samples);
@@ -105,8 +107,8 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_
  * (state_file.h). */
 bool xbgpu_beams_settings_write(FILE *text, void *all);
 
-/* Reads the saved settings.  Rows for unknown beams or antennas are ignored with a line in the log, and '*whole'
- * becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
+/* Reads the saved settings.  For each row with an unknown beam or antenna, writes a line to the log, ignores the row,
+ * and sets '*whole' to false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
                               size_t why_bytes);
 

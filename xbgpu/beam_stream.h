@@ -1,4 +1,4 @@
-/* beam_stream.h - the state of a stream of beams, voltages or powers: its capture, its counters, its sensors.
+/* beam_stream.h - the capture, the counters and the sensors of a stream of beams (voltages or powers).
  *
  * Threads:   the worker, except init (main). */
 #ifndef XBGPU_BEAM_STREAM_H

@@ -30,9 +30,9 @@ struct beam_buffer {
     uint32_t *device_saturated; /* [const] [batch][beam] */
     uint8_t *payloads;          /* [const] pinned: [batch][beam] voltages, and the bitmap if heaps contain it */
     uint32_t *saturated;        /* [const] pinned copy of device_saturated */
-    uint32_t *n_present;        /* [const] [batch] number of antennas present */
+    uint32_t *n_present;        /* [const] [batch] number of antennas whose heaps arrived */
     float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
-    float *renormalise;         /* [const] pinned source of device_renormalise */
+    float *renormalise;         /* [const] pinned, copied to device_renormalise */
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* range of the batches whose heaps are in the buffer */
     int64_t last_arrival_ns;
@@ -70,8 +70,8 @@ struct xbgpu_beams {
     struct send_stream *send;
     struct send_stream_stats stats;
     struct xbgpu_beam_health *health;
-    struct counter skipped_heaps; /* heaps not sent because no antenna was present */
-    struct counter dropped_heaps; /* heaps not made because no buffer was free */
+    struct counter skipped_heaps; /* number of heaps not sent because no antenna was present */
+    struct counter dropped_heaps; /* number of heaps not made because no buffer was free */
 };
 
 /* ---- Making heaps ------------------------------------------------------------------------------------------------ */
@@ -116,7 +116,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
     device_launch(compute, b->kernel, &grid, &args);
 }
 
-/* Queues all work for a buffer.  Computes new coefficients if they are due. */
+/* Queues all work for a buffer, and before it the computation of new coefficients if they are due. */
 static void fill(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
                  struct beam_buffer *buffer)
 {

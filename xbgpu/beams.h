@@ -1,9 +1,9 @@
-/* beams.h - voltage beams: makes heaps of all beams from the batches of an input, and sends the heaps as one SPEAD
- * stream.
+/* beams.h - voltage beams: makes heaps of all beams from the batches of a device input, and sends the heaps as one
+ * SPEAD stream.
  *
  * Flow:      xbgpu_beams_process(input) --beam_coefficients, after steering--> beamform --> output buffer
  *            --download--> xbgpu_beams_push --job--> sender: a group for each batch, a heap for each beam --> network
- * Steering:  takes effect with the first batch of the next input, but not before the load time (steering.h).
+ * Steering:  takes effect with the first batch of the next device input, but not before the load time (steering.h).
  * Missing:   absent antennas add nothing to a beam.  If beams[].renormalise is set, the beam is scaled up to
  *            compensate.  The item beam_ants reports the number of antennas present.  A batch without any antenna is
  *            not sent.
@@ -35,11 +35,11 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
 /* Destroys the beams.  The streams of the device must be idle.  NULL is accepted. */
 void xbgpu_beams_destroy(struct xbgpu_beams *beams);
 
-/* Begins an input.  All batches of the input use the steering that was set before this call. */
+/* Begins a device input.  All batches of the device input use the steering that was set before this call. */
 void xbgpu_beams_begin(struct xbgpu_beams *beams);
 
-/* Queues the beams of the input on 'compute', the lane's stream.  If no buffer is free and 'may_wait' is true, returns
- * false.  If no buffer is free and 'may_wait' is false, drops and counts the batches. */
+/* Queues the computation of the device input's beams on 'compute', the lane's stream.  If no buffer is free and
+ * 'may_wait' is true, returns false.  If no buffer is free and 'may_wait' is false, drops and counts the batches. */
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait);
 
@@ -48,8 +48,8 @@ bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *comput
 void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_samples,
                        const struct beam_steering *steering);
 
-/* Sets the calibration gains of an input for all beams.  'gains' is complex [chan].  May also be called before the
- * worker starts (main). */
+/* Sets the calibration gains of an antenna's input for all beams.  'gains' is complex [chan].  May also be called
+ * before the worker starts (main). */
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains);
 
 /* Sets a beam's capture.  The return value is that of xbgpu_beam_stream_set_capture(). */

@@ -18,7 +18,7 @@
 struct xbgpu_calibration_ant {
     struct xbgpu_calibration *all;
     size_t ant;
-    bool keep[N_POLS]; /* [pol] true if a request has set the gains, so that they are saved */
+    bool keep[N_POLS]; /* [pol] true if a request has set the gains; only these gains are saved */
     struct state_file *file;
 };
 

@@ -30,7 +30,7 @@ struct xbgpu_calibration {
 };
 
 /* Sets all gains to 1, then sets the gains that the files contain.  Returns 0, or negative errno with one sentence in
- * 'why'; fini follows in either case. */
+ * 'why'.  The caller must call fini in either case. */
 int xbgpu_calibration_init(struct xbgpu_calibration *calibration, const struct xbgpu_config *config,
                            const struct xbgpu_layout *layout, const struct labels *labels, struct state_files *files,
                            char *why, size_t why_bytes);

@@ -3,11 +3,11 @@
  *
  * Flow:      voltages --checksum--> rows;  at the end of a window rows, sums --checksum_dump--> checks --> download
  *            worker, when the dump is in host memory: xbgpu_checksums_agree(checks, visibilities)
- * Finds:     any single wrong integer in sums, totals or rows, or in the kernel reduce.  Any change of a single voltage
- *            in correlate's input, unless all other inputs were 0 in that spectrum.  Any change of an integer in the
- *            dump or in its count of clipped visibilities: on the device, during the download, or in host memory before
- *            the comparison.  With half floats the checksums find sums that are wrong by more than CHECKSUM_TOLERANCE,
- *            and every bit error after the summation.
+ * Finds:     any single wrong integer in sums, totals or rows, or in the kernel reduce.  Any change of a single
+ *            voltage that correlate reads, unless the voltages of all other inputs were 0 in that spectrum.  Any
+ *            change of an integer in the dump or in its count of clipped visibilities: on the device, during the
+ *            download, or in host memory before the comparison.  With half floats the checksums find sums that are
+ *            wrong by more than CHECKSUM_TOLERANCE, and every bit error after the summation.
  * Misses:    errors in voltages before they were on the device, because sums and checksums are both computed from these
  *            voltages.  The host's audit (audit.h) finds such voltages.
  * Threads:   the worker only.   Blocking: never. */
@@ -29,15 +29,16 @@ struct xbgpu_checksums {
     void *rows; /* rows of checksums on the device, laid out as in checksum.h; NULL: no checksums */
 };
 
-/* Creates the kernels for heaps of 'n_spectra' spectra.  Returns 0 or negative errno; fini follows in either case. */
+/* Creates the kernels for heaps of 'n_spectra' spectra.  Returns 0 or negative errno; the caller must call fini in
+ * either case. */
 int xbgpu_checksums_init(struct xbgpu_checksums *checksums, const struct xbgpu_layout *layout, struct device *device,
                          size_t n_spectra);
 /* Frees the checksums.  A zero-initialised struct is accepted. */
 void xbgpu_checksums_fini(struct xbgpu_checksums *checksums);
 
-/* Each function queues a kernel.  xbgpu_checksums_clear() sets the rows to zero.  xbgpu_checksums_add() adds the
- * voltages that the kernel correlate processes with the same 'args'.  xbgpu_checksums_finish() computes the checks of
- * the dump that the kernel reduce makes with 'args'; call it before reduce is queued. */
+/* Each of these functions queues one kernel.  xbgpu_checksums_clear() sets the rows to zero.  xbgpu_checksums_add()
+ * adds the voltages that the kernel correlate processes with the same 'args'.  xbgpu_checksums_finish() computes the
+ * checks of the dump that the kernel reduce makes with 'args'; call it before reduce is queued. */
 void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream);
 void xbgpu_checksums_add(const struct xbgpu_checksums *checksums, struct device_stream *stream,
                          const struct correlate_args *args);

@@ -24,15 +24,15 @@ static const struct config_key recv_keys[] = {
     CONFIG_BUFFER_ROW,
     CONFIG_TRANSPORT_ROW,
     CONFIG_COMP_VECTOR_ROW,
-    KEY_INT("antennas", n_ants, KEY_REQUIRED, UNIT_NONE, 1, 4096, "Antennas in the array.", .example = "4"),
+    KEY_INT("antennas", n_ants, KEY_REQUIRED, UNIT_NONE, 1, 4096, "Number of antennas in the array.", .example = "4"),
     KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
-            "Channels of the whole stream, over all engines.", .example = "4096"),
+            "Number of channels of the whole stream, over all engines.", .example = "4096"),
     KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
-            "Channels that this engine receives.", .example = "256"),
+            "Number of channels that this engine receives.", .example = "256"),
     KEY_INT("channel_offset", chan_offset, "0", UNIT_CHANNELS, 0, 65535,
             "First channel that this engine receives; a multiple of channels_per_substream."),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
-            "Spectra in a heap of an F-engine; a multiple of 16. With half floats at most 8192."),
+            "Number of spectra in a heap of an F-engine; a multiple of 16, at most 8192 with half floats."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband stream.",
             .example = "8192"),
@@ -45,17 +45,18 @@ static const struct config_key recv_keys[] = {
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encoding_choices,
              "Encoding of 4-bit numbers: two's complement, or with an offset of 8."),
     KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
-            "Heaps of each F-engine that are processed together."),
-    KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
+            "Number of heaps of each F-engine that are processed together."),
+    KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64,
+            "Number of chunks that are kept open for late packets."),
     KEY_INT("chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
-            "Receive buffers per receive thread; at least 2 * window + 3."),
+            "Number of receive buffers per receive thread; at least 2 * window + 3."),
     KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Number of receive threads, which share the F-engines."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
     CONFIG_DIRECT_ROW,
     CONFIG_GPUDIRECT_ROW,
     KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
-            "With gpudirect: smallest payload of F-engines' packets, except a heap's last packet."),
+            "Used with gpudirect: smallest payload of F-engines' packets. A heap's last packet may be smaller."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
                  "Delay of each input in spectra, applied before all other processing. A delay is at most the length "
                  "of a heap. The order is: polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. []: no "
@@ -70,7 +71,8 @@ static const struct config_key recv_keys[] = {
                "Names of the inputs, in the order of shifts, comma separated; empty: the antenna's name with v for "
                "polarisation 0 and h for 1."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e13,
-               "Radio frequency of the centre of channel channels / 2, reported over KATCP; 0: not known."),
+               "Radio frequency of the centre of the channel with the index channels / 2, reported over KATCP; 0: not "
+               "known."),
 };
 #undef KEYS_OF
 
@@ -88,8 +90,9 @@ static const struct config_key output_keys[] = {
              "heap counts as zero, and the dump contains the number of spectra that were added for each baseline."),
     KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
              "Treatment of a dump in which no antenna is complete. send: the dump is sent, with all values flagged. "
-             "skip: the dump is not sent. always: like send, and dumps without any heap are also sent. Such dumps are "
-             "sent between dumps with heaps, if the number of consecutive dumps is at most the number of buffers."),
+             "skip: the dump is not sent. always: like send, and a gap without any heap is filled with flagged dumps. "
+             "A gap is filled only if dumps with heaps precede and follow it, and if it has at most as many dumps as "
+             "there are buffers."),
     KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
             "Number of (baseline, channel) pairs per dump, chosen at random, whose sums the host computes again and "
             "compares; 0: no audit."),
@@ -97,7 +100,8 @@ static const struct config_key output_keys[] = {
              "The device computes a checksum for each input and channel by a different method, and compares the "
              "checksum with the dump. A wrong dump is sent with all values flagged."),
     KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
-    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0: enough for the dumps of two chunks."),
+    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
+            "Number of dump buffers; 0: enough for the dumps of two chunks."),
     KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all spectra."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
                  "Shifts of this output alone, instead of recv.shifts. Outputs with different shifts measure "
@@ -132,18 +136,19 @@ static const struct config_key detected_keys[] = {
     KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, XBGPU_BEAMS_MAX,
             "Number of beams in the stream, each of both polarisations."),
     KEY_ENUM("products", products, "I", products_choices,
-             "The power of one polarisation, of both (Stokes I), or all Stokes parameters."),
-    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Spectra in the sum of one power."),
+             "The powers in the stream: of one polarisation, of both polarisations together (Stokes I), or all Stokes "
+             "parameters."),
+    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Number of spectra that are summed for one power."),
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
-            "Channels in the sum of one power; a divisor of channels_per_substream."),
-    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Windows (sums over time) in a heap."),
+            "Number of channels that are summed for one power; a divisor of channels_per_substream."),
+    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Number of windows (sums over time) in a heap."),
     KEY_ENUM("format", format, "float32", power_format_choices,
              "Format of the powers: float32, or uint8 with an offset and a scale for each beam, product and channel of "
              "a heap."),
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the powers are sent."),
     KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
-            "Heap buffers; 0: enough for 50 ms (from 8 to 64), and for the heaps of two chunks."),
+            "Number of heap buffers; 0: enough for 50 ms (from 8 to 64), and for the heaps of two chunks."),
 };
 #undef KEYS_OF
 
@@ -158,7 +163,8 @@ static const struct config_key steering_keys[] = {
     KEY_INT("grid_batches", grid_batches, "0", UNIT_NONE, 0, 1048576,
             "Number of batches between two evaluations of delay rates; 0: the batches in 10 ms, at least one batch."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
-            "Buffers of voltage beams, each for the heaps of a chunk; 0: enough for 50 ms (from 8 to 64)."),
+            "Number of buffers of voltage beams. A buffer has room for the heaps of a chunk. 0: enough for 50 ms (from "
+            "8 to 64)."),
 };
 #undef KEYS_OF
 

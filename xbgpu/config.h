@@ -62,7 +62,7 @@ struct xbgpu_config_output {
     bool send_enabled;
     int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
     char *gate;                    /* name of a gate; NULL: all spectra are taken */
-    struct config_int_list shifts; /* shifts for this output instead of recv's shifts; empty: recv's shifts apply */
+    struct config_int_list shifts; /* this output's own shifts; empty: the shifts of the section recv apply */
 };
 
 /* A tied-array beam of one polarisation. */
@@ -95,7 +95,7 @@ struct xbgpu_config_detected {
 /* Parameters that all beams share. */
 struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
-    bool antenna_mask;    /* true if heaps contain the bitmap of the antennas present */
+    bool antenna_mask;    /* true if heaps contain a bitmap of the antennas whose heaps arrived */
     int64_t grid_batches; /* number of batches between two evaluations of rates; 0: see xbgpu_grid_batches() */
     int64_t n_buffers;    /* number of buffers for voltage beams; 0: see xbgpu_beam_buffers() */
 };

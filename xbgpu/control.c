@@ -189,7 +189,7 @@ static void reply_shifts(const struct xbgpu_control *c, struct katcp_call *call,
     free(args);
 }
 
-/* Reads pairs of an input and its shift into shifts[input].  'seen' must be zeros. */
+/* Reads pairs of an input and its shift into shifts[input].  All of 'seen' must be 0 before the call. */
 static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, int64_t *shifts, bool *seen)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -280,7 +280,7 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
     free(text);
 }
 
-/* Reads KEY=VALUE... into 'gate'.  On an error, fails the call and returns false. */
+/* Reads the arguments KEY=VALUE of a request into 'gate'.  On an error, fails the call and returns false. */
 static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
                           const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {
@@ -445,11 +445,11 @@ static const struct katcp_request requests[] = {
     {.name = "gate",
      .help = "Returns or changes the keys of a gate.\n"
              "?gate [NAME [TIMESTAMP KEY=VALUE ...]]\n"
-             "The changed gate selects spectra from TIMESTAMP, in ADC samples, on; 0: as soon as possible. Keys are "
-             "those of the YAML; a list has commas. Keys that are not named do not change. A change replaces a pending "
-             "change. Without arguments the reply has the names of all gates. With NAME alone the reply has the "
-             "timestamp from which the gate is in effect, then its keys. With KEY=VALUE the request changes the gate, "
-             "and the reply has the timestamp at which the change takes effect.",
+             "The changed gate selects spectra from TIMESTAMP (in ADC samples) on; 0 means as soon as possible. The "
+             "keys are those of the YAML file. Separate the items of a list by commas. Keys that are not named do not "
+             "change. A change replaces a pending change. Without arguments the reply has the names of all gates. With "
+             "NAME alone the reply has the timestamp from which the gate is in effect, then its keys. With KEY=VALUE "
+             "the request changes the gate, and the reply has the timestamp at which the change takes effect.",
      .max_args = 2 + XBGPU_N_GATE_KEYS,
      .handle = gate,
      .changes_from = 2},

@@ -4,7 +4,8 @@
  * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
  *            The reply waits for the worker, so that steady-state-timestamp is up to date when the client receives the
  *            reply.  When the time of the data goes back, steady-state-timestamp goes back too.
- * State:     the file "control" of the state directory has the settings.  At the next start they override the YAML.
+ * State:     the file "control" of the state directory contains the settings.  At the next start they override the
+ *            YAML.
  * Threads:   main.
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],
@@ -32,8 +33,8 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
 /* Registers the requests with 'device'. */
 void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device);
 
-/* Writes the settings that are saved, and destroys the control.  The worker must have ended, and no request may wait
- * for an answer.  NULL is accepted. */
+/* Writes the settings to the state file, and destroys the control.  The worker must have ended, and no request may
+ * wait for an answer.  NULL is accepted. */
 void xbgpu_control_destroy(struct xbgpu_control *control);
 
 #endif

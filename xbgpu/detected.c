@@ -30,7 +30,7 @@ enum {
     ITEM_FRACTIONS,
     ITEM_OFFSETS,
     ITEM_SCALES
-}; /* the powers are always the last item of a heap */
+}; /* index of the powers, which are always the last item of a heap */
 
 /* An output buffer: one heap of powers. */
 struct powers {
@@ -54,7 +54,7 @@ struct detected_stream {
     struct xbgpu_detected *detected;
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
-    struct xbgpu_steering steering;             /* only for coherent beams; a row is a pair [beam][pol] */
+    struct xbgpu_steering steering;             /* used only for coherent beams; a row is a pair [beam][pol] */
     struct xbgpu_incoherent incoherent;         /* incoherent beam only */
     int64_t next;                               /* number of the next spectrum to process */
     struct powers *open;                        /* the open heap; NULL: none */
@@ -170,8 +170,8 @@ static void count_present(struct detected_stream *s, const struct xbgpu_output_i
     }
 }
 
-/* Queues the kernel beam_detect for batches [begin, end) of the input.  The kernel ignores spectra outside the open
- * heap. */
+/* Queues the kernel beam_detect for batches [begin, end) of the device input.  The kernel ignores spectra outside the
+ * open heap. */
 static void add_batches(struct detected_stream *s, struct device_stream *compute,
                         const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
@@ -234,8 +234,8 @@ static void add_incoherent(struct detected_stream *s, struct device_stream *comp
     device_launch(compute, s->detect, &grid, &args);
 }
 
-/* Queues the processing of spectra [begin, end) of the input, which all belong to the open heap.  Computes new
- * coefficients if they are due. */
+/* Queues the processing of spectra [begin, end) of the device input, which all belong to the open heap.  If new
+ * coefficients are due, first queues their computation. */
 static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
                    int64_t begin, int64_t end)
 {
@@ -260,7 +260,7 @@ static void detect(struct detected_stream *s, struct device_stream *compute, con
     s->open->last_arrival_ns = input->last_arrival_ns;
 }
 
-/* Processes the remaining spectra of the input.  Returns false if the stream must wait for a buffer. */
+/* Processes the remaining spectra of the device input.  Returns false if the stream must wait for a buffer. */
 static bool process_stream(struct detected_stream *s, struct device_stream *compute,
                            const struct xbgpu_output_input *input, bool may_wait)
 {
@@ -295,7 +295,8 @@ bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_strea
     return done;
 }
 
-/* Returns the stream of a beam, and replaces the beam's number '*beam' by its number within the stream. */
+/* Returns the stream of a beam, and changes '*beam' from the number among all beams to the number within this
+ * stream. */
 static struct detected_stream *stream_of(struct xbgpu_detected *detected, size_t *beam)
 {
     struct detected_stream *s = detected->streams;
@@ -418,8 +419,8 @@ void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-/* Returns the samples from the timestamp to the centre of the first window.  A spectrum is made from filter_samples
- * samples, beginning at its timestamp. */
+/* Returns the number of samples from a heap's timestamp to the centre of its first window.  A spectrum is made from
+ * filter_samples samples, of which the first is at the spectrum's timestamp. */
 static uint64_t centre_samples(const struct detected_stream *s)
 {
     const struct xbgpu_config_recv *recv = &s->detected->config->recv;

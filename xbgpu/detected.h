@@ -1,15 +1,15 @@
-/* detected.h - detected beams: computes the powers of all beams of a stream from the batches of an input, and makes
- * heaps of them.
+/* detected.h - detected beams: computes the powers of all beams of a stream from the batches of a device input, and
+ * makes heaps of the powers.
  *
  * Flow:      xbgpu_detected_process(input) --beam_coefficients, after steering--> beam_detect adds to the powers of the
  *            open heap; at the heap's end beam_finish --> download --> xbgpu_detected_push --job--> sender
  * Time:      heap n of a stream has the spectra [n * N, (n + 1) * N), counted from the sync time, where N = windows *
- *            spectra.  So an input and a heap can begin and end at different times.  If time jumps to after the open
- *            heap, or goes back, the open heap is finished with the data so far.
+ *            spectra.  So a device input and a heap can begin and end at different times.  If the timestamps jump
+ *            beyond the open heap, or go back, the open heap is finished with the data so far.
  * Missing:   absent antennas and batches add nothing.  For each window a heap states the fraction of the window's data
  *            that was present.  A heap without any data is not made.  A heap that is still open when the process ends
  *            is dropped.
- * Steering:  takes effect with the first batch of the next input, but not before the load time (steering.h).
+ * Steering:  takes effect with the first batch of the next device input, but not before the load time (steering.h).
  * Incoherent: a stream may have one incoherent beam, made by beam_incoherent, instead of coherent beams.  The
  *            incoherent beam uses only the amplitudes of its steering (incoherent.h).
  * Beams:     beam numbers count the beams of all streams, in the order of the configuration.
@@ -38,11 +38,12 @@ int xbgpu_detected_create(const struct xbgpu_config *config, const struct xbgpu_
 /* Destroys the detected beams.  The streams of the device must be idle.  NULL is accepted. */
 void xbgpu_detected_destroy(struct xbgpu_detected *detected);
 
-/* Begins an input.  All batches of the input use the steering that was set before this call. */
+/* Begins a device input.  All batches of the device input use the steering that was set before this call. */
 void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_output_input *input);
 
-/* Queues the computation of the input's powers on 'compute', the lane's stream.  If no buffer is free and 'may_wait' is
- * true, returns false.  If 'may_wait' is false, drops the part of the heap that lies in this input, and counts it. */
+/* Queues the computation of the device input's powers on 'compute', the lane's stream.  If no buffer is free and
+ * 'may_wait' is true, returns false.  If no buffer is free and 'may_wait' is false, drops and counts the part of the
+ * heap that lies in this device input. */
 bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_stream *compute,
                             const struct xbgpu_output_input *input, bool may_wait);
 
@@ -51,8 +52,8 @@ bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_strea
 void xbgpu_detected_steer(struct xbgpu_detected *detected, size_t beam, int64_t start_samples,
                           const struct beam_steering *steering);
 
-/* Sets the calibration gains of an input for all beams.  'gains' is complex [chan].  May also be called before the
- * worker starts (main). */
+/* Sets the calibration gains of an antenna's input for all beams.  'gains' is complex [chan].  May also be called
+ * before the worker starts (main). */
 void xbgpu_detected_calibrate(struct xbgpu_detected *detected, size_t input, const float *gains);
 
 /* Sets the capture of a beam's stream.  The return value is that of xbgpu_beam_stream_set_capture(). */

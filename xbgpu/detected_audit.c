@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 8 /* pieces are padded to a multiple of this number of spectra */
+#define STEP 8 /* the spectra of a piece are padded to a multiple of this number */
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -117,7 +117,7 @@ void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *h
     a->n_pieces = a->n_padded = 0;
 }
 
-/* Copies the voltages of all antennas to a piece, and pads the voltages with zeros. */
+/* Copies the voltages of all antennas to 'piece', and pads them with zeros. */
 static void copy_voltages(const struct xbgpu_detected_audit *a, const struct xbgpu_audit_piece *piece,
                           const struct xbgpu_output_input *input, size_t first)
 {
@@ -133,8 +133,8 @@ static void copy_voltages(const struct xbgpu_detected_audit *a, const struct xbg
         }
 }
 
-/* Copies voltages of the drawn window's spectra in [begin, end) to a new piece.  Returns the index of the piece, or -1
- * if no piece was made. */
+/* Copies voltages to a new piece.  The piece has those spectra of the drawn window that are in [begin, end).  Returns
+ * the index of the piece, or -1 if no piece was made. */
 static int take_voltages(struct xbgpu_detected_audit *a, const void *heap, const struct xbgpu_output_input *input,
                          int64_t input_first, int64_t begin, int64_t end)
 {

@@ -30,10 +30,11 @@
 #define DETECTED_AUDIT_BYTES       (4 << 20)
 #define DETECTED_AUDIT_BYTES_PER_S (16 << 20)
 
-/* The spectra that one launch adds to the window.  Their number is at most the number of spectra in an input. */
+/* A piece is the spectra that one launch adds to the window.  The number of these spectra is at most the number of
+ * spectra in a device input. */
 struct xbgpu_audit_piece {
     int64_t first;
-    size_t n, n_padded; /* number of spectra; 'n_padded' is the next multiple of 8, which the kernel needs */
+    size_t n, n_padded; /* number of spectra, and the next multiple of 8, which the kernel needs */
     uint8_t *voltages;  /* [ant][chan][n_padded][pol] */
 };
 
@@ -42,7 +43,7 @@ struct xbgpu_detected_audit {
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
     size_t max_pieces;                          /* [const] 0: no audit */
-    int64_t step_heaps;                         /* [const] the audit draws from one in 'step_heaps' heaps */
+    int64_t step_heaps;                         /* [const] number of heaps per draw */
     int64_t n_waited;                           /* number of heaps since the last draw */
     struct xbgpu_draw draw;
     const void *heap; /* heap from which the audit drew; NULL: none */
@@ -58,7 +59,7 @@ struct xbgpu_detected_audit {
     void *made;                              /* output of beam_finish on the host: [window][product] */
 };
 
-/* Initialises the audit.  Returns 0 or negative errno; fini must follow in either case.  fini also accepts a
+/* Initialises the audit.  Returns 0 or negative errno; the caller must call fini in either case.  fini also accepts a
  * zero-initialised audit. */
 int xbgpu_detected_audit_init(struct xbgpu_detected_audit *audit, const struct xbgpu_config *config,
                               const struct xbgpu_layout *layout, size_t i, struct device *device);
@@ -73,8 +74,8 @@ void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct x
 void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *heap, int64_t number);
 
 /* Copies drawn voltages, and queues the download of drawn coefficients.  Called when 'compute' adds spectra [begin,
- * end) of the input to 'heap'.  Coefficients are [chan][beam][pol][ant][re, im], and exponents are [chan][beam][pol].
- * Batch 0 of the input begins with spectrum 'input_first'. */
+ * end) of the device input to 'heap'.  Coefficients are [chan][beam][pol][ant][re, im], and exponents are
+ * [chan][beam][pol].  Batch 0 of the device input begins with spectrum 'input_first'. */
 void xbgpu_detected_audit_take(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *compute,
                                const struct xbgpu_output_input *input, int64_t input_first, int64_t begin, int64_t end,
                                const int16_t *coefficients, const int32_t *exponents);

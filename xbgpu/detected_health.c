@@ -21,7 +21,7 @@ struct xbgpu_detected_figures {
 
 /* ---- The worker's side ------------------------------------------------------------------------------------------- */
 
-/* Sum and counts of a product's powers over windows and groups. */
+/* Sum and counts of one product's powers, over windows and groups of channels. */
 struct tally {
     double sum;
     size_t n, n_zero;
@@ -113,8 +113,8 @@ static void register_beam(struct xbgpu_detected_health *h, size_t beam)
         snprintf(both, sizeof(both), "%s", labels);
         stats_label(both, sizeof(both), "product", product_name((enum beam_products)h->config->products, product));
         stats_gauge_scaled("xbgpu_output_b_power",
-                           "Mean power of a detected beam's samples, in squares of a voltage beam's steps, when last "
-                           "measured.",
+                           "Mean power of a detected beam's samples, in squared quantisation steps of a voltage beam, "
+                           "when last measured.",
                            both, &figures->powers[product], 1 / MILLION);
     }
 }
@@ -124,8 +124,8 @@ static size_t divide_up(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* Chooses the distances between measured groups and windows.  Windows are skipped only if a single group has too many
- * powers. */
+/* Chooses the distances between measured groups of channels and between measured windows.  Windows are skipped only
+ * if all windows of a single group have too many powers. */
 static void choose_steps(struct xbgpu_detected_health *h)
 {
     size_t n_rows = (size_t)h->config->heap_windows * h->sizes.n_products, n_groups = h->sizes.n_groups;

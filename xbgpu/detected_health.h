@@ -2,11 +2,11 @@
  *
  * Flow:      worker, before a heap leaves: xbgpu_detected_health_take() --> metrics
  * Measured:  powers in host memory, as sent.  Each beam is measured about once per second of data.  With n heaps in a
- *            second, beam b is measured in each heap whose number has the same remainder modulo n as b.  Evenly spaced
- *            windows and groups of channels of such a heap are measured, at most DETECTED_HEALTH_POWERS powers.
- *            Windows without any data are not measured.
- * Series:    each beam has a gauge for each product and two more gauges, so it has at most 6 gauges.  There are at
- *            most XBGPU_BEAMS_MAX beams.
+ *            second, beam b is measured in each heap whose number has the same remainder modulo n as b.  In such a
+ *            heap evenly spaced windows and groups of channels are measured, with at most DETECTED_HEALTH_POWERS
+ *            powers.  Windows without any data are not measured.
+ * Series:    each beam has a gauge for each product and two more gauges, so a beam has at most 6 gauges.  There are
+ *            at most XBGPU_BEAMS_MAX beams.
  * Threads:   take: the worker; the rest: main.   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_DETECTED_HEALTH_H
 #define XBGPU_DETECTED_HEALTH_H
@@ -29,8 +29,8 @@ struct xbgpu_detected_health {
     struct gauge present;                       /* fraction of the stream's data that was present in the last heap */
 };
 
-/* Initialises zeroed statistics, and registers the metrics of stream 'i'.  Returns 0 or negative errno; fini follows in
- * either case. */
+/* Initialises zeroed statistics, and registers the metrics of stream 'i'.  Returns 0 or negative errno; the caller
+ * must call fini in either case. */
 int xbgpu_detected_health_init(struct xbgpu_detected_health *health, const struct xbgpu_config *config,
                                const struct xbgpu_layout *layout, size_t i);
 void xbgpu_detected_health_fini(struct xbgpu_detected_health *health);

@@ -18,7 +18,7 @@
 
 static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
 
-/* The counters of each F-engine, with the names of the counters' metrics and sensors. */
+/* A row for each counter of an F-engine, with the names of the counter's metric and sensor. */
 static const struct {
     const char *metric, *sensor, *help;
 } counts[XBGPU_FENG_N_COUNTS] = {
@@ -57,8 +57,8 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
 }
 
 /* Records the times of heaps and losses.  Late and refused heaps also show that the F-engine sends.  If no complete
- * heaps arrive, late and refused heaps count as losses.  If complete heaps arrive, late and refused heaps do not count
- * as losses here: they are duplicates, or the assembler counts them as missing. */
+ * heaps arrive, late and refused heaps count as losses.  If complete heaps arrive, late and refused heaps do not
+ * count as losses here, because they are duplicates, or the assembler counts them as missing. */
 static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
     bool useless = moved & (1u << XBGPU_FENG_LATE | 1u << XBGPU_FENG_REFUSED);
@@ -136,7 +136,7 @@ static void log_changes(struct xbgpu_fengs *fengs, const uint8_t *changed)
     if (list_changed(fengs, changed, XBGPU_FENG_LOSING, text, sizeof(text)))
         log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing from F-engines: %s", text);
     if (list_changed(fengs, changed, XBGPU_FENG_RECEIVING, text, sizeof(text)))
-        log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines receiving without loss: %s", text);
+        log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines whose data arrive without loss: %s", text);
 }
 
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns)

@@ -36,7 +36,7 @@ enum { XBGPU_FENG_HEAPS, XBGPU_FENG_MISSING, XBGPU_FENG_LATE, XBGPU_FENG_REFUSED
 
 struct xbgpu_feng {
     struct gauge state;         /* enum xbgpu_feng_state */
-    struct gauge since_unix_ns; /* UNIX time at which the state began; 0: at the start of the process */
+    struct gauge since_unix_ns; /* UNIX time at which the state began; 0: when the process started */
     struct sensor state_sensor, count_sensors[XBGPU_FENG_N_COUNTS];
     /* [main] */
     uint64_t counts[XBGPU_FENG_N_COUNTS]; /* values of the counters at the last poll */
@@ -57,15 +57,16 @@ struct xbgpu_fengs {
 };
 
 /* Creates the counters, their metrics and sensors, and starts the timer.  An F-engine is silent if no data from it have
- * arrived for 'silent_ns'.  'labels' must outlive 'fengs'.  Returns 0 or -ENOMEM; fini follows in either case. */
+ * arrived for 'silent_ns'.  'labels' must outlive 'fengs'.  Returns 0 or -ENOMEM; the caller must call fini in either
+ * case. */
 int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, struct sensors *sensors,
                      struct ev_loop *loop, int64_t silent_ns);
 
 /* Reads all counters and updates the states.  Called by the timer and by tests.  'now_ns' is monotonic. */
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);
 
-/* Adds the states of the F-engines and the labels of their inputs to the section 'fengs' of /status.json.  This section
- * already has the metrics, in the same order. */
+/* Adds the states of the F-engines and the labels of their inputs to the section 'fengs' of /status.json.  This
+ * section already contains the F-engines' metrics, in the same order of F-engines. */
 void xbgpu_fengs_describe(const struct xbgpu_fengs *fengs, json_t *into);
 
 void xbgpu_fengs_fini(struct xbgpu_fengs *fengs);

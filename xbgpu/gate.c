@@ -70,7 +70,8 @@ static bool large_take(struct large *a, const struct large *b)
     return true;
 }
 
-/* Returns numerator / denominator in turns, rounded to nearest.  Both arguments are below 2^255. */
+/* Returns the quotient numerator / denominator as a number of turns, rounded to the nearest value.  Both arguments
+ * are below 2^255. */
 static turns divide(const struct large *numerator, const struct large *denominator)
 {
     struct large rest = {{0}};
@@ -262,7 +263,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
                       size_t n_max)
 {
     int64_t dt = timestamp_samples - gate->delays_samples[row] - gate->epoch_samples;
-    uint64_t left, move; /* phase distance to the next edge, and phase step per spectrum */
+    uint64_t left, move; /* distance to the next change of the decision, and step per spectrum */
 
     if (gate->is_switch) {
         uint64_t at = switch_at(gate, dt);
@@ -270,10 +271,10 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
         move = (uint64_t)step_samples;
     } else {
         uint64_t phase = (uint64_t)(phase_at(gate, dt) >> 64);
-        /* end of the stretch of bins, rounded down by less than 2^-64 of a turn */
+        /* phase at the end of the run of equal bins, rounded down by less than 2^-64 of a turn */
         turns edge = ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins;
         turns distance = edge - phase;
-        left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* a single bin spans a whole turn */
+        left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* the run of equal bins is a whole turn */
         move = largest_move(gate, dt, step_samples, n_max);
     }
     if (left == 0)
@@ -309,8 +310,8 @@ static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t 
     return n < n_spectra ? (size_t)n : n_spectra;
 }
 
-/* Does the same as list_spectra() for a whole batch, in which several successive gates may be in effect.  Each gate
- * decides for its own part of the batch. */
+/* Does the same as list_spectra() for a whole batch.  Several successive gates may be in effect during the batch.
+ * Each gate decides for its own part of the batch. */
 static size_t list_batch(const struct xbgpu_gate_change *changes, size_t n_changes, size_t row,
                          int64_t timestamp_samples, int64_t step_samples, size_t first, size_t n_spectra,
                          uint32_t *spectra)

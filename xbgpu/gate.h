@@ -9,8 +9,8 @@
  *            constants are rounded, each to the nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.
  *            At 1712 MS/s the error is 4e-6 turns after a year, and 4e-4 turns after ten years.  Nearly all of the
  *            error comes from f'; without f' the error never exceeds 2^-66 turns.  The configuration has f' with 18
- *            decimals; this rounding alone causes an error of 2.5e-4 turns after a year.  The first 64 bits of the
- *            phase determine the bin: in bin b of n, b / n <= turns < (b + 1) / n.
+ *            decimals; the rounding to 18 decimals alone causes an error of 2.5e-4 turns after a year.  The first 64
+ *            bits of the phase determine the bin: in bin b of n, b / n <= turns < (b + 1) / n.
  * switch:    a spectrum is taken if (dt - on_from) modulo the period is below the length of the taken part, in samples.
  *            This arithmetic is exact at all times.
  * Delays:    a wave of frequency f arrives later than a wave of frequency f_ref, by DM / 2.41e-4 * (1 / f^2 - 1 /
@@ -18,7 +18,7 @@
  *            constant 2.41e-4 is the rounded value of Manchester and Taylor, Pulsars, 1977.  Pulsar software still uses
  *            this value, and published DMs depend on it.
  * Changes:   a new gate replaces the old gate from a timestamp on, exact to the spectrum (struct xbgpu_gate_change).
- *            Only a spectrum's timestamp determines which of the known gates decides, regardless of earlier lists.
+ *            Only the timestamp of a spectrum determines which of these gates decides about the spectrum.
  * Threads:   any; no gate changes after xbgpu_gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H
@@ -38,13 +38,13 @@ struct xbgpu_gate {
     unsigned __int128 phase, slope, curve; /* coefficients of dt^0, dt^1 and dt^2, in 2^-128 of a turn */
     uint32_t n_bins;
     uint8_t taken[GATE_MAX_BINS];        /* [n_bins] 0 or 1 */
-    uint16_t stretch_end[GATE_MAX_BINS]; /* [n_bins] next bin with another value in 'taken', or n_bins */
-    uint64_t period_samples, on_samples; /* for kind switch, where 'epoch_samples' is the first taken sample */
+    uint16_t stretch_end[GATE_MAX_BINS]; /* [n_bins] index of the next bin whose 'taken' differs, or n_bins */
+    uint64_t period_samples, on_samples; /* only for kind switch; a taken part begins at 'epoch_samples' */
     size_t n_rows;                       /* 1: all channels have the same decisions; else the number of channels */
     int64_t *delays_samples;             /* [n_rows] */
 };
 
-/* One of several successive gates, all with the same number of rows. */
+/* One of several successive versions of a gate.  All versions have the same number of rows. */
 struct xbgpu_gate_change {
     struct xbgpu_gate *gate;
     int64_t from_samples; /* the gate decides for spectra from this timestamp on */

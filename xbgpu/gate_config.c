@@ -24,8 +24,8 @@ const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
              "an exact number of samples, such as the period of a switched calibration signal."),
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name by which outputs refer to the gate."),
     KEY_INT("epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
-            "Time at which the phase has the value of the key `phase`, or at which a period begins. It is a 64-bit "
-            "timestamp: ADC samples since sync_time."),
+            "Time at which the phase has the value of the key `phase`, or at which a period begins. The epoch is a "
+            "64-bit timestamp: ADC samples since sync_time."),
     KEY_DECIMAL("epoch_time", epoch_time_s, "0", UNIT_S, 0, 4e9,
                 "The epoch as UNIX time. The epoch is the last sample at or before this time; 0: the key epoch "
                 "applies."),
@@ -33,7 +33,8 @@ const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
              .variants = PHASE),
     KEY_FINE("frequency_derivative", frequency_derivative, "0", UNIT_NONE, -1000, 1000,
              "Rate of change of frequency, in Hz per second.", .variants = PHASE),
-    KEY_FINE("phase", phase_turns, "0", UNIT_NONE, -1, 1, "Phase at the epoch, in turns.", .variants = PHASE),
+    KEY_FINE("phase", phase_turns, "0", UNIT_NONE, -1, 1, "Value of the phase at the epoch, in turns.",
+             .variants = PHASE),
     KEY_INT("bins", n_bins, KEY_REQUIRED, UNIT_NONE, 1, GATE_MAX_BINS,
             "Number of bins, which are equal parts of a turn; bin 0 begins at phase 0.", .variants = PHASE),
     KEY_INT_LIST("take", bins, KEY_REQUIRED, UNIT_NONE, 0, GATE_MAX_BINS - 1,
@@ -44,7 +45,8 @@ const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
                "Radio frequency to which the phase refers; 0: infinite frequency, without dispersion.",
                .variants = PHASE),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e13,
-               "Radio frequency of the centre of channel recv.channels / 2; needed with a dispersion_measure.",
+               "Radio frequency of the centre of the channel with the index recv.channels / 2; needed with a "
+               "dispersion_measure.",
                .variants = PHASE),
     KEY_INT("period", period_samples, KEY_REQUIRED, UNIT_SAMPLES, 1, FAR, "Length of a period in samples.",
             .variants = SWITCH),
@@ -79,8 +81,8 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name)
     return -1;
 }
 
-/* Checks the largest delay of a channel.  The first channel has the largest delay.  With a reference frequency the
- * delay of the last channel may be negative, and its magnitude may then be the largest. */
+/* Checks that no channel's delay is too large.  The first channel has the largest delay.  With a reference frequency
+ * the delay of the last channel may be negative, and its magnitude may then be the largest. */
 static void check_delay(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
     double first_samples = xbgpu_gate_dispersion_samples(gate, config, 0);
@@ -103,8 +105,9 @@ static void check_dispersion(const struct xbgpu_config *config, const struct xbg
                      gate->name);
     else if (xbgpu_gate_channel_hz(gate, config, 0) <= 0)
         config_error(errors, &gate->centre_frequency_hz,
-                     "gate %s with a centre_frequency of %.9g Hz has channel %lld at %.9g Hz, not above 0", gate->name,
-                     gate->centre_frequency_hz, (long long)config->recv.chan_offset,
+                     "gate %s with a centre_frequency of %.9g Hz: channel %lld would be at %.9g Hz, but must be above "
+                     "0 Hz",
+                     gate->name, gate->centre_frequency_hz, (long long)config->recv.chan_offset,
                      xbgpu_gate_channel_hz(gate, config, 0));
     else
         check_delay(config, gate, errors);
@@ -118,13 +121,15 @@ static void check_phase(const struct xbgpu_config *config, const struct xbgpu_co
 
     for (size_t i = 0; i < gate->bins.n; i++)
         if (gate->bins.items[i] >= gate->n_bins)
-            config_error(errors, &gate->bins, "gate %s takes bin %lld, but of %lld bins the last is %lld", gate->name,
-                         (long long)gate->bins.items[i], (long long)gate->n_bins, (long long)gate->n_bins - 1);
+            config_error(errors, &gate->bins, "gate %s takes bin %lld, but has %lld bins, and the last is bin %lld",
+                         gate->name, (long long)gate->bins.items[i], (long long)gate->n_bins,
+                         (long long)gate->n_bins - 1);
     if (gate->bins.n == 0)
         config_error(errors, &gate->bins, "gate %s takes no bins", gate->name);
     if (timebase_decimal_to_double(gate->frequency_hz) >= rate_hz)
-        config_error(errors, &gate->frequency_hz, "gate %s has a frequency of %.9g Hz, not below adc_sample_rate",
-                     gate->name, timebase_decimal_to_double(gate->frequency_hz));
+        config_error(errors, &gate->frequency_hz,
+                     "gate %s has a frequency of %.9g Hz, but must be below adc_sample_rate", gate->name,
+                     timebase_decimal_to_double(gate->frequency_hz));
     if (fabs(change) * (double)config->recv.spectra_per_heap > 0.25)
         config_error(errors, &gate->frequency_derivative,
                      "gate %s changes its frequency by more than a quarter of a turn per spectrum within a heap",
@@ -178,8 +183,8 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
         if (xbgpu_find_gate(&config->gates, gate->name) != (int)g)
             config_error(errors, &gate->name, "two gates are called %s", gate->name);
         if (!labels_is_name(gate->name))
-            config_error(errors, &gate->name, "a gate's name has letters, digits, '.', '-' and '_', but '%s' is given",
-                         gate->name);
+            config_error(errors, &gate->name,
+                         "a gate's name may have only letters, digits, '.', '-' and '_', but is '%s'", gate->name);
         if (!is_used(config, gate->name))
             config_error(errors, &gate->name, "no output uses gate %s", gate->name);
         check_gate(config, gate, errors);
@@ -194,7 +199,7 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 
 /* ---- While running ----------------------------------------------------------------------------------------------- */
 
-#define FIRST_LIVE_KEY 2 /* index of the first key that can change; kind and name, which cannot change, are before it */
+#define FIRST_LIVE_KEY 2 /* index of the first key that can change; the earlier keys, kind and name, cannot change */
 
 static void *field_of(const struct xbgpu_config_gate *gate, const struct config_key *key)
 {

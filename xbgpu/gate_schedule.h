@@ -4,11 +4,12 @@
  * Flow:      xbgpu_gate_schedule_set() (a command) ... each input: xbgpu_gate_schedule_list() --> lists, host and
  *            device --> output.c
  * Changes:   the schedule has several versions (changes) of each gate, in order of time.  A spectrum's timestamp
- *            determines which version decides.  So if time jumps ahead or back, the decision about a spectrum stays the
- *            same.  A new change replaces all changes that begin at the same time or later, and all changes that are
- *            still pending.  The last GATING_MAX_CHANGES changes are kept.  The oldest change also decides for all
- *            earlier spectra.  Setting a gate swaps pointers, so that nothing is allocated or freed here.  The caller
- *            receives a gate that is no longer needed, and frees it on a thread that may free memory.
+ *            determines which version decides.  So the decision about a spectrum stays the same if the timestamps
+ *            jump ahead or back.  A new change replaces all changes that begin at the same time or later, and all
+ *            changes that are still pending.  The last GATING_MAX_CHANGES changes are kept.  The oldest change also
+ *            decides for all earlier spectra.  Setting a gate swaps pointers, so that nothing is allocated or freed
+ *            here.  The caller receives a gate that is no longer needed, and frees it on a thread that may free
+ *            memory.
  * Threads:   the worker only, except init and fini.   Blocking: never. */
 #ifndef XBGPU_GATE_SCHEDULE_H
 #define XBGPU_GATE_SCHEDULE_H
@@ -26,7 +27,7 @@ struct xbgpu_gate_schedule {
     struct xbgpu_gate_schedule_entry {
         /* number of changes, at least 1; the changes are in order of time */
         size_t n;
-        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* entries from index n on have spare gates or NULL */
+        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* entries from index n on are spare gates or NULL */
     } * gates;                                                /* [n_gates] */
 };
 

@@ -9,9 +9,9 @@
  *            a weight of 1.
  * Range:     amplitudes are limited to the range from 0 to xbgpu_incoherent_max().  Then the powers of a window are at
  *            most 2^61.
- * Snapshot:  all batches of an input use the weights that were in 'wanted' when the input began.
- * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When an input begins, the upload
- *            that last used the same buffer has ended.
+ * Snapshot:  all batches of a device input use the weights that were in 'wanted' when the device input began.
+ * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When a device input begins, the
+ *            upload that last used the same buffer has ended.
  * Threads:   the worker, except init and fini (main); the functions of configurations: any.
  * Blocking:  never; nothing allocates after init. */
 #ifndef XBGPU_INCOHERENT_H
@@ -31,16 +31,17 @@ struct xbgpu_incoherent {
     struct beam_incoherent_weights *wanted;                 /* [ant] weights that were set last */
     struct beam_incoherent_weights *staging[LANE_N_INPUTS]; /* [const] pinned: [ant] */
     struct beam_incoherent_weights *weights;                /* [const] device: [ant] */
-    size_t turn;                                            /* index of the current input in 'staging' */
-    bool is_changed;                                        /* 'wanted' has changed since the current input began */
+    size_t turn;                                            /* index of the current device input in 'staging' */
+    bool is_changed;                                        /* true if 'wanted' is newer than the current input */
     bool is_due;                                            /* true if 'staging' has newer weights than the device */
 };
 
-/* Returns the largest amplitude of an input in a stream.  If a sum has many antennas, spectra and channels, this limit
- * can be below 1. */
+/* Returns the largest allowed amplitude of an antenna's input.  If a stream's sums have many antennas, spectra and
+ * channels, this limit can be below 1. */
 double xbgpu_incoherent_max(const struct xbgpu_config *config, const struct xbgpu_config_detected *stream);
 
-/* Initialises a zeroed struct with amplitudes of 1.  Returns 0 or negative errno; fini follows in either case. */
+/* Initialises a zeroed struct with amplitudes of 1.  Returns 0 or negative errno; the caller must call fini in either
+ * case. */
 int xbgpu_incoherent_init(struct xbgpu_incoherent *incoherent, const struct xbgpu_config *config,
                           const struct xbgpu_config_detected *stream, struct device *device);
 
@@ -56,8 +57,8 @@ void xbgpu_incoherent_set(struct xbgpu_incoherent *incoherent, const struct beam
 /* Begins an input. */
 void xbgpu_incoherent_begin(struct xbgpu_incoherent *incoherent);
 
-/* Queues the upload of the input's weights, if the device has older weights.  The upload runs after all queued work
- * that uses the old weights. */
+/* Queues the upload of the device input's weights, if the device has older weights.  The upload runs after all queued
+ * work that uses the old weights. */
 void xbgpu_incoherent_upload(struct xbgpu_incoherent *incoherent, struct device_stream *compute);
 
 #endif

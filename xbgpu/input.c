@@ -44,21 +44,21 @@ struct xbgpu_inputs {
     size_t row_bytes; /* [const] bytes of a batch with the heaps of all antennas */
     struct input inputs[LANE_N_INPUTS];
     struct input *current;
-    struct xbgpu_output_input *shown; /* [set of shifts] current input as the outputs with this set see it */
+    struct xbgpu_output_input *shown; /* [set of shifts] current input for the outputs with this set */
     struct xbgpu_outputs outputs;
     struct xbgpu_beams *beams;       /* NULL: none */
     struct xbgpu_detected *detected; /* NULL: none */
-    struct device_kernel *select;    /* NULL, like 'shifted' and 'delays', if inputs are not shifted */
+    struct device_kernel *select;    /* NULL if inputs are not shifted; likewise 'shifted' and 'delays' */
     uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol] current input, shifted by set 0 */
-    uint32_t *delays;                /* [set][ant][pol] delays in spectra, for inputs made from now on */
+    uint32_t *delays;                /* [set][ant][pol] delays in spectra, for future inputs */
     struct xbgpu_gate_schedule gating;
     int64_t next_samples; /* timestamp of the end of the newest input; 0 after time has gone back */
     struct timebase timebase;
     bool readable; /* [const] true if the host can read chunks */
     bool began;    /* true if a set has been processed */
-    /* The last input, as history for the next input. */
+    /* The previous device input, which is the history of the next device input. */
     bool have_last;
-    struct input *last; /* device input that has not been returned; NULL without history */
+    struct input *last; /* previous device input, not yet returned; NULL without history */
     int64_t next_batch; /* number of the batch after the last input */
     size_t n_last_batches;
     struct chunk **held; /* [n_history][n_members] sets of chunks before the current set, the newest first */
@@ -71,7 +71,7 @@ struct xbgpu_inputs {
     const uint8_t **heaps; /* [n_history + n_batches][ant] addresses of the heaps; NULL: absent */
     size_t n_batches;      /* number of batches in the current input */
     int64_t last_arrival_ns;
-    bool restarts; /* true if a chunk of the current input begins a stream */
+    bool restarts; /* true if a stream begins with a chunk of the current input */
 };
 
 /* ---- Returning chunks and inputs --------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static void forget_last(struct xbgpu_inputs *x)
     memset(x->heaps, 0, (l->n_history + l->n_batches) * l->n_ants * sizeof(*x->heaps));
 }
 
-/* Keeps the current set as the newest of the n_history sets of the history. */
+/* Keeps the current set of chunks as the newest of the n_history sets that the history needs. */
 static void hold_set(struct xbgpu_inputs *x)
 {
     size_t n_members = x->layout->n_members, n_history = x->layout->n_history;
@@ -150,7 +150,8 @@ void xbgpu_inputs_flush(struct lane *lane)
 
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */
 
-/* Copies the last batches of the previous input in front of the current input, on host and device. */
+/* Copies the last batches of the previous device input in front of the batches of the current one, on host and
+ * device. */
 static void copy_history(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -166,7 +167,8 @@ static void copy_history(struct xbgpu_inputs *x)
     x->last = NULL;
 }
 
-/* Queues the upload of a member's chunk, each heap to the position of its antenna.  Absent heaps become zeros. */
+/* Queues the upload of a member's chunk.  Each heap is copied to the position of its antenna.  Absent heaps become
+ * zeros. */
 static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *chunk)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -194,7 +196,8 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
         x->n_batches = chunk->n_times;
 }
 
-/* Returns whether all heaps that an antenna's polarisation reads for batch 'b' have arrived. */
+/* Returns whether all heaps have arrived from which a shifted polarisation of an antenna takes the spectra of batch
+ * 'b'. */
 static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -204,7 +207,8 @@ static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, 
            x->came[(first + l->n_spectra - 1) / l->n_spectra * l->n_ants + ant];
 }
 
-/* Queues the upload of all sets of shifts, and of the flags that say which antennas count as present with each set. */
+/* Queues the upload of all sets of shifts.  Also uploads, for each set, flags that say which antennas count as
+ * present. */
 static void upload_shifts(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -303,13 +307,14 @@ static bool misses_heaps(const struct xbgpu_inputs *x)
     return memchr(first, 0, (size_t)(end - first)) != NULL;
 }
 
-/* Sets the sensors for a set that becomes an input.  'follows_gap' is true if sets are missing before this set. */
+/* Sets the sensors for a set of chunks that becomes a device input.  'follows_gap' is true if sets are missing before
+ * this set. */
 static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
 {
     struct input_sensors *sensors = &x->sensors;
     int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
 
-    /* This sensor is set first: whoever sees the new readings of the other sensors also sees this reading. */
+    /* This sensor is set first.  So a client that sees new readings of the other sensors also sees this reading. */
     if (misses_heaps(x) || (x->began && follows_gap))
         sensor_set_real(&sensors->missing_unixtime, unix_ns, SENSOR_ERROR, (double)unix_ns / NS_PER_S);
     sensor_set_integer(&sensors->timestamp, unix_ns, SENSOR_NOMINAL, x->set_samples);
@@ -317,7 +322,7 @@ static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
     x->began = true;
 }
 
-/* Processes the batches that wait for data after the last chunk.  Called when no such data will arrive. */
+/* Processes the batches that wait for data of the next chunk.  Called when the next chunk will not arrive. */
 static void flush(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -418,7 +423,7 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
     switch (command->what) {
     case XBGPU_COMMAND_CAPTURE:
         samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
-        if (samples < x->next_samples) /* otherwise time has gone back, and an older dump is still pending */
+        if (samples < x->next_samples) /* false if time has gone back while an older dump is pending */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM_CAPTURE:

@@ -4,12 +4,13 @@
  * Flow:      matcher's set --upload-->
  *            device input [history batches | chunk's batches][antenna][channel][spectrum][pol]
  *            --select_spectra, if inputs are shifted--> batches of an input
- * Shifts:    input i at spectrum t reads t - shift[i].  Batch b of an input is batch b of its chunk, or the batch
- *            before if any shift is negative (layout.n_lag).  So the data for batch b come from batch b of the chunk,
- *            or from up to layout.n_history batches earlier.  An antenna counts as present in a batch if all heaps that
- *            its two inputs read have arrived.  Set 0 of shifts is recv.shifts, and commands change this set.  The
- *            voltages of set 0 are shifted here, once for all outputs with this set.  Each other set belongs to one
- *            output; that output shifts the batches that it takes with select_spectra (output.c).
+ * Shifts:    antenna input i at spectrum t reads spectrum t - shift[i].  Batch b of a device input is batch b of its
+ *            chunk, or the batch before if any shift is negative (layout.n_lag).  So the data for batch b come from
+ *            batch b of the chunk, or from up to layout.n_history batches earlier.  An antenna counts as present in a
+ *            batch if all heaps that its two antenna inputs read have arrived.  Set 0 of shifts is recv.shifts, and
+ *            commands change this set.  The voltages of set 0 are shifted here, once for all outputs with this set.
+ *            Each other set belongs to one output; that output shifts the batches that it takes with select_spectra
+ *            (output.c).
  * History:   after an upload the last n_history batches of the previous device input are copied in front of the new
  *            batches.  The voltages are copied on the device, and their presence on the host.  The history is absent if
  *            the previous chunk is missing.  With a lag, the last batch of a chunk waits for the next chunk.  No other
@@ -18,8 +19,8 @@
  *            a missing chunk are lost.
  * Missing:   absent heaps are zeros in the correlated batches, so they add nothing.
  * Ownership: a chunk returns to its receiver when its upload has ended and neither outputs nor the audit will read it
- *            again.  With history, this is the case n_history sets later.  If the host cannot read a chunk, the chunk
- *            is not read after the upload.  A device input returns when its last reader has ended.
+ *            again.  With history, the chunk returns n_history sets later.  If the host cannot read a chunk, the
+ *            chunk is not read after the upload.  A device input returns when its last reader has ended.
  * Threads:   the worker only.   Blocking: never. */
 #ifndef XBGPU_INPUT_H
 #define XBGPU_INPUT_H

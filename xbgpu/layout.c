@@ -31,9 +31,9 @@
 
 #define MAX_SPECTRA UINT32_MAX /* maximum number of spectra in a dump, because a weight has 32 bits */
 /* Number of spectra in a batch of spectra that a gate selected.  The last batch of a window is padded.  Short batches
- * need less padding.  Values to be measured: 32, 64, 128, 256. */
+ * need less padding.  The fastest of 32, 64, 128 and 256 has not been measured yet. */
 #define SELECTED_SPECTRA 64
-/* Duration of the data for which the beams' output buffers have room.  A stall of the host up to this duration loses no
+/* Seconds of data for which the beams' output buffers have room.  A stall of the host up to this duration loses no
  * data.  The number of buffers is limited. */
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
@@ -146,7 +146,7 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
                     timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)
-        return 0; /* a file needs no pacing */
+        return 0; /* packets to a file are not paced */
     return config->send.rate_factor * bytes / dump_s;
 }
 
@@ -262,7 +262,7 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
     l->n_history = (xbgpu_delay(l, l->max_shift) + l->n_spectra - 1) / l->n_spectra;
 }
 
-/* Adds the memory for the selection of spectra by gates and by outputs' own shifts. */
+/* Adds the memory that outputs with a gate or with their own shifts need to select spectra. */
 static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
@@ -433,7 +433,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * voltage_bytes(l.format);
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
     l.n_members = (size_t)recv->base.n_threads < l.n_ants ? (size_t)recv->base.n_threads : l.n_ants;
-    l.n_recv_threads = recv->base.pcap_file ? 1 : l.n_members; /* a file has only one reader */
+    l.n_recv_threads = recv->base.pcap_file ? 1 : l.n_members; /* a capture file is read by one thread */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
     l.rows_bytes = l.n_chan * l.n_ants * N_POLS * checksum_n_parts(l.format) * sizeof(uint64_t);
@@ -470,20 +470,19 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Checks the number and the size of a list's shifts.  Returns whether the list is good. */
+/* Checks the number and the values of a list's shifts.  Returns whether the list is valid. */
 static bool check_list(const struct xbgpu_config_recv *recv, const struct config_int_list *shifts,
                        struct config *errors)
 {
     if (shifts->n > 0 && shifts->n != (size_t)recv->n_ants * N_POLS) {
-        config_error(errors, shifts, "shifts must be %lld, one for each polarisation of %lld antennas, not %zu",
+        config_error(errors, shifts, "shifts must have %lld items, one for each polarisation of %lld antennas, not %zu",
                      (long long)recv->n_ants * N_POLS, (long long)recv->n_ants, shifts->n);
         return false;
     }
     for (size_t i = 0; i < shifts->n; i++)
         if (shifts->items[i] > recv->spectra_per_heap || shifts->items[i] < -recv->spectra_per_heap) {
             config_error(errors, shifts,
-                         "a shift of %lld spectra, of polarisation %zu of antenna %zu, is longer than a "
-                         "heap of %lld",
+                         "a shift of %lld spectra, of polarisation %zu of antenna %zu, is longer than a heap of %lld",
                          (long long)shifts->items[i], i % N_POLS, i / N_POLS, (long long)recv->spectra_per_heap);
             return false;
         }
@@ -524,7 +523,7 @@ static void check_format(const struct xbgpu_config_recv *recv, struct config *er
 {
     if (recv->base.crc && recv->base.gpudirect)
         config_error(errors, &recv->base.crc,
-                     "crc and gpudirect exclude each other: the CPU does not see the payloads");
+                     "crc and gpudirect exclude each other: the CPU cannot read the payloads in GPU memory");
     if (recv->sample_bits != 4 && recv->sample_bits != 8 && recv->sample_bits != 16)
         config_error(errors, &recv->sample_bits, "sample_bits must be 4, 8 or 16, not %lld",
                      (long long)recv->sample_bits);
@@ -619,8 +618,8 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
         if (strcmp(out->name, xbgpu_config_output(config, p)->name) == 0)
             config_error(errors, &out->name, "two outputs are called %s", out->name);
     if (!labels_is_name(out->name))
-        config_error(errors, &out->name, "an output's name has letters, digits, '.', '-' and '_', but '%s' is given",
-                     out->name);
+        config_error(errors, &out->name,
+                     "an output's name may have only letters, digits, '.', '-' and '_', but is '%s'", out->name);
     if (batches == time)
         config_error(errors, batches ? (const void *)&out->integration_time_s : (const void *)&out->name,
                      "output %s needs one of integration_batches and integration_time%s", out->name,
@@ -656,7 +655,7 @@ static void check_beam(const struct xbgpu_config *config, size_t i, struct confi
                          beam->name);
     }
     if (!labels_is_name(beam->name))
-        config_error(errors, &beam->name, "a beam's name has letters, digits, '.', '-' and '_', but '%s' is given",
+        config_error(errors, &beam->name, "a beam's name may have only letters, digits, '.', '-' and '_', but is '%s'",
                      beam->name);
     if (config->recv.sample_bits == 16)
         config_error(errors, &beam->name, "beams need recv.sample_bits of 4 or 8, not 16");
@@ -681,7 +680,7 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
         if (strcmp(d->name, xbgpu_config_detected(config, j)->name) == 0)
             config_error(errors, &d->name, "two streams of detected beams are called %s", d->name);
     if (!labels_is_name(d->name))
-        config_error(errors, &d->name, "a beam's name has letters, digits, '.', '-' and '_', but '%s' is given",
+        config_error(errors, &d->name, "a beam's name may have only letters, digits, '.', '-' and '_', but is '%s'",
                      d->name);
     if (config->recv.sample_bits == 16)
         config_error(errors, &d->name, "beams need recv.sample_bits of 4 or 8, not 16");

@@ -20,21 +20,21 @@ struct device;
 struct xbgpu_layout {
     enum voltage_format format;
     size_t n_ants;
-    size_t n_baselines; /* number of baselines between antennas, autocorrelations included */
+    size_t n_baselines; /* number of pairs of antennas, including each antenna with itself */
     size_t n_chan;      /* number of channels of this engine */
     size_t n_spectra;   /* spectra in a heap */
     size_t heap_bytes;
     size_t n_batches; /* batches in a chunk */
     int64_t batch_samples;
     int64_t chunk_samples;
-    size_t n_members; /* number of members (groups of F-engines with one assembler each), one per receive thread */
+    size_t n_members; /* number of members (groups of F-engines with one assembler each) */
     size_t n_recv_threads;
     size_t n_outputs;
     int64_t min_shift, max_shift; /* range of possible shifts of inputs, in spectra; includes 0 */
     bool shifted;                 /* true if an input may be shifted */
     size_t n_shift_sets;          /* sets of shifts: recv.shifts, and one for each output with its own shifts */
     size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
-    size_t n_history; /* number of batches before a chunk that shifted inputs read: 0 to 2 */
+    size_t n_history; /* number of batches before a chunk from which shifted inputs read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* number of spectra in a batch of selected spectra */
     size_t n_selected_batches; /* batches of selected spectra per chunk; 0: no output has a gate or its own shifts */
@@ -53,7 +53,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
 /* Logs the main numbers of the layout, and the memory. */
 void xbgpu_layout_log(const struct xbgpu_layout *layout);
 
-/* Returns the engine's sizes for this configuration. */
+/* Returns the sizes that engine.h needs, for this configuration. */
 struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
 /* Returns the time without data after which an input counts as silent: the duration of ten chunks, at least
@@ -75,7 +75,7 @@ uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 /* Returns whether the host can read the received voltages. */
 bool xbgpu_can_read(const struct xbgpu_config *config);
 
-/* Returns recv's shift of input 'i' (2 * ant + pol). */
+/* Returns the shift of antenna input 'i' (2 * ant + pol) in recv.shifts. */
 int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
 /* Returns the first antenna of member 'm'.  The member's last antenna precedes the first antenna of member m + 1. */
@@ -116,7 +116,7 @@ size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xb
 size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                            const struct xbgpu_config_output *output);
 
-/* Returns the sizes of each launch of correlate, for batches of all spectra or of spectra that gates take. */
+/* Returns the sizes of each launch of the kernel correlate: for batches of all spectra, or of selected spectra. */
 struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
 /* Returns the number of buffers that the voltage beams share; each buffer has room for the batches of a chunk.  The
@@ -132,8 +132,9 @@ bool xbgpu_renormalises(const struct xbgpu_config *config);
 /* Returns the pace of all beams together in bytes per second, headers included; 0: unpaced. */
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* Sizes of a stream of detected beams.  The payload is fractions [window]; with uint8 also offsets and scales
- * [beam][cell]; then powers [beam][window][cell].  A cell is a product and a group of channels. */
+/* Sizes of a stream of detected beams.  The payload begins with fractions [window].  With uint8, offsets and scales
+ * [beam][cell] follow.  The last part is powers [beam][window][cell].  A cell is a product and a group of
+ * channels. */
 struct xbgpu_detected_sizes {
     size_t n_beams;
     size_t n_products, n_groups, n_cells;
@@ -143,8 +144,8 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* as configured, or enough for 50 ms, for the heaps of two chunks and for an open heap */
-    double rate;      /* pace in bytes per second, headers included; 0: unpaced */
+    size_t n_buffers; /* as configured, or enough for 50 ms, two chunks' heaps and an open heap */
+    double rate;      /* pace in bytes per second, with headers; 0: not paced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                                                  size_t i);

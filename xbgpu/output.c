@@ -18,7 +18,7 @@
 
 static void clear_sums(struct xbgpu_output *c)
 {
-    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* the sums are as large as a dump */
+    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* the sums have as many bytes as a dump */
     if (c->totals)
         device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
     xbgpu_checksums_clear(&c->checksums, c->compute);
@@ -211,8 +211,8 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 }
 
 /* Counts the windows without a heap between the last window with a heap and the open window.  Called when the open
- * window, which has a heap, ends.  Windows before the first window with a heap are not counted.  If time was set,
- * windows before the new time are not counted, either. */
+ * window, which has a heap, ends.  Windows before the first window with a heap are not counted.  If a stream
+ * begins anew, windows before its beginning are not counted, either. */
 static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
@@ -242,8 +242,9 @@ static bool make_dump(struct xbgpu_output *c, bool may_wait)
 
 /* If missing_dump is 'always', makes a dump for each window without a heap between the last window with a heap and the
  * open window.  These dumps are made when the open window's first heap is among the next 'n' batches, because until
- * then the sums are zero.  If there are more such windows than buffers, no dumps are made.  Otherwise enough buffers
- * should be free, because none was needed during the gap.  Returns false in the same case as make_dump(). */
+ * then the sums are zero.  If there are more such windows than buffers, no dumps are made.  If there are not more,
+ * enough buffers should be free, because none was needed during the gap.  Returns false in the same case as
+ * make_dump(). */
 static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n, bool may_wait)
 {
     int64_t index = c->window.index;
@@ -280,8 +281,8 @@ void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_out
     correlation->next = input->begin;
 }
 
-/* Numbers of spectra of one channel, counted from batch 0: 'n' entries of a gate's list, or 'n' spectra from 'first'
- * on. */
+/* The spectra of one channel, numbered from batch 0: 'n' entries of a gate's list, or 'n' consecutive spectra from
+ * 'first' on. */
 struct spectra {
     const uint32_t *list; /* NULL: no gate */
     size_t first, n;
@@ -405,8 +406,9 @@ static size_t n_room(const struct xbgpu_output *c)
     return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
 }
 
-/* Makes room in the 32-bit sums for 'n' batches, or for as many as empty sums have room for.  To make room, queues the
- * addition of the sums to the totals.  Returns the number of batches for which there is room, at most 'n'. */
+/* Makes room in the 32-bit sums for 'n' batches.  If even empty sums have less room, makes room for as many batches
+ * as possible.  To make room, queues the addition of the sums to the totals.  Returns the number of batches for which
+ * there is room, at most 'n'. */
 static size_t make_room(struct xbgpu_output *c, size_t n)
 {
     size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
@@ -453,7 +455,7 @@ bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
-        /* If time goes back, the dump ends even within the same window, so that no dump has a batch twice. */
+        /* If the timestamps go back, the dump ends even within the same window, so that no dump has a batch twice. */
         bool outside = c->window.open && (batch >= xbgpu_window_end(&c->window) || batch < c->end);
         if (outside && !close_window(c, may_wait))
             return false;

@@ -3,8 +3,8 @@
  * Flow:      xbgpu_output_correlate(device input, host chunks) --> launches of correlate and checksum;
  *            reduce to totals when the sums are full; at each window's end checksum_dump, reduce --> download
  *            worker, after the download: xbgpu_output_check --> xbgpu_send_push
- * Windows:   a window adds its batches in order, each batch once.  If time goes back, the dump ends, even within the
- *            window.
+ * Windows:   a window adds its batches in order, each batch once.  If the timestamps go back, the dump ends, even
+ *            within the window.
  * Threads:   the worker only.   Blocking: never; if no dump buffer is free, xbgpu_output_correlate() returns false, and
  *            is called again. */
 #ifndef XBGPU_OUTPUT_H
@@ -31,7 +31,7 @@ struct xbgpu_output_sums {
 
 /* The batches to correlate. */
 struct xbgpu_output_input {
-    int64_t first_batch;           /* number of batch 0, which is its timestamp / samples per batch */
+    int64_t first_batch;           /* batch 0's number: its timestamp / samples per batch */
     size_t begin;                  /* first batch to correlate: 0 or 1 */
     size_t n_batches;              /* index after the last batch to correlate; smaller at the end of a stream */
     const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted; 0 if absent.  With
@@ -44,7 +44,7 @@ struct xbgpu_output_input {
     const uint8_t *device_present; /* 'present' on the device, if the output has device_delays */
     const struct xbgpu_output_sums *gates; /* [n_gates] */
     int64_t last_arrival_ns;
-    bool restarts; /* true if time was set, so that windows before this input do not count as absent */
+    bool restarts; /* true if a stream begins with this input: earlier windows then do not count as absent */
 };
 
 struct xbgpu_output {
@@ -60,8 +60,8 @@ struct xbgpu_output {
     void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
     void *totals;                 /* device: 64-bit sums in the same shape (reduce.h); NULL: 32-bit sums suffice */
     uint32_t n_held;              /* number of spectra in 'sums', or an upper bound if there is a gate */
-    int64_t next_window;          /* number of the window after the last ended window that had a heap */
-    int64_t end;                  /* number of the batch after the last correlated batch */
+    int64_t next_window;          /* 1 + number of the last ended window that had a heap */
+    int64_t end;                  /* 1 + number of the last correlated batch */
     size_t next;                  /* next batch of the current input to correlate */
     int gate;                     /* number of the gate; -1: all spectra are taken */
     size_t shift_set;             /* set of shifts with which the output correlates its input */
@@ -82,11 +82,11 @@ void xbgpu_output_fini(struct xbgpu_output *correlation);
 struct xbgpu_outputs {
     struct xbgpu_output *items; /* [n] */
     size_t n;
-    void *selected; /* on the device; NULL if no output has a gate or own shifts */
+    void *selected; /* selected spectra, on the device; NULL if no output has a gate or own shifts */
     struct device *device;
 };
 
-/* Initialises zeroed outputs.  fini must follow in either case.  Returns 0 or negative errno. */
+/* Initialises zeroed outputs.  Returns 0 or negative errno; the caller must call fini in either case. */
 int xbgpu_outputs_init(struct xbgpu_outputs *outputs, const struct xbgpu_config *config,
                        const struct xbgpu_layout *layout, struct engine *engine, struct xbgpu_send *send);
 void xbgpu_outputs_fini(struct xbgpu_outputs *outputs);

@@ -25,7 +25,7 @@ struct recv_member {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    char name[64]; /* for the log: "F-engines 0-3", "m000 to m003" */
+    char name[64]; /* name of the member in the log: "F-engines 0-3", "m000 to m003" */
 };
 
 struct xbgpu_recv {

@@ -5,7 +5,7 @@
  *            one member.  The thread that reads a capture file has all members.  All F-engines send to the same
  *            multicast groups.  So a thread's sockets also receive packets of other threads' F-engines, and the thread
  *            ignores these packets.
- * Threads:   created and destroyed by main; counters readable from any thread. */
+ * Threads:   created and destroyed by main; any thread may read the counters. */
 #ifndef XBGPU_RECV_H
 #define XBGPU_RECV_H
 
@@ -35,7 +35,7 @@ struct xbgpu_recv_context {
     uint64_t chan_offset;
     size_t n_members;           /* members of this thread */
     const size_t *first_ant;    /* [n_members + 1] member i has antennas first_ant[i] to first_ant[i + 1] - 1 */
-    struct packet_fanout share; /* share of the packets that the Linux kernel delivers to this thread */
+    struct packet_fanout share; /* fraction of packets that the kernel passes to this thread */
 };
 #define XBGPU_RECV_N_WANTED 3
 extern const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED];

@@ -1,4 +1,4 @@
-/* requests.h - functions that several request handlers use: they take command slots, and parse arguments.
+/* requests.h - functions for several request handlers.  The functions take command slots, and parse arguments.
  *
  * Threads:   main. */
 #ifndef XBGPU_REQUESTS_H

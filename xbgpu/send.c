@@ -406,7 +406,7 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
         err = create_stream(s, o, why, why_bytes);
     if (err) {
-        stats_reset(); /* must be called first, so that /metrics cannot read freed counters */
+        stats_reset(); /* this call must be first, so that /metrics cannot read freed counters */
         xbgpu_send_destroy(s);
         return err;
     }

@@ -31,12 +31,12 @@ struct xbgpu_dump {
     uint32_t *device_weights;         /* [const] [baseline] */
     uint64_t *device_n_saturated;     /* [const] [1] */
     void *visibilities;               /* [const] pinned */
-    uint32_t *weights;                /* [const] pinned [baseline], from the host; small weights cause flags */
+    uint32_t *weights;                /* [const] pinned [baseline], set by the host */
     uint32_t *gate_weights;           /* [const] pinned [row][baseline] number of taken spectra; NULL: not sent */
     size_t gate_weights_bytes;        /* [const] */
     uint32_t *gate_spectra;           /* [const] pinned [chan] number of spectra that the gate took; NULL: no gate */
     uint64_t *n_saturated;            /* [const] pinned */
-    int64_t timestamp_samples;        /* timestamp of the accumulation's first sample */
+    int64_t timestamp_samples;        /* timestamp of the accumulation's first ADC sample */
     uint32_t min_weight;              /* baselines with a smaller weight are flagged */
     size_t n_weighted;                /* number of baselines that are not flagged */
     struct xbgpu_audit_sample *audit; /* [audit_samples] sums that the host computed */
@@ -51,18 +51,18 @@ struct xbgpu_stream {
     const struct xbgpu_config_output *output; /* [const] */
     const struct xbgpu_layout *layout;        /* [const] */
     struct timebase timebase;                 /* [const] */
-    int64_t dump_samples;                     /* [const] length of an accumulation */
+    int64_t dump_samples;                     /* [const] length of an accumulation, in ADC samples */
     bool capture;                             /* [worker] true if dumps from 'from_samples' on are sent */
     int64_t from_samples;                     /* [worker] earliest timestamp of a dump that is sent */
     int64_t next_samples;                     /* [worker] end of the last pushed dump; 0: none yet */
-    struct gauge sending_from;                /* timestamp from which dumps are sent; -1: none are sent */
+    struct gauge sending_from;                /* timestamp from which dumps are sent; -1: no dumps are sent */
     struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
     struct outbuf_pool pool;                  /* [worker] */
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter visibilities;         /* sent */
-    struct counter clipped_visibilities; /* number of sent visibilities with a clipped real or imaginary part */
+    struct counter clipped_visibilities; /* number of sent visibilities whose real or imaginary part was clipped */
     struct counter skipped_accs;         /* number of accumulations not sent because no baseline was complete */
     struct counter incomplete_accs;      /* number of accumulations with an incomplete baseline */
     /* number of accumulations without any heap, between accumulations with heaps */
@@ -71,7 +71,7 @@ struct xbgpu_stream {
     struct counter wrong_accs;   /* number of accumulations flagged because the audit or a checksum disagreed */
     struct counter audits, audit_failures;
     struct sensor synchronised;   /* true if the last accumulation had the data of all F-engines */
-    struct sensor clip_cnt;       /* value of clipped_visibilities, with the time of the last dump's end */
+    struct sensor clip_cnt;       /* value of clipped_visibilities at the end of the last dump */
     struct sensor next_timestamp; /* value of next_samples */
     struct sensor audit_failure_cnt;
     struct sensor wrong_dump_cnt;

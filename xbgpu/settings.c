@@ -100,8 +100,8 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     return any;
 }
 
-/* State of reading a file.  The settings in the file are collected in 'found' before any setting changes.  A gate has
- * several rows.  An error in one row makes the whole gate invalid. */
+/* State while a file is read.  The settings in the file are collected in 'found' before any setting changes.  A gate
+ * has several rows.  An error in one row makes the whole gate invalid. */
 struct reading {
     struct xbgpu_settings *settings;
     struct xbgpu_settings found;

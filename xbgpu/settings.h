@@ -5,7 +5,7 @@
  *     sync_time SECONDS                (the origin of timestamps.  If the sync time differs at the next start, FROM
  *                                      counts as 0, and a gate with an epoch in samples is ignored)
  *     capture STREAM on|off FROM
- *     shift   LABEL SPECTRA            (for the input with this label, wherever it is now)
+ *     shift   LABEL SPECTRA            (for the input that has this label at the next start)
  *     gate    NAME FROM KEY VALUE      (a row for each key)
  *
  * Threads:   main. */
@@ -65,7 +65,7 @@ struct xbgpu_settings {
     } * gates; /* [n_gates] */
 };
 
-/* Initialises the settings as configured.  No setting counts as set by a request.  Returns 0 or -ENOMEM. */
+/* Initialises the settings as configured.  No setting is marked as set by a request.  Returns 0 or -ENOMEM. */
 int xbgpu_settings_init(struct xbgpu_settings *settings, const struct xbgpu_config *config,
                         const struct xbgpu_layout *layout);
 void xbgpu_settings_fini(struct xbgpu_settings *settings);

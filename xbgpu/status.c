@@ -14,9 +14,9 @@
 #include <string.h>
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
-#define ASKED_NS         (10 * NS_PER_S) /* a pair is sampled for this time after its last request */
+#define ASKED_NS         (10 * NS_PER_S) /* a pair of antennas is sampled for 10 s after its last request */
 
-/* The baselines of a view: first antenna with itself, second with itself, and first with second. */
+/* The baselines of a view: the first antenna with itself, the second antenna with itself, and both antennas. */
 enum { VIEW_FIRST, VIEW_SECOND, VIEW_CROSS, N_VIEW_BASELINES };
 
 struct pair {
@@ -26,7 +26,7 @@ struct pair {
 /* The curves that describe one product of a baseline, with a value for each point of the spectrum. */
 struct curve {
     float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];       /* mean and maximum of magnitudes at each point */
-    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* only for products of two different antennas */
+    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* only for pairs of different antennas */
 };
 
 /* A pair of antennas that HTTP clients have requested. */
@@ -39,15 +39,15 @@ struct view {
     float *values;             /* same layout as 'values' in struct look */
 };
 
-/* A sample of one output, exchanged between the worker and HTTP. */
+/* A sample of one output.  The worker and the HTTP thread pass it to each other. */
 struct look {
     struct snapshot turn;
-    /* The side that has the turn owns these fields: */
+    /* The thread that has the turn (worker or HTTP) owns these fields: */
     struct pair pairs[XBGPU_N_VIEWS];
     int64_t timestamp_samples;
     float *levels;                /* [ant][pol] mean power of the voltages */
     float *values[XBGPU_N_VIEWS]; /* [N_VIEW_BASELINES][product][chan][re, im] */
-    /* HTTP owns these fields: */
+    /* The HTTP thread owns these fields: */
     int64_t wanted_ns;
     int64_t found_samples; /* timestamp of the last sample; -1: none yet */
     float *found_levels;   /* [ant][pol] */
@@ -59,7 +59,7 @@ struct xbgpu_status {
     const struct xbgpu_layout *layout;
     struct timebase timebase;
     struct look *looks; /* [n_outputs] */
-    /* Scratch memory that HTTP uses for one answer: */
+    /* Scratch memory that the HTTP thread uses for one answer: */
     float *magnitudes; /* [n_chan] */
     struct curve curves[N_VIEW_BASELINES][N_POL_PRODUCTS];
     struct gauge look_ns;
@@ -86,7 +86,8 @@ static float divisor(const struct xbgpu_dump *dump, size_t baseline, size_t chan
     return (float)(dump->gate_spectra ? dump->gate_spectra[chan] : dump->weights[baseline]);
 }
 
-/* Reads a product of a dump, divided by the number of summed spectra.  Flagged values become NAN. */
+/* Returns the mean of a product of a dump: the sum divided by the number of summed spectra.  Flagged values become
+ * NAN. */
 static void read_product(const struct xbgpu_status *status, const struct xbgpu_dump *dump, size_t baseline, size_t chan,
                          size_t product, float out[2])
 {
@@ -251,7 +252,8 @@ static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_
         for (size_t v = 0; v < XBGPU_N_VIEWS; v++)
             take_view(status, look, v, &look->views[v]);
     }
-    /* HTTP may read look->pairs at any time, because only HTTP changes them, and only on HTTP's turn. */
+    /* The HTTP thread may read look->pairs at any time, because only this thread changes them, and only when it has
+     * the turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && !views_changed(look, now_ns)) || !snapshot_retract(&look->turn))
         return;
     for (size_t v = 0; v < XBGPU_N_VIEWS; v++)
@@ -424,7 +426,7 @@ static int create_look(struct xbgpu_status *status, struct look *look)
         look->views[v].values = malloc(values_bytes(status));
         if (!look->values[v] || !look->views[v].values)
             return -ENOMEM;
-        /* Fills the array with NANs.  This causes the page faults before READY, and not later in the worker. */
+        /* Fills the array with NANs.  So page faults occur now, before READY, and not later in the worker. */
         memset(look->values[v], 0xff, values_bytes(status));
     }
     return 0;

@@ -156,7 +156,7 @@ static void begin_beam(struct xbgpu_steering *s, size_t beam, const struct xbgpu
     memcpy(rows_of(s, staging->models, beam), rows, starts->n * n_ants * sizeof(*rows));
     for (size_t model = 0; model < XBGPU_BEAM_MODELS; model++)
         samples[model] = model < starts->n ? starts->samples[model] : INT64_MAX;
-    static_assert(XBGPU_BEAM_MODELS <= 8, "has_rates has a bit for each model");
+    static_assert(XBGPU_BEAM_MODELS <= 8, "has_rates, a byte, has one bit for each model");
     s->has_rates[beam] = 0;
     for (size_t i = 0; i < starts->n * n_ants; i++)
         s->has_rates[beam] |= (uint8_t)(((rows[i].phase_rate | rows[i].slope_rate) != 0) << i / n_ants);
@@ -261,7 +261,7 @@ static void launch(struct xbgpu_steering *s, struct device_stream *compute, int6
         .exponents = s->exponents,
         .fragments = s->fragments,
         .slot_of = s->slot_of,
-        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* interval's centre, in half batches */
+        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* centre, in half batches from 0 */
         .at = batch * l->batch_samples,
         .n_models = XBGPU_BEAM_MODELS,
         .n_listed = s->n_moving,

@@ -2,15 +2,15 @@
  *
  * Flow:      commands --set--> wanted --xbgpu_steering_begin, with an input--> staging --xbgpu_steering_make: upload,
  *            beam_coefficients--> coefficients, exponents
- * Snapshot:  all batches of an input use the steering and the calibration that were in the 'wanted' fields when the
- *            input began.
+ * Snapshot:  all batches of a device input use the steering and the calibration that were in the 'wanted' fields when
+ *            the device input began.
  * Models:    a beam has several models in order of start.  A batch uses the last model that has started by the batch's
- *            timestamp, regardless of the models used before.  So time may jump ahead and back.  The device has all
- *            models.
+ *            timestamp, regardless of the models used before.  So timestamps may jump ahead and back.  The device has
+ *            all models.
  * Grid:      rates are evaluated at the centres of intervals of a fixed number of batches, counted from timestamp 0.  A
  *            new interval makes new coefficients only for beams with rates.
- * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When an input begins, the uploads
- *            that last used the same buffer have ended.
+ * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When a device input begins, the
+ *            uploads that last used the same buffer have ended.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_STEERING_H
 #define XBGPU_STEERING_H
@@ -21,15 +21,16 @@
 
 #include <stdbool.h>
 
-#define XBGPU_BEAM_MODELS 8 /* maximum number of models of a beam: one without a start, the others with a load time */
+#define XBGPU_BEAM_MODELS 8 /* a beam's maximum number of models; the first has no load time */
 
-/* Starts of models in samples, in order.  The first model is in effect from the beginning of time. */
+/* Starts of models in samples, in order.  The first model is in effect before the start of the second model, at any
+ * time. */
 struct xbgpu_beam_starts {
     size_t n;
     int64_t samples[XBGPU_BEAM_MODELS];
 };
 
-#define XBGPU_BEAM_ALWAYS (-1) /* start of the first model, before all timestamps */
+#define XBGPU_BEAM_ALWAYS (-1) /* start of the first model; earlier than all timestamps */
 
 /* Returns whether there is room for a model that starts at 'samples', if models that ended before 'past_samples' can be
  * dropped. */
@@ -61,19 +62,19 @@ struct xbgpu_steering {
     uint32_t n_slots;                           /* [const] */
     int64_t grid_batches;                       /* [const] */
     size_t n_inputs;                            /* [const] */
-    struct xbgpu_beam_starts *wanted_starts;    /* [n] all fields 'wanted...' are for the next input */
+    struct xbgpu_beam_starts *wanted_starts;    /* [n] fields 'wanted...' are for the next device input */
     struct beam_steering *wanted;               /* [n][XBGPU_BEAM_MODELS][ant] */
     float *wanted_calibration;                  /* complex [input][chan] */
-    uint8_t *is_steered;                        /* [n] 1 if the beam was steered after the current input had begun */
-    uint8_t *is_calibrated;                     /* [input] 1 if calibrated after the current input had begun */
+    uint8_t *is_steered;                        /* [n] 1 if steered after the current device input began */
+    uint8_t *is_calibrated;                     /* [input] 1 if calibrated after the current device input began */
     bool is_changed;                            /* true if is_steered or is_calibrated has a 1 */
-    struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current input */
-    float *amplitudes;                          /* [n][ant] amplitudes of the current input, the same in all models */
-    uint8_t *has_rates;                         /* [n] bit m is set if model m of the current input has rates */
-    uint32_t n_moving;                          /* number of beams with rates in any model of the current input */
+    struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current device input */
+    float *amplitudes;                          /* [n][ant] for the current device input, in all its models */
+    uint8_t *has_rates;                         /* [n] bit m: model m of the current device input has rates */
+    uint32_t n_moving;                          /* number of beams with rates, in the current device input */
     bool calibrates;                            /* true if an input was calibrated; else all gains are 1 */
     void *staging_memory[LANE_N_INPUTS];        /* [const] pinned */
-    size_t turn;                                /* index of the current input in 'staging_memory' */
+    size_t turn;                                /* index of the current device input in 'staging_memory' */
     void *device_memory;                        /* [const] */
     struct xbgpu_steering_tables device_tables; /* [const] tables in device_memory */
     uint8_t *is_beam_due;                       /* [n] 1 if the device has older models than 'staging' */
@@ -89,7 +90,7 @@ struct xbgpu_steering {
 };
 
 /* Initialises a zeroed struct with weights of 1, no delays and gains of 1, and copies 'parameters' [n_beams] to the
- * device.  Returns 0 or negative errno; fini follows in either case. */
+ * device.  Returns 0 or negative errno; the caller must call fini in either case. */
 int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_config *config,
                         const struct xbgpu_layout *layout, struct device *device, const struct beam *parameters,
                         size_t n_beams);
@@ -111,14 +112,15 @@ int64_t xbgpu_grid_batches(const struct xbgpu_config *config, const struct xbgpu
 void xbgpu_steering_set(struct xbgpu_steering *steering, size_t beam, int64_t start_samples,
                         const struct beam_steering *values);
 
-/* Sets the calibration gains of an input.  'gains' is complex [chan]. */
+/* Sets the calibration gains of an antenna's input.  'gains' is complex [chan]. */
 void xbgpu_steering_calibrate(struct xbgpu_steering *steering, size_t input, const float *gains);
 
 /* Begins an input. */
 void xbgpu_steering_begin(struct xbgpu_steering *steering);
 
-/* Queues new coefficients for 'batch' if they are due.  The kernel runs after all queued work that uses the old
- * coefficients.  Returns the first batch that needs other coefficients, or 'end' if this batch is later. */
+/* Queues the computation of new coefficients for 'batch' if they are due.  The kernel runs after all queued work that
+ * uses the old coefficients.  Returns the first batch that needs other coefficients, or 'end' if this batch is
+ * later. */
 int64_t xbgpu_steering_make(struct xbgpu_steering *steering, struct device_stream *compute, int64_t batch, int64_t end);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MAX_PER_STREAM     16
-#define MAX_ORDERING_BYTES (8u << 20) /* maximum length of a list, so that it fits in a line to a client */
+#define MAX_ORDERING_BYTES (8u << 20) /* maximum length of a list, so that the list fits in one KATCP line */
 
 static void write_labels(const void *labels, FILE *out)
 {
@@ -68,22 +68,24 @@ static void add_stream(struct stream_info *info, const struct xbgpu_config *conf
     if (recv->centre_frequency_hz > 0)
         stream_info_real(info, "center-freq", "Hz", recv->centre_frequency_hz,
                          "Radio frequency of the stream's centre; only with recv.centre_frequency.");
-    stream_info_integer(info, "n-chans", recv->n_chan, "Channels of the stream, over all engines.");
-    stream_info_integer(info, "n-chans-per-substream", recv->n_chan_substream, "Channels that one engine processes.");
+    stream_info_integer(info, "n-chans", recv->n_chan, "Number of channels of the stream, over all engines.");
+    stream_info_integer(info, "n-chans-per-substream", recv->n_chan_substream,
+                        "Number of channels that one engine processes.");
     stream_info_integer(info, "n-xengs", recv->n_chan / recv->n_chan_substream,
                         "Number of X-engines that make the stream.");
-    stream_info_integer(info, "n-ants", recv->n_ants, "Antennas, of two polarisations each.");
+    stream_info_integer(info, "n-ants", recv->n_ants, "Number of antennas; each has two polarisations.");
     add_list(info, labels, labels->n, "input-labels", write_labels,
              "Labels of the inputs, as a list: both polarisations of antenna 0, then of antenna 1, and so on.");
     stream_info_integer(info, "n-bls", (int64_t)n_products,
                         "Number of correlation products per channel: four for each pair of antennas.");
     add_list(info, labels, 2 * n_products, "bls-ordering", write_products,
              "Correlation products in the order of a dump, as pairs of input labels; the second input is conjugated.");
-    stream_info_integer(info, "n-accs", n_batches * recv->spectra_per_heap, "Spectra in the sum of a dump.");
+    stream_info_integer(info, "n-accs", n_batches * recv->spectra_per_heap,
+                        "Number of spectra that are summed in a dump.");
     stream_info_real(info, "int-time", "s", (double)(n_batches * l->batch_samples) / rate_hz,
                      "Length of an accumulation.");
     stream_info_integer(info, "xeng-out-bits-per-sample", 32,
-                        "Bits of the real and of the imaginary part of a visibility.");
+                        "Number of bits of the real part, and also of the imaginary part, of a visibility.");
 }
 
 int xbgpu_stream_info_init(struct stream_info *info, const struct xbgpu_config *config,

@@ -1,5 +1,5 @@
-/* stream_info.h - constant sensors that describe an xbgpu's streams.  They serve sites without a controller, and have
- * the names that a controller would use.
+/* stream_info.h - constant sensors that describe an xbgpu's streams.  Sites without a correlator controller use these
+ * sensors.  Their names are those that a controller would use.
  *
  * Threads:   main. */
 #ifndef XBGPU_STREAM_INFO_H
@@ -10,7 +10,8 @@
 
 struct labels;
 
-/* Initialises 'info' and adds all sensors.  Returns 0 or -ENOMEM; stream_info_fini() follows in either case. */
+/* Initialises 'info' and adds all sensors.  Returns 0 or -ENOMEM; the caller must call stream_info_fini() in either
+ * case. */
 int xbgpu_stream_info_init(struct stream_info *info, const struct xbgpu_config *config,
                            const struct xbgpu_layout *layout, const struct labels *labels, struct sensors *sensors);
 

@@ -15,18 +15,18 @@
 struct xbgpu_window {
     int64_t n_length;     /* [const] number of batches in a window */
     size_t n_ants;        /* [const] */
-    bool count_baselines; /* [const] true if each baseline's spectra are counted; else a weight is all or nothing */
+    bool count_baselines; /* [const] false: a weight is all spectra of a window, or 0 */
     bool open;
     int64_t index;          /* index of the open window */
     uint64_t n_heaps;       /* number of heaps of the window that arrived */
     int64_t n_full;         /* number of batches in which every antenna was present */
     int64_t *n_ant_batches; /* [n_ants] number of batches in which the antenna was present */
-    uint32_t *n_extra;      /* [n_baselines] number of batches with both antennas of a baseline, but not with all */
+    uint32_t *n_extra;      /* [n_baselines] number of batches with both antennas of a baseline, not with all */
     /* Spectra that a gate took.  These counts do not affect flags. */
     size_t n_rows;           /* [const] 0: no gate; 1: same spectra in all channels; else number of channels */
-    uint32_t *n_taken;       /* [n_rows] number of spectra in batches with at least one antenna present */
-    uint32_t *n_full_taken;  /* [n_rows] number of spectra in batches with all antennas present */
-    uint32_t *n_extra_taken; /* [n_rows][n_baselines] number of spectra in the batches that 'n_extra' counts */
+    uint32_t *n_taken;       /* [n_rows] number of taken spectra in batches with at least one antenna present */
+    uint32_t *n_full_taken;  /* [n_rows] number of taken spectra in batches with all antennas present */
+    uint32_t *n_extra_taken; /* [n_rows][n_baselines] number of taken spectra in the batches that 'n_extra' counts */
 };
 
 /* Initialises the window.  Returns 0 or -ENOMEM. */

@@ -27,8 +27,8 @@ void buffer_ref_init(struct buffer_ref *ref, struct inbox *return_to, struct inb
  * have no readers before the call. */
 void buffer_ref_set(struct buffer_ref *ref, int n_readers);
 
-/* Releases one reader's reference.  'ref' is a struct buffer_ref; it is void * because device_then() calls this
- * function. */
+/* Releases one reader's reference.  'ref' is a struct buffer_ref *.  Its type is void *, because device_then() calls
+ * this function. */
 void buffer_ref_put(void *ref);
 
 #endif

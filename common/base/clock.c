@@ -38,8 +38,8 @@ int64_t clock_process_cpu_ns(void)
 
 struct timespec clock_timespec(int64_t monotonic_ns)
 {
-    /* The Linux kernel refuses negative times.  Time 0 replaces them: it is in the past, too, so the wait also ends
-     * immediately. */
+    /* The Linux kernel refuses negative times.  Time 0 therefore replaces a negative time.  Both times are in the
+     * past, so the wait ends immediately in either case. */
     int64_t ns = monotonic_ns > 0 ? monotonic_ns : 0;
 
     return (struct timespec){.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};

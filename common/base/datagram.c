@@ -15,8 +15,8 @@ int datagram_open(struct datagram *datagram, const char *address)
     memcpy(d.address.sun_path, address, n);
     if (address[0] == '@')
         d.address.sun_path[0] = '\0';
-    /* The address of a path includes a final NUL, which the zeroed structure already has.  An abstract name has no
-     * final NUL. */
+    /* The length of a path's address includes a final NUL, which the zeroed structure already contains.  The address
+     * of an abstract name has no final NUL. */
     d.address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (address[0] == '/'));
     d.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (d.fd < 0)

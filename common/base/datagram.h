@@ -16,7 +16,7 @@ struct datagram {
 };
 
 /* Opens a socket that sends to 'address': a path that begins with '/', or an abstract name that begins with '@'.  The
- * receiver need not exist yet.  Returns 0 or negative errno, -EINVAL for any other address. */
+ * receiver need not exist yet.  Returns 0 or negative errno; -EINVAL if 'address' begins with another character. */
 int datagram_open(struct datagram *datagram, const char *address);
 
 /* Sends 'n_bytes' bytes.  Returns 0 or negative errno: -EAGAIN while the receiver's queue is full. */

@@ -18,11 +18,11 @@ void files_raise_limit(void);
  * errno. */
 int file_sync_name(const char *path);
 /* Opens a file for reading.  Never waits, not even for the writer of a FIFO.  Opens a FIFO only if 'is_fifo' is not
- * NULL.  Returns 0, -EISDIR, -EINVAL if the file is a device or similar, or other negative errno. */
+ * NULL.  Returns 0 or negative errno: -EISDIR for a directory, -EINVAL for a device or another special file. */
 int file_open_read(const char *path, bool *is_fifo, FILE **file);
 
-/* Reads a number from the first line that matches 'format', a format of sscanf() for one unsigned long long.  Returns
- * false if no line matches. */
+/* Reads a number from the file 'path'.  The number is in the first line that matches 'format', which is a format of
+ * sscanf() for one unsigned long long.  Returns false if no line matches. */
 bool file_find_number(const char *path, const char *format, unsigned long long *number);
 
 struct file_part {

@@ -1,8 +1,8 @@
 /* lock.h - a mutex that clang's -Wthread-safety checks, and annotations for the data that the mutex guards.
  *
- * In C, clang 14 accepts no guarded_by() that names a sibling member.  A field that a lock protects is therefore marked
- * GUARDED, which means that some lock must be held.  The field's comment names the lock.  A function whose caller must
- * hold a lock is marked REQUIRES(lock).
+ * In C, clang 14 refuses guarded_by() if it names another member of the same struct.  A field that a lock protects is
+ * therefore marked GUARDED, which means that some lock must be held.  The field's comment names the lock.  A function
+ * whose caller must hold a lock is marked REQUIRES(lock).
  *
  * Threads: any thread may call lock_take and lock_give.  A thread waits for a condition with pthread_cond_wait(&c,
  *          &lock->mutex).  A watched thread (thread.h) waits with lock_wait_beat(). */

@@ -57,14 +57,14 @@ static _Atomic int log_max_level = LOG_LEVEL_INFO;
 static _Atomic int listener_max_level = LOG_NOTHING;
 static void (*_Atomic log_listener)(enum log_level level, int64_t unix_ns, const char *message);
 
-/* DIRECT: the caller writes its line.  QUEUED: the logging thread writes the line.  ENDED: the caller writes the line
- * within ENDED_NS, or drops it. */
+/* Ways in which a line is written.  DIRECT: the caller writes its line.  QUEUED: the logging thread writes the line.
+ * ENDED: the caller writes the line within ENDED_NS, or drops it. */
 static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 
 static struct log_ring ring;
 static sem_t ring_filled; /* semaphore, posted for each line in the ring, and once by log_stop() */
 static struct thread writer;
-static _Atomic bool is_ending;   /* true: from now on, no thread waits for room in stderr or the journal */
+static _Atomic bool is_ending;   /* true: no thread waits any more until stderr or the journal has room */
 static _Atomic size_t n_ended;   /* number of logging threads that have ended */
 static _Atomic size_t n_written; /* number of lines taken from the ring and written or dropped */
 static struct counter n_dropped;
@@ -205,7 +205,7 @@ static bool put_until(const struct log_line *line, int64_t deadline_ns)
 
 /* ---- The logging thread ------------------------------------------------------------------------------------------ */
 
-/* Logs the number of lines dropped since the last such message. */
+/* Logs the number of lines that were dropped since the last report of dropped lines. */
 static void write_dropped(uint64_t *n_said)
 {
     struct log_line line = {.level = LOG_LEVEL_WARNING, .unix_ns = clock_unix_ns()};

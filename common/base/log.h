@@ -6,8 +6,8 @@
  *           later line reports the number of dropped lines.  No function allocates memory.  Before log_start() the
  *           caller waits until the journal or stderr has room for the line.  After log_stop() the caller waits for at
  *           most a tenth of a second.
- * The data path uses only log_limited(), which logs at most one message per 'limit' in each interval of 10 s.  The next
- * message of that 'limit' reports the number of suppressed messages. */
+ * The data path uses only log_limited(), which logs at most one message in 10 s for each struct log_limit.  The next
+ * message for the same struct reports the number of suppressed messages. */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H
 
@@ -51,18 +51,18 @@ void log_message(enum log_level level, const char *format, ...) __attribute__((f
 #define log_info(...)    log_message(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)   log_message(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* Writes text without time and level.  It is for progress lines on a terminal, each of which overwrites the line before
+/* Writes text without time and level, for progress on a terminal.  Each progress line overwrites the line before
  * it. */
 void log_terminal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The state of one rate-limited message. */
+/* The state of one message that is logged at most once every 10 s. */
 struct log_limit {
     _Atomic int64_t next_ns;
     _Atomic uint64_t n_suppressed;
 };
 
-/* Logs a message as log_message() does, but at most once every 10 s per 'limit'.  The next message also reports the
- * number of suppressed messages. */
+/* Logs a message as log_message() does, but at most one message in 10 s for each 'limit'.  The next logged message
+ * also reports the number of suppressed messages. */
 void log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -25,8 +25,8 @@ struct log_line {
     char text[LOG_MESSAGE_BYTES];
 };
 
-/* Each place has a turn number, which each push and each pop increases.  A push fills the place if the number is
- * even, and a pop empties the place if the number is odd. */
+/* Each slot of the ring has a turn number, which every push to the slot and every pop from it increases.  A push
+ * fills the slot if the number is even.  A pop empties the slot if the number is odd. */
 struct log_ring {
     struct {
         _Atomic size_t turn;

@@ -17,7 +17,8 @@
 #define PATH_BYTES     1024
 #define MAX_NUMA_NODES 1024
 
-/* File names of one version of control groups. */
+/* Names of the files that describe the memory of a control group.  Versions 1 and 2 of control groups have different
+ * names. */
 struct group_files {
     const char *mount, *limit, *used, *cache_format;
 };
@@ -26,8 +27,8 @@ static const struct group_files version_1 = {"/sys/fs/cgroup/memory", "memory.li
                                              "total_inactive_file %llu"};
 static const struct group_files version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file %llu"};
 
-/* Lowers the amounts in 'memory' to one group's limit.  Inactive file pages count as available, because the kernel can
- * reclaim them. */
+/* Lowers the amounts in 'memory' to the limits of one control group.  Inactive file pages count as available, because
+ * the kernel can reclaim them. */
 static void limit_by_group(const char *directory, const struct group_files *files, struct memory *memory)
 {
     char path[PATH_BYTES + 64];
@@ -45,8 +46,8 @@ static void limit_by_group(const char *directory, const struct group_files *file
     memory->available_bytes = least(memory->available_bytes, used < limit ? limit - used : 0);
 }
 
-/* Applies the limits of a group and of all groups above it.  If a container hides a group, the group's files cannot
- * be read here, so the group's limits are not applied. */
+/* Applies the limits of a control group and of all control groups above it.  If a container hides a group, this
+ * function cannot read the group's files, and does not apply the group's limits. */
 static void limit_by_groups(const char *root, const char *group, const struct group_files *files, struct memory *memory)
 {
     char directory[PATH_BYTES];
@@ -170,7 +171,7 @@ void *memory_map(size_t bytes, int node)
 
     if (mapped == MAP_FAILED)
         return NULL;
-    /* Unmaps the parts before the first whole huge page and after the last one. */
+    /* Unmaps the memory before the first whole huge page and after the last whole huge page. */
     size_t before = (size_t)(-(uintptr_t)mapped % MEMORY_HUGE_PAGE_BYTES);
     uint8_t *memory = mapped + before;
     if (before > 0)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct memory {
-    uint64_t total_bytes;     /* memory of this host, or the lowest limit of this process's control groups */
+    uint64_t total_bytes;     /* memory of this host, or a lower limit of this process's control groups */
     uint64_t available_bytes; /* part of total_bytes that can be allocated now without swapping */
 };
 
@@ -55,7 +55,7 @@ size_t memory_mapped_bytes(size_t bytes);
 void *memory_map(size_t bytes, int node);
 void memory_unmap(void *memory, size_t bytes); /* NULL is accepted */
 
-/* Returns the NUMA node of a network interface's NIC, or -1 if the interface has no known node. */
+/* Returns the NUMA node of a network interface's NIC, or -1 if the node is not known. */
 int memory_node_of_interface(const char *interface);
 
 /* Multiplies or adds sizes from a configuration.  A result beyond 64 bits becomes UINT64_MAX, which exceeds any

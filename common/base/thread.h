@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Longest wait of a thread without a beat. */
+/* Longest time that a thread may wait between two calls of thread_beat(). */
 #define THREAD_BEAT_NS (500 * NS_PER_MS)
 
 struct thread {
@@ -61,18 +61,19 @@ static inline void thread_beat(void)
 }
 
 /* Resumes (true) or stops (false) the watch on the calling thread.  While the watch is stopped, the thread need not
- * beat, for example while it waits for a disk or runs a long computation. */
+ * call thread_beat().  A thread stops the watch, for example, before it waits for a disk or begins a long
+ * computation. */
 void thread_watched(bool watched);
 
-/* A thread that has stopped beating. */
+/* A thread that no longer calls thread_beat(). */
 struct thread_stalled {
     char name[16];
     int64_t tid;      /* the kernel's thread id, as in gdb and /proc */
     unsigned n_looks; /* number of successive calls of threads_find_stalled() without a beat; 0: no thread is stalled */
 };
 
-/* Checks all running threads that thread_start() started.  Returns the thread that has not beaten for the largest
- * number of calls.  Always call this function on the same thread. */
+/* Checks all running threads that thread_start() started.  Returns the thread that has been without a beat for the
+ * largest number of these checks.  Always call this function on the same thread. */
 struct thread_stalled threads_find_stalled(void);
 
 #endif

@@ -52,7 +52,7 @@ int trust_open(const char *directory, const char *name)
 
     if (directory_fd < 0)
         return directory_fd;
-    /* O_NONBLOCK: the open of a FIFO does not wait for a writer. */
+    /* With O_NONBLOCK, open() does not wait for a writer if the file is a FIFO. */
     int fd = openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     int err = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
     if (!err && !S_ISREG(st.st_mode))

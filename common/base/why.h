@@ -1,6 +1,6 @@
 /* why.h - the one sentence that explains a failure.
  *
- * A function that can fail has an argument 'why' if the operator can remove the cause.  The function writes the
+ * A function has an argument 'why' if the operator can remove the cause of its failure.  The function writes the
  * sentence to 'why', and the caller prints the sentence. */
 #ifndef COMMON_BASE_WHY_H
 #define COMMON_BASE_WHY_H

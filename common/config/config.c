@@ -16,8 +16,9 @@ struct config_fault {
     char *sentence;
 };
 
-/* The place in the file of the value that is stored at a range of addresses.  The range of a section contains the
- * ranges of its keys.  So among all ranges that contain an address, the range of a key is the smallest. */
+/* The range of addresses at which a value is stored, and the place in the file from which the value comes.  The range
+ * of a section contains the ranges of its keys.  So among all ranges that contain an address, the range of a key is
+ * the smallest. */
 struct config_place {
     uintptr_t start;
     size_t n_bytes;
@@ -40,7 +41,7 @@ struct config {
     size_t n_places;
     struct config_name *names;
     size_t n_names;
-    bool out_of_memory; /* true if an error or a place could not be stored; counts as an error */
+    bool out_of_memory; /* true if there was no memory to store an error or a place; counted as one more error */
 };
 
 struct config *config_create(const char *path)
@@ -75,8 +76,8 @@ const char *config_first_error(const struct config *config)
     return config->out_of_memory ? "there is no memory" : NULL;
 }
 
-/* Makes room for one more item in an array of 'n' items.  Reallocates the array if 'n' is 0 or a power of two, because
- * it is then full. */
+/* Makes room for one more item in an array of 'n' items.  Reallocates the array if 'n' is 0 or a power of two,
+ * because the array is then full. */
 static void *grow(void *items, size_t n, size_t item_bytes)
 {
     if (n & (n - 1))
@@ -137,7 +138,7 @@ void config_add_place(struct config *config, const void *field, size_t n_bytes, 
 }
 
 /* Returns the place with the smallest range that contains 'field', or NULL.  If a section has only one key, section and
- * key have the same range.  The function then returns the key's place, which was added after the section's. */
+ * key have the same range.  The function then returns the key's place, which was added after the section's place. */
 static const struct config_place *find_place(const struct config *config, const void *field)
 {
     const struct config_place *best = NULL;

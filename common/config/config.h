@@ -61,7 +61,7 @@ struct config_key {
     double min, max; /* inclusive bounds of the value, or of the length of a CFG_STRING; both 0: no bounds */
     const char *default_text;
     size_t offset;              /* offset of the value in the section's struct */
-    const char *const *choices; /* CFG_ENUM: NULL-terminated */
+    const char *const *choices; /* names of the choices of a CFG_ENUM, ended by NULL */
     const char *help;           /* one sentence about the key, for the example file and the schema */
     /* bit i: the key is valid with choice i of the section's first key, `kind`; 0: always valid */
     unsigned variants;
@@ -128,7 +128,7 @@ struct config_section {
  * follow the help. */
 #define CONFIG_SECTION(whole, member, table, ...)                                                                      \
     CONFIG_SECTION_PART(whole, member, table, ARRAY_LEN(table), __VA_ARGS__)
-/* A section that has only the first 'n' keys of the table. */
+/* A section that has only the first 'n' keys of a table of keys. */
 #define CONFIG_SECTION_PART(whole, member, table, n, ...)                                                              \
     {                                                                                                                  \
         .name = #member, .keys = table, .n_keys = (n), .struct_bytes = sizeof(((whole *)0)->member),                   \
@@ -163,7 +163,8 @@ struct config;
 int config_load(const struct config_table *table, const char *path, void *out, struct config **config);
 
 /* Adds an error at the place of the value stored at 'field' (an address inside 'out'), for checks that involve several
- * keys.  If the file lacks the value, the place is the section.  The sentence names the fault and the remedy. */
+ * keys.  If the file lacks the value, the error is at the value's section.  The sentence names the fault and the
+ * remedy. */
 void config_error(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -175,8 +176,8 @@ void config_warning(struct config *config, const void *field, const char *format
 /* Writes "FILE:line:column: ", the place of the value whose key is at the beginning of 'sentence' ("recv.interface:
  * ...", "antennas[0].pol0: ...").  This function is for errors that the program finds only at its start.  The function
  * that finds the error begins its sentence with the key.  The function that reports the error writes the place before
- * the sentence.  If the file does not have the key, the place is the section.  If the sentence begins with no key, the
- * text is "FILE: ".  Returns 'text'. */
+ * the sentence.  If the file does not have the key, the function writes the place of the key's section.  If the
+ * sentence begins with no key, the text is "FILE: ".  Returns 'text'. */
 char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes);
 
 /* Returns the path of the file, as given to config_load(). */
@@ -202,18 +203,18 @@ const char *config_first_error(const struct config *config);
 /* Returns whether a key is valid with choice 'kind' of the section's key `kind`. */
 bool config_key_applies(const struct config_key *key, int kind);
 
-/* Room for any sentence about one value. */
+/* Size in bytes of a buffer for any sentence about one value. */
 #define CONFIG_SENTENCE_BYTES 640
 
 /* Parses 'text', a value or a list with commas between its items, into 'field', and frees the old value.  Returns 0,
- * -ENOMEM, or -EINVAL with the rest of a sentence about the key in 'why' ("must be ..., but ... is given").  A failure
- * leaves 'field' untouched. */
+ * -ENOMEM, or -EINVAL with the rest of a sentence about the key in 'why' ("must be ..., but ... is given").  After a
+ * failure 'field' has its old value. */
 int config_value_set(const struct config_key *key, const char *text, void *field, char *why, size_t why_bytes);
 
 void config_value_free(const struct config_key *key, void *field);
 
-/* Writes the value in the form that config_value_set() reads.  This is the form of the file, but lists have neither
- * brackets nor blanks. */
+/* Writes the value in the form that config_value_set() reads.  Values in a file have the same form, except that lists
+ * in a file have brackets and may have blanks. */
 void config_value_write(const struct config_key *key, const void *field, FILE *out);
 
 /* Prints the effective values with their units, as YAML that can be loaded again. */

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <yaml.h>
 
-/* Configurations have a few kilobytes.  A file beyond this limit cannot be a configuration. */
+/* Configurations have a few kilobytes.  A file that exceeds this limit cannot be a configuration. */
 #define FILE_MAX_BYTES (4 << 20)
 
 /* libyaml's run time grows with the square of the depth, and with the square of the number of anchors or directives.  A
  * configuration needs a depth of 4. */
 #define MAX_DEPTH 32
-#define MAX_NAMES 1000 /* largest number of anchors, aliases and directives */
+#define MAX_NAMES 1000 /* largest total number of anchors, aliases and directives */
 
 /* The file in memory, and the list of its errors.  Functions that explain libyaml's errors read the text again. */
 struct source {
@@ -93,7 +93,7 @@ static void add_token(struct extent *extent, const yaml_token_t *token)
     case YAML_BLOCK_END_TOKEN:
     case YAML_FLOW_SEQUENCE_END_TOKEN:
     case YAML_FLOW_MAPPING_END_TOKEN:
-        extent->depth -= extent->depth > 0; /* stays 0 at a surplus closing bracket; the parser reports the bracket */
+        extent->depth -= extent->depth > 0; /* stops at 0; the parser reports a surplus closing bracket */
         break;
     case YAML_ANCHOR_TOKEN:
     case YAML_ALIAS_TOKEN:

@@ -22,7 +22,8 @@ struct config *config_create(const char *path);
 void config_error_at(struct config *config, struct config_mark mark, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns true if further errors are only counted.  The caller then need not prepare their sentences. */
+/* Returns true if further errors are only counted.  The caller then need not prepare the sentences of these
+ * errors. */
 bool config_is_full(const struct config *config);
 
 /* Records that the 'n_bytes' bytes at 'field' come from the place 'mark' in the file.  'given' is true for the value of

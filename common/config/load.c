@@ -165,8 +165,8 @@ static void report_unknown_key(struct loader *loader, const struct config_sectio
 
 /* ---- Keys -------------------------------------------------------------------------------------------------------- */
 
-/* Returns whether 'node', the value or an item of its list, is a scalar without control characters.  Reports an error
- * if not. */
+/* Returns whether 'node' is a scalar without control characters, and reports an error otherwise.  'node' is a key's
+ * value, or an item of a value that is a list. */
 static bool check_scalar(struct loader *loader, const struct config_key *key, const char *where,
                          const yaml_node_t *node)
 {
@@ -233,8 +233,8 @@ static void load_value(struct loader *loader, const struct config_key *key, cons
     free(nodes);
 }
 
-/* Records the value's full name.  Also stores the name in endpoints, for errors about an endpoint that cannot be
- * used. */
+/* Records the value's full name.  Also stores the name in each endpoint of the value, for errors about endpoints that
+ * cannot be used. */
 static void name_value(struct loader *loader, const struct config_key *key, const char *where, struct config_mark mark,
                        void *field)
 {
@@ -454,7 +454,7 @@ static void collect_sections(struct loader *loader, const struct config_table *t
     }
 }
 
-/* Returns the value of a mapping's key, or NULL if the mapping has no such key or 'mapping' is no mapping. */
+/* Returns the value of a mapping's key, or NULL if 'mapping' does not have this key or is not a mapping. */
 static const yaml_node_t *find_value(const struct loader *loader, const yaml_node_t *mapping, const char *name)
 {
     if (!mapping || mapping->type != YAML_MAPPING_NODE)

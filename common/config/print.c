@@ -161,7 +161,8 @@ static void schema_required_keys(const struct config_section *section, FILE *out
 
     fputs("        \"required\": [", out);
     for (size_t k = 0; k < section->n_keys; k++) {
-        /* The schema does not require keys that are required only with some kinds; --check-config checks them. */
+        /* The schema does not require keys that are required only with some kinds.  Only --check-config checks these
+         * keys. */
         if (section->keys[k].default_text || section->keys[k].variants)
             continue;
         fprintf(out, "%s\"%s\"", separator, section->keys[k].name);

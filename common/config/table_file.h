@@ -23,8 +23,8 @@ struct table_row {
 int table_file_read(const char *path, int (*row_fn)(const struct table_row *row, void *context), void *context,
                     char *why, size_t why_bytes);
 
-/* Writes "PATH:line: what, not field" into 'why'.  If 'field' is NULL, writes only "PATH:line: what".  Returns
- * -EINVAL, which row_fn returns. */
+/* Writes "PATH:line: WHAT, not FIELD" into 'why', with the texts of 'what' and 'field'.  If 'field' is NULL, writes
+ * only "PATH:line: WHAT".  Returns -EINVAL, which row_fn then returns. */
 int table_file_refuse(const struct table_row *row, const char *what, const char *field);
 
 /* Parses a field as a finite number.  Returns false if the field has any other text. */

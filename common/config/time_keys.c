@@ -1,4 +1,4 @@
-/* time_keys.c - the keys of the section time. */
+/* time_keys.c - the keys of the section 'time'. */
 #include "common/config/time_keys.h"
 
 static const char *const timebase_choices[] = {"clock", "packets", NULL};

@@ -1,4 +1,4 @@
-/* time_keys.h - the section time of a configuration file: the meaning of a timestamp. */
+/* time_keys.h - the section 'time' of a configuration file: the meaning of a timestamp. */
 #ifndef COMMON_CONFIG_TIME_KEYS_H
 #define COMMON_CONFIG_TIME_KEYS_H
 

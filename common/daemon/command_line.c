@@ -23,7 +23,7 @@ enum action {
 };
 
 static const struct option options[] = {
-    {"tune", no_argument, NULL, ACTION_TUNE}, /* first option, skipped if the table does not offer it */
+    {"tune", no_argument, NULL, ACTION_TUNE}, /* first option; skipped if the table of keys does not offer --tune */
     {"check-config", no_argument, NULL, ACTION_CHECK},
     {"print-config", no_argument, NULL, ACTION_PRINT},
     {"print-schema", no_argument, NULL, ACTION_SCHEMA},
@@ -104,7 +104,7 @@ int command_line_main(const struct config_table *table, int argc, char **argv,
     }
     path = argv[optind];
     err = config_load(table, path, values, config);
-    /* Checks across keys are skipped after an error, because they need all values. */
+    /* Checks that compare several keys are skipped after an error, because these checks need all values. */
     if (!err && check) {
         check(values, *config);
         err = config_n_errors(*config) ? -EINVAL : 0;

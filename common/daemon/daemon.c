@@ -59,7 +59,7 @@ struct control {
     struct katcp_sensors own;
     struct katcp_device device;
     char device_name[64];
-    struct katcp_server *server; /* NULL: KATCP is not configured */
+    struct katcp_server *server; /* the KATCP server; NULL: KATCP is not configured */
 };
 
 void daemon_halt(void *service)

@@ -24,8 +24,8 @@ struct status;
 /* The parts of the process that the pipeline uses. */
 struct daemon_context {
     struct device *device;
-    struct service *service; /* the pipeline sets its status, and stops it after a failure or the last data */
-    struct status *status;   /* the pipeline adds its part of /status.json */
+    struct service *service; /* shows the pipeline's state; the pipeline stops it after a failure or the last data */
+    struct status *status;   /* the pipeline adds its own members to /status.json */
     struct gauge *healthy;   /* initially 1; the pipeline sets 0 if it detects wrong results; shown by /healthz */
     struct sensors *sensors; /* 'create' adds the pipeline's sensors, which live as long as the pipeline */
     struct katcp_sensors *katcp_sensors; /* argument of katcp_sensors_steady_state() */
@@ -47,7 +47,7 @@ struct daemon {
     /* Adds the pipeline's KATCP requests and their argument to 'device', whose other members are set already.  NULL:
      * the pipeline has no requests. */
     void (*control)(void *pipeline, struct katcp_device *device);
-    int (*start)(void *pipeline); /* starts the threads; none of them runs before all exist */
+    int (*start)(void *pipeline); /* starts the threads; no thread runs before all threads exist */
     /* Starts the delivery of packets.  Called as the last step before READY, so that packets do not wait to be read.
      * Reports errors in the same way as 'create'. */
     int (*enable)(void *pipeline, char *why, size_t why_bytes);

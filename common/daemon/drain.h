@@ -1,5 +1,5 @@
-/* drain.h - limits the duration of a drain.  During a drain, a stopped process handles the data that have already
- * arrived. */
+/* drain.h - limits the duration of a drain.  A drain is the time after a stop in which the process handles the data
+ * that have already arrived. */
 #ifndef COMMON_DAEMON_DRAIN_H
 #define COMMON_DAEMON_DRAIN_H
 

@@ -19,7 +19,7 @@ struct notify {
  * a failure, notify_send() does nothing. */
 int notify_open(struct notify *notify);
 
-/* Sends 'assignments', such as "READY=1\nSTATUS=running".  Returns 0 or negative errno, -EAGAIN if the init system's
+/* Sends 'assignments', such as "READY=1\nSTATUS=running".  Returns 0 or negative errno; -EAGAIN if the init system's
  * queue is full. */
 int notify_send(const struct notify *notify, const char *assignments);
 

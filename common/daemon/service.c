@@ -31,11 +31,11 @@
 
 struct service {
     struct ev_loop *loop; /* [const] */
-    ev_async stop;        /* ends the loop, from any thread and from the signal handler */
+    ev_async stop;        /* ends the loop when any thread or the signal handler requests a stop */
     _Atomic int exit_code;
     ev_timer clock;       /* periodically reads whether Linux's clock is synchronised */
     ev_timer look;        /* checks the threads, if systemd's watchdog is configured */
-    ev_timer retell;      /* sends a failed message again */
+    ev_timer retell;      /* sends a message again after a failure */
     int64_t still_tid;    /* [main] id of the thread that was reported as hung; 0: none */
     struct notify notify; /* [const] */
     struct lock status_lock;
@@ -49,7 +49,7 @@ struct service {
 /* The service that the signal handler stops.  The process has its own signal handler, because libev's watchers act only
  * while the loop runs.  A second signal must end the process even during a drain, or while main() waits for a hung
  * thread. */
-static struct service *_Atomic signalled; /* NULL: no service is open */
+static struct service *_Atomic signalled; /* the open service; NULL: no service is open */
 static volatile sig_atomic_t n_signals;
 
 /* Writes a message to stderr from a signal handler, which may call neither stdio nor the journal.  If stderr is full,

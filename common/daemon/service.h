@@ -51,7 +51,8 @@ struct ev_loop *service_loop(struct service *service);
  * service_stop(), or 0 after a signal. */
 int service_run(struct service *service);
 
-/* Ends the loop.  Any thread.  After several calls, the first exit code other than 0 counts. */
+/* Ends the loop.  Any thread may call this function.  After several calls, the first exit code other than 0
+ * counts. */
 void service_stop(struct service *service, int exit_code);
 
 /* Calls service_stop() with exit code 1.  Its signature fits callbacks with a pointer argument.  NULL is accepted. */

@@ -23,12 +23,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Values of the sensor 'state-status'. */
+/* Possible values of the sensor 'state-status'. */
 enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
 static const char *const state_words[] = {"none", "kept", "ignored", NULL};
 
-#define MIN_INTERVAL_NS NS_PER_S         /* minimum interval between two writes of a file, also after a failure */
-#define BUSY_WAIT_NS    (20 * NS_PER_MS) /* wait until the next check of a busy writer */
+#define MIN_INTERVAL_NS NS_PER_S         /* shortest time between two writes of a file, after a failed write, too */
+#define BUSY_WAIT_NS    (20 * NS_PER_MS) /* time between two checks whether the writer is still busy */
 
 struct state_file {
     struct state_files *files;
@@ -37,13 +37,13 @@ struct state_file {
     void *arg;
     char *name;
     char *path;
-    bool changed;        /* settings have changed since the last job for this file */
+    bool changed;        /* true if settings have changed since the last job for this file */
     int64_t due_ns;      /* earliest time of the next write */
     _Atomic bool failed; /* true if the write failed; set by the writer before it clears 'busy' */
 };
 
 struct state_files {
-    char *directory; /* NULL: settings are not kept */
+    char *directory; /* path of the directory; NULL: settings are not kept */
     int lock_fd;     /* descriptor of the locked directory; < 0: not locked */
     struct sensor *status;
     struct ev_loop *loop;
@@ -178,7 +178,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
         file = next_file(files);
     }
     if (busy)
-        look_ns = now_ns + MIN_INTERVAL_NS; /* the next call then checks whether the write has failed */
+        look_ns = now_ns + MIN_INTERVAL_NS; /* the next call checks whether this write has failed */
     if (file && file->due_ns < look_ns)
         look_ns = file->due_ns;
     if (look_ns < INT64_MAX)

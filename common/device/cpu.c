@@ -1,9 +1,10 @@
 /* cpu.c - the cpu device, which computes on the host: each stream is a thread that runs the operations of a ring in
  * order.
  *
- * Events:   a stream counts the operations enqueued and the operations done.  A record stores the stream and its number
- *           of enqueued operations in the event.  The event has passed when the stream has done this number of
- *           operations.  So a record enqueues nothing, and does not affect waits for an earlier record.
+ * Events:   a stream counts the operations enqueued and the operations done.  Recording an event stores in the event
+ *           the stream and the number of operations that the stream has enqueued.  The event has passed when the
+ *           stream has done this number of operations.  So recording enqueues nothing, and does not affect waits for
+ *           an earlier record of the event.
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
  *           operations never waits, and at least one stream can always continue.  So each full ring has room again
  *           after some time.
@@ -30,7 +31,7 @@
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
 /* A point in a stream.  The point has passed when the stream has done 'n_operations' operations.  A mark without a
- * stream has passed. */
+ * stream counts as passed. */
 struct mark {
     struct cpu_stream *stream;
     uint64_t n_operations;
@@ -70,7 +71,7 @@ struct operation {
 
 struct cpu_device {
     struct device base;
-    int n_threads;              /* [const] number of threads of a kernel or an FFT */
+    int n_threads;              /* [const] number of threads that run a kernel or an FFT */
     struct cpu_stream *streams; /* [creating thread] all streams ever created, linked by 'next' */
 };
 
@@ -89,14 +90,14 @@ struct cpu_stream {
 
 struct cpu_event {
     struct device_event base;
-    struct lock lock;         /* needed because one thread may record the event while another waits for it */
+    struct lock lock;         /* one thread may record the event while another thread waits for the event */
     struct mark mark GUARDED; /* [lock] point of the last record */
 };
 
 struct cpu_fft {
     struct device_fft base;
     size_t n, batch;   /* [const] */
-    kiss_fft_cfg kiss; /* [const] shared by all threads, because kiss_fft() only reads it; NULL for n == 1 */
+    kiss_fft_cfg kiss; /* [const] plan; all threads share the plan, which kiss_fft() only reads; NULL for n == 1 */
 };
 
 /* True in a stream's thread.  Kernels and callbacks run there, and must not call the device. */

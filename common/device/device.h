@@ -50,20 +50,20 @@ struct device_config {
 /* A kernel for device_launch().  Each kernel is a constant in kernels/.../<name>.c.  It has a CUDA variant, and usually
  * a variant in plain C, its twin. */
 struct kernel {
-    const char *name;                             /* the stem: kernels/<name>.{h,cu,c} */
+    const char *name;                             /* the kernel's files are kernels/<name>.{h,cu,c} */
     size_t args_bytes;                            /* size of the POD struct of arguments, <= KERNEL_ARGS_MAX */
-    void (*cpu)(const void *args, int n_threads); /* the twin; NULL: there is only a CUDA variant */
+    void (*cpu)(const void *args, int n_threads); /* the variant in plain C; NULL: there is only a CUDA variant */
     const char *cuda_text;                        /* source of the CUDA variant; NULL: the file kernels/<name>.cu */
 };
 
-/* A size that is a constant of the compiled CUDA variant: -D<name>=<value>.  The twin has all sizes in its
+/* A size that is a constant of the compiled CUDA variant: -D<name>=<value>.  The plain C variant gets all sizes as
  * arguments. */
 struct kernel_constant {
     const char *name;
     long value;
 };
 
-/* Grid of a launch of the CUDA variant.  The twin ignores it. */
+/* Grid for a launch of the CUDA variant.  The plain C variant ignores the grid. */
 struct kernel_grid {
     uint32_t blocks[3];
     uint32_t threads;      /* per block */
@@ -72,8 +72,8 @@ struct kernel_grid {
 
 /* A three-dimensional array of bytes in device memory, with the innermost axis first.  A kernel copies one box at a
  * time into shared memory, to an address that is a multiple of 128 bytes.  A box begins at a multiple of 16 along the
- * innermost axis, and anywhere along the other axes.  Bytes of a box outside the extent are 0.  Rows and planes may
- * overlap in memory, if a pitch is small (observed on an H200 with driver 580). */
+ * innermost axis, and anywhere along the other axes.  Bytes of a box outside the extent are 0.  If a pitch is small,
+ * rows or planes overlap in memory.  Overlapping rows worked on an H200 with driver 580. */
 struct device_tensor {
     const uint8_t *base; /* address of the first byte; a multiple of 16, like the pitches */
     uint64_t extent[3];
@@ -87,7 +87,7 @@ struct device_tensor {
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 void device_close(struct device *device);
 const char *device_name(const struct device *device);
-/* Returns false once an operation has failed.  Any thread. */
+/* Returns false once an operation has failed.  Any thread may call this function. */
 static inline bool device_ok(const struct device *device);
 /* Checks that the host and the device have 'host_bytes' and 'device_bytes' of memory (UINT64_MAX: the size exceeds 64
  * bits).  Called before anything is allocated.  Errors, 'key' and 'advice' are the same as for memory_check()
@@ -135,7 +135,7 @@ struct device_direct {
     uint8_t *host;
     uint8_t *device;
     size_t bytes;
-    void *owned; /* private to the device */
+    void *owned; /* only the device implementation uses this member */
 };
 
 /* Checks that 'bytes' of direct memory are available, before any is allocated.  device_check_memory() counts direct
@@ -161,7 +161,7 @@ struct device_exported {
     uint8_t *nic; /* address of the same bytes for NICs only; on the cpu device, a CPU access causes a fault */
     size_t bytes;
     int fd;      /* dma-buf, open until the memory is freed; a NIC has its own reference */
-    void *owned; /* private to the device */
+    void *owned; /* only the device implementation uses this member */
 };
 
 /* Checks that NICs can write to the device's memory, and that operations can be ordered after the writes.  Called
@@ -175,7 +175,8 @@ int device_alloc_exported(struct device *device, size_t bytes, struct device_exp
 void device_free_exported(struct device *device, const struct device_exported *exported);
 /* Returns an upper bound of the size of device memory that device_alloc_exported() allocates for 'bytes'. */
 uint64_t device_exported_bytes(uint64_t bytes);
-/* Flushes writes of NICs (see struct device_exported).  Does nothing if the device orders the writes.  Any thread. */
+/* Flushes writes of NICs (see struct device_exported).  Does nothing if the device orders the writes itself.  Any
+ * thread may call this function. */
 void device_flush_exported(struct device *device);
 
 /* Creates a stream.  'name' appears as the thread's name and in profiles. */
@@ -225,19 +226,20 @@ void device_map_tensor(struct device_stream *stream, const struct device_tensor 
 void device_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
                    const void *args);
 
-/* Enqueues the callback fn(arg); see Callbacks above. */
+/* Enqueues the callback fn(arg); see "Callbacks" at the top of this file. */
 void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
 
 /* Operations of an implementation, for implementations only. */
 struct device_ops {
     void (*close)(struct device *device);
-    void (*memory)(struct device *device, struct memory *memory); /* NULL: device memory is host memory */
+    /* Finds the size of the device memory.  NULL: device memory is host memory. */
+    void (*memory)(struct device *device, struct memory *memory);
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     void *(*alloc_pinned)(struct device *device, size_t bytes);
     void (*free_pinned)(struct device *device, void *memory);
-    /* Finds the size of the direct memory.  UINT64_MAX: direct memory has no separate limit.  If the device has no
-     * direct memory, returns an error with a sentence in 'why'. */
+    /* Finds the size of the direct memory.  The size UINT64_MAX means that direct memory has no separate limit.  If
+     * the device has no direct memory, returns an error with a sentence in 'why'. */
     int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
     int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
     void (*free_direct)(struct device *device, const struct device_direct *direct);
@@ -245,7 +247,7 @@ struct device_ops {
     int (*alloc_exported)(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
     void (*free_exported)(struct device *device, const struct device_exported *exported);
-    void (*flush_exported)(struct device *device); /* NULL: no flush is needed */
+    void (*flush_exported)(struct device *device); /* flushes writes of NICs; NULL: no flush is needed */
     int (*stream_create)(struct device *device, const char *name, struct device_stream **stream);
     void (*stream_destroy)(struct device_stream *stream);
     void (*stream_wait)(struct device_stream *stream);
@@ -273,13 +275,13 @@ struct device {
     const struct device_ops *ops;
     const char *name;
     size_t n_threads;
-    bool failed;                   /* accessed atomically; not _Atomic, because the emulator compiles this as C++ */
-    void (*on_failure)(void *arg); /* set by device_open() */
+    bool failed;                   /* accessed atomically; not _Atomic, because the emulator compiles it as C++ */
+    void (*on_failure)(void *arg); /* callback after a failure; set by device_open() */
     void *failure_arg;
     bool compiles;               /* result of device_compiles() */
     size_t shared_bytes;         /* largest shared memory of a block */
     unsigned n_multiprocessors;  /* 0: not known */
-    const char *cache_directory; /* NULL: none */
+    const char *cache_directory; /* directory for device_cache_directory(); NULL: none */
     char model[128];
 };
 struct device_stream {
@@ -304,7 +306,7 @@ static inline bool device_ok(const struct device *device)
 int device_cpu_open(const struct device_config *config, struct device **device);
 
 /* Ends the device after a failed operation; called by implementations.  The first call logs 'sentence' and calls
- * on_failure.  Later calls do nothing.  Any thread. */
+ * on_failure.  Later calls do nothing.  Any thread may call this function. */
 void device_fail(struct device *device, const char *sentence);
 
 #endif

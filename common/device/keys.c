@@ -1,4 +1,4 @@
-/* keys.c - defines the keys of the section device, and checks them. */
+/* keys.c - defines the keys of the section 'device', and checks them. */
 #include "common/device/keys.h"
 
 #include "common/device/device.h"

@@ -1,4 +1,4 @@
-/* keys.h - the keys of the section device, and checks of the device for other sections. */
+/* keys.h - the keys of the section 'device', and checks of the device for other sections. */
 #ifndef COMMON_DEVICE_KEYS_H
 #define COMMON_DEVICE_KEYS_H
 
@@ -11,19 +11,19 @@ struct config_device {
     int kind;  /* enum device_kind */
     char *gpu; /* "auto", index, UUID or PCI address */
     int64_t n_threads;
-    char *kernel_cache; /* NULL: the service's directory, or else the user's directory */
+    char *kernel_cache; /* directory of compiled kernels; NULL: the service's directory, or else the user's */
 };
 
 #define CONFIG_N_DEVICE_KEYS 4
 
 extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
 
-/* Row for the section device in a table of sections.  'type' is the struct of the whole file, whose member 'device' is
- * a struct config_device. */
+/* Row for the section 'device' in a table of sections.  'type' is the struct of the whole file, whose member 'device'
+ * is a struct config_device. */
 #define CONFIG_DEVICE_SECTION(type)                                                                                    \
     CONFIG_SECTION(type, device, config_device_keys, "Where the kernels run.", .optional = true)
 
-/* Checks the section device, and reports errors. */
+/* Checks the section 'device', and reports errors. */
 void device_keys_check(const struct config_device *device, struct config *errors);
 
 /* Checks recv.gpudirect or send.gpudirect.  Reports an error at this key if the key contradicts another key of its

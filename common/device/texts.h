@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 struct kernel_text {
-    const char *name; /* "kernels/filterbank/pfb_fir.cu" */
+    const char *name; /* path in the source tree, "kernels/filterbank/pfb_fir.cu" */
     const char *text;
 };
 

@@ -22,11 +22,11 @@
 #include <unistd.h>
 
 #define LIMIT_NS     (60 * NS_PER_S)  /* after this time, a job measures no further candidate */
-#define RUN_NS       (20 * NS_PER_MS) /* shortest duration of a run that counts */
+#define RUN_NS       (20 * NS_PER_MS) /* a run must take at least this time to be used as a measurement */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
 #define HOPELESS     1.5              /* a candidate slower by this factor than the fastest gets only two runs */
-#define BETTER       0.995            /* a new fastest shape must take less than this fraction of the old time */
-#define RANDOM_BYTES (1 << 20)        /* random bytes that the host generates and copies repeatedly */
+#define BETTER       0.995            /* a faster shape must take less than this fraction of the best time */
+#define RANDOM_BYTES (1 << 20)        /* random data that the host generates; larger memory gets several copies */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *
             kernel->queue(work, bed->stream);
         device_stream_wait(bed->stream);
         int64_t run_ns = clock_monotonic_ns() - start_ns;
-        if (run_ns < RUN_NS) { /* in a short run, the wait for the run's end would distort the time */
+        if (run_ns < RUN_NS) { /* in a short run, the time of the final wait would distort the result */
             n *= 2;
             n_runs = 0;
             continue;
@@ -131,8 +131,8 @@ struct kept {
 };
 
 /* Writes the name and the text of the file.  The name contains the GPU and the sizes, but not the kernels' texts, so
- * that a new version's choice replaces the old choice.  The text contains a hash of all kernels' texts, because any of
- * them may affect the speed. */
+ * that the shape that a new version chooses replaces the old shape.  The text contains a hash of all kernels' texts,
+ * because any kernel's text may affect the speed. */
 static void describe(const struct device *device, const struct tuner_job *job, const void *shape, struct kept *kept)
 {
     char sizes[TUNER_TEXT_BYTES], numbers[TUNER_TEXT_BYTES];

@@ -21,7 +21,7 @@
 
 #define TUNER_MAX_SHAPES  64
 #define TUNER_MAX_NUMBERS 16
-#define TUNER_TEXT_BYTES  512 /* size of the longest text of a shape or of sizes */
+#define TUNER_TEXT_BYTES  512 /* size in bytes of the longest text that describes a shape or sizes */
 
 /* Stream and memory of a candidate while it is measured.  The tuner frees the memory. */
 struct tuner_bed {
@@ -48,7 +48,7 @@ struct tuner_kernel {
      * so the member is the same in all candidates. */
     const char *const *numbers;
     size_t n_numbers;  /* <= TUNER_MAX_NUMBERS */
-    size_t work_bytes; /* size of 'work' below */
+    size_t work_bytes; /* size in bytes of the memory 'work' of create() */
     /* Writes all distinct valid shapes to 'shapes', beginning with the default.  Returns the number of shapes, at most
      * TUNER_MAX_SHAPES, or 0 if no shape is valid for these sizes. */
     size_t (*candidates)(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
@@ -58,7 +58,7 @@ struct tuner_kernel {
      * errno. */
     int (*create)(struct tuner_bed *bed, const void *sizes, const void *shape, void *work);
     void (*queue)(void *work, struct device_stream *stream); /* enqueues the launches for one buffer */
-    void (*destroy)(void *work);                             /* called also after a failure of 'create' */
+    void (*destroy)(void *work);                             /* called also after a failure of create() */
 };
 
 struct tuner_job {

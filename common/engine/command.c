@@ -1,4 +1,4 @@
-/* command.c - the path of a command from the control thread to the worker and back. */
+/* command.c - passes commands from the control thread to the worker, and the answers back to the control thread. */
 #include "common/engine/command.h"
 
 #include "common/base/inbox.h"
@@ -22,7 +22,7 @@ struct command_channel {
     void (*answered)(void *arg, struct command *command);
     void (*woken)(void *arg);
     void *arg;
-    _Atomic int64_t steady_samples; /* written by the worker before it pushes the answer */
+    _Atomic int64_t steady_samples; /* [worker] written before the answer is pushed */
 };
 
 static void give_slot(struct command_channel *c, struct command *slot)

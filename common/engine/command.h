@@ -9,8 +9,8 @@
  * Steady:    each answer has a timestamp, 'steady_samples'.  Data from this timestamp on reflect all applied commands.
  *            If the data's timestamps jump back, this timestamp may decrease, too (command_steady).
  * Order:     commands are answered in the order in which they were posted.
- * Threads:   the control thread runs the loop and calls all functions except command_answer and command_steady [worker]
- *            and command_wake and command_steady_samples [any].
+ * Threads:   the control thread runs the loop, and calls all functions but four.  The worker calls command_answer and
+ *            command_steady.  Any thread may call command_wake and command_steady_samples.
  * Blocking:  never; nothing allocates after create.
  * Invariant: a slot is free, in use by the control thread or the worker, or in one of their two inboxes. */
 #ifndef COMMON_ENGINE_COMMAND_H
@@ -24,7 +24,7 @@ struct ev_loop;
 struct inbox;
 
 struct command {
-    struct command *next; /* next free slot; used by the channel only */
+    struct command *next; /* next free slot; only the channel uses this member */
 };
 
 /* Creates 'n_slots' free, zero-initialised slots of 'slot_bytes' bytes each.  The inbox 'worker' receives each command

@@ -21,8 +21,8 @@ enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_AC
  * so a rate above this limit is a typing error. */
 #define DELAY_MAX_REQUEST_RATE 1e-3
 
-/* Parses the delay model of a request.  If the text has no accelerations, they become 0.  Returns NULL, or an error
- * message. */
+/* Parses the delay model of a request.  If the text has no accelerations, the function sets the accelerations to 0.
+ * Returns NULL, or an error message. */
 const char *delay_request_parse(const char *text, double numbers[DELAY_N_NUMBERS]);
 
 /* Converts argument 'i', a UNIX time in seconds, to the nearest timestamp.  The conversion is exact if the text has at

@@ -34,7 +34,7 @@ int engine_dither_seed(int64_t configured, uint64_t *seed)
     *seed = (uint64_t)configured;
     if (configured < 0 && getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
         return -EIO;
-    *seed &= INT64_MAX >> 10; /* leaves 53 bits, which a double represents exactly */
+    *seed &= INT64_MAX >> 10; /* keeps 53 bits, because a double represents integers of 53 bits exactly */
     return 0;
 }
 
@@ -99,7 +99,7 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
-            return lane->n_free > 0; /* if no input is free, more sets of chunks may be waiting */
+            return lane->n_free > 0; /* without a free input, sets of chunks may still be waiting */
         lane->busy = true;
         if (!e->ops->process(lane, may_wait))
             return false;
@@ -181,8 +181,8 @@ int engine_start(void *engine)
         return err;
     e->started = true;
     err = receiver_set_start(e->receivers);
-    /* Each lane's stream starts OpenMP threads at its first kernel.  A failure there would end the process, so the
-     * number of threads is tested here. */
+    /* Each lane's stream starts OpenMP threads at its first kernel.  If the threads could not be
+     * started then, the process would end.  So this function checks now that they can be started. */
     return err ? err : threads_probe(e->n_lanes * device_n_threads(e->c.device));
 }
 

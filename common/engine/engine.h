@@ -34,13 +34,13 @@ struct sender_group;
 
 /* Kinds of items in the worker's inbox; brackets hold the type of item.object. */
 enum engine_item {
-    ENGINE_CHUNK,      /* a full chunk of a member [struct chunk] */
+    ENGINE_CHUNK,      /* a full chunk of a polarisation (fgpu) or of an F-engine (xbgpu) [struct chunk] */
     ENGINE_INPUT_FREE, /* a device input has no readers left [struct device_input] */
     ENGINE_DOWNLOADED, /* an output buffer has been copied to host memory [struct outbuf] */
     ENGINE_SENT,       /* an output buffer has been sent, so it is free [struct outbuf] */
     ENGINE_COMMAND,    /* a request from the control thread [struct command] */
     ENGINE_RECV_END,   /* a receive thread's file has ended, or its source has failed */
-    ENGINE_DRAIN,      /* from main: no more chunks will arrive; value = deadline of the drain */
+    ENGINE_DRAIN,      /* from the main thread: no more chunks will arrive; item.value is the deadline of the drain */
     ENGINE_WAKE,       /* another thread has finished work, so 'process' may continue */
 };
 
@@ -53,10 +53,10 @@ struct engine_ops {
      * if no set is ready, or if no device input is free. */
     bool (*begin)(struct lane *lane, bool ended);
     /* Queues the kernels for the current input.  Returns true if all streams have finished the input.  If no output
-     * buffer is free and 'may_wait' is true, returns false, and the worker calls 'process' again with the same input.
-     * Streams that have finished this input then do nothing.  A stream that cannot stop in the middle of an input takes
-     * its buffer before it begins.  In a replay, false may also mean that a stream waits for its own results.  If
-     * 'may_wait' is false, drops the data for the missing buffer. */
+     * buffer is free and 'may_wait' is true, returns false.  The worker then calls 'process' again with the same
+     * input, and streams that have already finished the input do nothing.  A stream that cannot stop in the middle of
+     * an input takes its buffer before it begins.  In a replay, false may also mean that a stream waits for its own
+     * results.  If 'may_wait' is false, drops the data for the missing buffer. */
     bool (*process)(struct lane *lane, bool may_wait);
     void (*release)(struct lane *lane);                               /* releases the current input */
     void (*flush)(struct lane *lane);                                 /* finishes the outputs after the last input */
@@ -67,11 +67,11 @@ struct engine_ops {
 struct engine {
     const struct engine_ops *ops;   /* [const] */
     struct daemon_context c;        /* [const] */
-    struct receiver_set *receivers; /* [const] set by fgpu_recv_create() or xbgpu_recv_create() */
-    struct sender_group *senders;   /* [const] set by fgpu_send_create() or xbgpu_send_create() */
+    struct receiver_set *receivers; /* [const] made by fgpu_recv_create() or xbgpu_recv_create() */
+    struct sender_group *senders;   /* [const] made by fgpu_send_create() or xbgpu_send_create() */
     struct inbox *inbox;
     struct command_channel *channel;
-    struct device_stream *upload, *download; /* shared by all lanes */
+    struct device_stream *upload, *download; /* streams that all lanes use for copies */
     struct lane **lanes;                     /* [n_lanes] */
     size_t n_lanes;
     struct thread worker;
@@ -87,7 +87,7 @@ struct engine {
 /* Sizes that engine_init() needs for the inbox, the lanes and the command channel. */
 struct engine_sizes {
     size_t n_lanes;
-    size_t n_chunks;  /* number of chunks in all members' pools */
+    size_t n_chunks;  /* total number of chunks of all polarisations (fgpu) or F-engines (xbgpu) */
     size_t n_outbufs; /* number of output buffers of all output streams */
     size_t n_commands, command_bytes;
     size_t n_recv_threads;
@@ -118,15 +118,16 @@ int engine_start(void *engine);
 int engine_enable(void *engine, char *why, size_t why_bytes);
 
 /* Drains: stops receivers, processes and sends the received data, sends stop heaps, ends all threads.  After the time
- * 'give_up_ns' (monotonic), begins no more chunks, and sends no more heaps.  Returns false if this deadline ended the
- * drain, or if a capture could not be written.  Idempotent. */
+ * 'give_up_ns' (monotonic), processes no further chunks and sends no further heaps.  Returns false if this deadline
+ * ended the drain, or if a capture could not be written.  Idempotent. */
 bool engine_stop(struct engine *engine, int64_t give_up_ns);
 
 /* Frees the engine's parts.  Call after engine_stop(), when nothing uses the engine any more.  A zeroed engine is
  * accepted. */
 void engine_fini(struct engine *engine);
 
-/* Defines main() of fgpu or xbgpu.  Both daemons have a table and functions that follow this naming scheme. */
+/* Defines main() of fgpu or xbgpu.  The table of keys and the functions of each daemon have names that follow this
+ * scheme. */
 #define ENGINE_MAIN(program)                                                                                           \
     int main(int argc, char **argv)                                                                                    \
     {                                                                                                                  \

@@ -25,7 +25,8 @@ static long split(const char *text, char **labels, size_t max)
     return n;
 }
 
-/* Fills names[n] from the text.  If 'text' is NULL, names[i] becomes name(labels, i).  Returns 0 or -ENOMEM. */
+/* Fills names[n] from the text.  If 'text' is NULL, sets names[i] to the result of name(labels, i).  Returns 0 or
+ * -ENOMEM. */
 static int fill(const char *text, char **names, size_t n, char *(*name)(const struct labels *labels, size_t i),
                 const struct labels *labels)
 {
@@ -181,7 +182,7 @@ static int compare_labels(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Words for messages about antenna_names or about input_labels. */
+/* Words that differ between messages about antenna_names and messages about input_labels. */
 struct name_list {
     const char *key, *each, *one, *two;
 };

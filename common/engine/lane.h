@@ -1,9 +1,9 @@
-/* lane.h - the members whose chunks are processed together: an antenna's two polarisations in fgpu, all F-engines in
- * xbgpu.  Each lane has a matcher and a compute stream.
+/* lane.h - a lane processes the chunks of its members together.  The members are an antenna's two polarisations in
+ * fgpu, and all F-engines in xbgpu.  Each lane has a matcher and a compute stream.
  *
  * Flow:      full chunk --matcher--> set of chunks --upload--> device input --compute--> output buffers
- * Inputs:    a lane has three device inputs in rotation.  Kernels read one input.  Another input keeps the history that
- *            its successor needs.  The third input is being uploaded.
+ * Inputs:    a lane has three device inputs in rotation.  Kernels read one input.  Another input keeps the older
+ *            samples that the kernels need with the next input.  The third input is being uploaded.
  * Ownership: each daemon has its own structs, which begin with a struct lane and a struct device_input.  A device input
  *            belongs to the worker from lane_take_input() to lane_return_input().  It then belongs to the device until
  *            the worker receives {ENGINE_INPUT_FREE, 0, input}.
@@ -28,19 +28,19 @@ struct engine;
 
 struct device_input {
     struct lane *lane;             /* [const] */
-    struct buffer_ref ref;         /* counts the readers; the last release pushes ENGINE_INPUT_FREE */
+    struct buffer_ref ref;         /* counts the input's readers; the last reader pushes ENGINE_INPUT_FREE */
     struct device_event *uploaded; /* [const] */
 };
 
 struct lane {
     struct engine *engine; /* [const] */
-    unsigned n_members;    /* [const] number of members of each lane */
+    unsigned n_members;    /* [const] number of polarisations (fgpu) or F-engines (xbgpu) in the lane */
     struct matcher *matcher;
     struct device_stream *compute; /* stream that runs the kernels */
     struct device_kernel *gather;  /* kernel of chunk_gather(); NULL without gpudirect */
     struct device_input *free[LANE_N_INPUTS];
     size_t n_free;
-    bool busy; /* a device input is being processed */
+    bool busy; /* true while a device input is being processed */
     struct counter late_chunks;
 };
 

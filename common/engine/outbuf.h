@@ -34,8 +34,8 @@ struct outbuf {
     struct outbuf_pool *pool;      /* [const] */
     struct outbuf *next;           /* next free buffer */
     struct device_event *finished; /* [const] */
-    struct buffer_ref download;    /* held by the device; its release pushes {ENGINE_DOWNLOADED, 0, buffer} */
-    struct buffer_ref ref;         /* held by the sender; its release pushes {ENGINE_SENT, 0, buffer} */
+    struct buffer_ref download;    /* reference of the device; its release pushes {ENGINE_DOWNLOADED, 0, buffer} */
+    struct buffer_ref ref;         /* reference of the sender; its release pushes {ENGINE_SENT, 0, buffer} */
 };
 
 /* Initialises a zeroed buffer and adds it to the pool's free buffers.  Returns 0 or negative errno. */
@@ -59,12 +59,12 @@ void outbuf_download(struct outbuf *buffer, struct device_stream *download);
 /* Registers the counters of a stream's sent data: <prefix>_heaps, _bytes, _packets and _failed_packets. */
 void outbuf_metrics(const char *prefix, const char *labels, const struct send_stream_stats *stats);
 
-/* Fills 'stream' from the configuration's section 'send'.  The other members become zero.  The loss of a NIC stops the
- * engine's service with exit code 1.  Descriptors are sent every 5 s; fgpu multiplies this period by send.array_size.
- * A capture has descriptors only at its start, so that every replay makes the same capture.
+/* Fills 'stream' from the configuration's section 'send', and sets all other members to zero.  The stream's owner
+ * then sets those members.  The loss of a NIC stops the engine's service with exit code 1.  Descriptors are sent
+ * every 5 s; fgpu multiplies this period by send.array_size.  A capture has descriptors only at its start, so that
+ * every replay makes the same capture.
  *
- * The stream's owner sets the other members.  The shortest example is open_stream() of fgpu/gnss_stream.c, a stream
- * with one heap per buffer. */
+ * The shortest example of a stream is made by open_stream() of fgpu/gnss_stream.c.  It has one heap per buffer. */
 void outbuf_stream_config(const struct config_send *send, struct engine *engine, struct send_stream_config *stream);
 
 /* Initialiser of the struct spead_descriptor for the timestamp item. */

@@ -32,7 +32,7 @@ void stream_info_integer(struct stream_info *info, const char *name, int64_t val
 void stream_info_real(struct stream_info *info, const char *name, const char *units, double value,
                       const char *description);
 
-/* Adds a string sensor.  If 'text' is NULL, because the text would be too long, the sensor is inactive. */
+/* Adds a string sensor.  'text' is NULL if the text would be too long.  The sensor is then inactive. */
 void stream_info_text(struct stream_info *info, const char *name, const char *text, const char *description);
 
 /* Adds a string sensor with the text that write(arg, out) writes. */

@@ -1,5 +1,5 @@
 /* clients.c - limits the duration and the number of HTTP connections.  The time-out of libmicrohttpd is not sufficient,
- * because it starts again at each byte. */
+ * because this time-out starts again at each byte. */
 #include "common/http/clients.h"
 
 #include <assert.h>

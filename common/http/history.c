@@ -11,16 +11,16 @@
 #include <string.h>
 
 #define N_SECONDS     60
-#define N_MINUTES     61 /* the current minute and the 60 minutes before it */
+#define N_MINUTES     61 /* number of counted minutes: the current minute and the 60 minutes before */
 #define MINUTE_S      60
 #define QUIET_NS      (2 * NS_PER_S)
 #define GAP_FACTOR    2
-#define N_LISTED      3 /* largest number of antennas in a group for which all names are listed */
+#define N_LISTED      3 /* a group of more antennas is shown by its first and last name only */
 #define GAPS_TO_LEARN 3 /* number of gaps that must be measured before a longer gap counts as a trouble */
 
 enum kind { LOSSES, FLOW, RANGE };
 
-/* Advice for an operator, shown in rows. */
+/* Advice for an operator, shown with each trouble of the status page. */
 #define AT_FEED "look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives"
 #define AT_SOCKET                                                                                                      \
     "the receive thread is too slow for its socket buffer: raise recv.threads, recv.buffer or net.core.rmem_max"
@@ -89,6 +89,8 @@ static const struct rule {
     {"xbgpu_output_x_dropped_accs_total", LOSSES, "warn", "X-engine", "dumps dropped", AT_DEVICE},
     {"xbgpu_output_x_failed_packets_total", LOSSES, "warn", "X-engine", "packets not sent", AT_NETWORK},
     {"xbgpu_output_x_wrong_accs_total", LOSSES, "bad", "X-engine", "dumps wrong", AT_GPU},
+    {"xbgpu_beam_dropped_heaps_total", LOSSES, "warn", "X-engine", "heaps of beams dropped", AT_DEVICE},
+    {"xbgpu_detected_dropped_heaps_total", LOSSES, "warn", "X-engine", "heaps of detected beams dropped", AT_DEVICE},
     {"xbgpu_audit_failures_total", LOSSES, "bad", "X-engine", "products wrong", AT_GPU},
     {"visrec_heaps_total", FLOW, "warn", "X-engine to recorder", "no heaps", AT_XENGINE},
     {"visrec_missing_heaps_total", LOSSES, "warn", "X-engine to recorder", "heaps missing", AT_XENGINE},
@@ -106,16 +108,17 @@ static const struct rule {
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
-    char fengs[32], antenna[72]; /* group of F-engines: "0-3" and no antenna; one F-engine: number and antenna */
+    char fengs[32], antenna[72]; /* numbers of a group, "0-3", with no antenna; or one number and its antenna */
     uint64_t value;              /* value of the metric at the last sample */
     uint64_t total;              /* number of losses, or seconds of trouble, since the start */
     /* number of losses, or seconds of trouble, in each second and in each minute; at most UINT32_MAX */
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
-    /* UNIX time when the trouble began, and when it was last seen; 0: no trouble yet */
+    /* UNIX times at which the trouble began, and at which the trouble was last seen; 0: no trouble yet */
     int64_t since_unix_ns, last_unix_ns;
     bool ongoing; /* true while the trouble lasts, for flows and ranges */
     /* For flows only. */
-    /* monotonic time of the last increase; longest time between two increases, without silences */
+    /* moved_ns: monotonic time of the counter's last increase; gap_ns: longest time between two increases, without
+     * troubles */
     int64_t moved_ns, gap_ns;
     int64_t moved_unix_ns;
     unsigned n_gaps;
@@ -123,7 +126,7 @@ struct row {
 
 struct history {
     struct lock lock;
-    struct row *rows; /* [n_rows] in the order of the registry */
+    struct row *rows; /* [n_rows] in the order of the metrics in the registry */
     size_t n_rows, n_allocated;
     size_t *row_of; /* [n_metrics] index of each metric's row; SIZE_MAX: the metric has no rule and no row */
     size_t n_metrics;
@@ -265,8 +268,8 @@ static void note(const struct history *h, struct row *row, uint64_t n, int64_t s
     add_to(&row->minutes[h->second / MINUTE_S % N_MINUTES], n);
 }
 
-/* Updates the longest gap of a flow whose counter has increased after 'gap_ns'.  Ignores the gap if it was a silence,
- * or if the last sample was late. */
+/* Updates the longest gap of a flow whose counter has increased after 'gap_ns'.  Ignores a gap that counted as a
+ * trouble, and a gap after which the sample was late. */
 static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
 {
     row->n_gaps++;
@@ -274,7 +277,8 @@ static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
         row->gap_ns = gap_ns;
 }
 
-/* Samples a flow.  A silence is detected late, so its seconds are counted from the last increase of the counter. */
+/* Samples a flow.  The start of a trouble is detected late, so the trouble's seconds are counted from the last
+ * increase of the counter. */
 static void look_at_flow(const struct history *h, struct row *row, bool moved, int64_t now_ns, int64_t unix_ns)
 {
     int64_t still_ns = now_ns - row->moved_ns;

@@ -32,7 +32,7 @@
 struct http {
     struct access access;        /* [const] */
     const struct gauge *healthy; /* [const] */
-    struct status *status;       /* NULL: no status page */
+    struct status *status;       /* data of the status page; NULL: no status page */
     char *names, *own_names;     /* [const] names that are permitted in a request's Host: header */
     struct http_clients clients; /* [thread] */
     struct log_limit host_limit; /* [thread] */
@@ -231,8 +231,8 @@ static void *run(void *arg)
 }
 
 /* Starts libmicrohttpd without a thread, and a separate thread that runs libmicrohttpd and checks deadlines.
- * libmicrohttpd keeps a connection for a short time after its shutdown, so its limit of connections is the number of
- * slots. */
+ * libmicrohttpd keeps a connection for a short time after the connection's shutdown.  So libmicrohttpd gets the
+ * number of slots in http/clients.h as its limit of connections. */
 static int start_daemon(int fd, struct http *http)
 {
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -246,7 +246,7 @@ static int start_daemon(int fd, struct http *http)
     return http->daemon ? thread_start(&http->thread, "http", -1, run, http) : errno ? -errno : -EIO;
 }
 
-/* Frees the server.  libmicrohttpd, if it runs, also closes the listening socket. */
+/* Frees the server.  If libmicrohttpd runs, it also closes the listening socket. */
 static void free_http(struct http *http)
 {
     if (http->daemon)

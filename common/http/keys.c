@@ -1,4 +1,4 @@
-/* keys.c - keys of the section http, and their check. */
+/* keys.c - keys of the section 'http', and their check. */
 #include "common/http/keys.h"
 
 #include "common/http/names.h"

@@ -1,4 +1,4 @@
-/* keys.h - the section http of configuration files. */
+/* keys.h - the section 'http' of configuration files. */
 #ifndef COMMON_HTTP_KEYS_H
 #define COMMON_HTTP_KEYS_H
 
@@ -19,7 +19,7 @@ extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
  * config_http. */
 #define CONFIG_HTTP_SECTION(type) CONFIG_SECTION(type, http, config_http_keys, "Monitoring.", .optional = true)
 
-/* Checks the section http, and adds errors. */
+/* Checks the section 'http', and adds errors. */
 void http_keys_check(const struct config_http *http, struct config *errors);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A hostile web site can make its own name resolve to this host (DNS rebinding).  A page of the site could then read
  * this program's data through a visitor's browser.  The browser sends the name of the site as Host:.  The server
- * therefore accepts only this host's names and any address.  A web site cannot redirect an address.
+ * therefore accepts only names of this host, and addresses.  A web site cannot make an address lead to this host.
  *
  * Threads: pure functions, except http_names_own(), which reads the host's name and a file. */
 #ifndef COMMON_HTTP_NAMES_H

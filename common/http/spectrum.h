@@ -30,7 +30,7 @@ bool spectrum_parse_pair(const char *text, size_t *first, size_t *second);
 void spectrum_reduce(const struct spectrum_points *points, const float *values, size_t stride, float *mean,
                      float *most);
 
-/* Returns 'powers' [n] in decibels; a power of 'one' is 0 dB.  A power of 0 counts as unknown. */
+/* Returns 'powers' [n] in decibels, relative to the power 'one', which is 0 dB.  A power of 0 counts as unknown. */
 json_t *spectrum_decibels(const float *powers, size_t n, double one);
 
 /* Returns 'numbers' [n] as JSON, rounded to 'n_decimals' decimals. */

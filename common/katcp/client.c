@@ -198,7 +198,7 @@ static size_t line_limit(const struct katcp_client *client)
     const struct katcp_request *request = katcp_find_request(server, name);
     if (!request || !request->has_long_lines)
         return KATCP_SHORT_LINE_BYTES;
-    /* the longest such request is ?sensor-sampling with all sensors' names */
+    /* the longest request that changes nothing is ?sensor-sampling with all sensors' names */
     if (request->changes_from == KATCP_CHANGES_NOTHING)
         return KATCP_SHORT_LINE_BYTES + server->names_bytes;
     return client->read_only ? KATCP_SHORT_LINE_BYTES : KATCP_MAX_LINE_BYTES;

@@ -25,7 +25,7 @@
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
 #define KATCP_LOOK_S           0.01
 #define KATCP_MAX_OF_HOST      16 /* largest number of connections from one host to a listener; no limit for loopback */
-#define KATCP_RESERVE          4  /* connections of each listener that are reserved for hosts without a connection */
+#define KATCP_RESERVE          4  /* number of connections of a listener that only hosts without a connection get */
 
 /* Steps measure the main thread's work for clients.  A step takes at most a few nanoseconds.  An instruction of a
  * regular expression and a received or sent byte cost one step each.  A byte of a request costs four steps.  A turn of
@@ -77,12 +77,12 @@ struct katcp_sampling {
 };
 
 struct katcp_call {
-    struct katcp_message message; /* its strings are in the client's buffer 'in' */
+    struct katcp_message message; /* message whose strings are in the client's buffer 'in' */
     bool active;
     /* Continues an answer that takes several turns of the event loop, while katcp_call_may_resume() returns true.
      * NULL: the handler sends the whole answer. */
     void (*resume)(struct katcp_call *call);
-    size_t next, n_told; /* index of the next sensor; number of sensors sent */
+    size_t next, n_told; /* next: index of the next sensor; n_told: number of sensors sent */
     void *memory;        /* struct name_pattern, or array of marked sensors; freed with the call */
     void (*each)(struct katcp_call *call, const struct sensor_entry *entry);
     struct katcp_sampling wanted;
@@ -91,7 +91,7 @@ struct katcp_call {
 struct katcp_client {
     struct katcp_server *server; /* [const] */
     struct katcp_client *next;
-    int fd; /* -1: dropped */
+    int fd; /* the client's socket; -1: the client is dropped */
     bool read_only;
     struct in_addr host;
     char address[32]; /* "a.b.c.d:port" */
@@ -100,7 +100,7 @@ struct katcp_client {
     struct katcp_client *next_waiting;
 
     struct katcp_text in;
-    /* start of the next line; end of the bytes already searched for the line's end */
+    /* in_at: start of the next line; in_searched: end of the bytes already searched for the line's end */
     size_t in_at, in_searched;
     bool has_control;  /* true if the line at in_at has a control character */
     bool speaks_katcp; /* true if the client has sent a known request */
@@ -113,17 +113,17 @@ struct katcp_client {
     size_t out_at;      /* number of bytes of 'out' that have been sent */
     size_t answers_end; /* offset in 'out' of the end of the last answer to a request */
     int64_t moved_ns;   /* monotonic time when the client last read bytes, or when 'out' was last empty */
-    size_t n_bytes;     /* bytes of this client that server->n_bytes includes */
+    size_t n_bytes;     /* number of this client's bytes that server->n_bytes includes */
 
     struct katcp_call call;
-    struct katcp_sampling *samplings; /* [sensors->n]; NULL: no sampling yet */
+    struct katcp_sampling *samplings; /* [sensors->n], one for each sensor; NULL: no sampling yet */
     size_t n_samplings;               /* number of samplings other than KATCP_NONE */
 };
 
 struct katcp_listener {
     struct katcp_server *server;
     bool read_only;
-    int fd; /* -1: no listener */
+    int fd; /* the listening socket; -1: no listener */
     unsigned port;
     ev_io accepts;
 };
@@ -139,7 +139,7 @@ struct katcp_server {
     struct katcp_listener listeners[2];
     struct katcp_client *clients;
     struct katcp_client *first_waiting, **end_waiting; /* queue of clients that wait for their turn */
-    size_t n_bytes;                                    /* bytes of the buffers of all clients */
+    size_t n_bytes;                                    /* total number of bytes in the buffers of all clients */
     int64_t steps_left;                                /* steps left in this turn; negative after a long operation */
     int64_t slice_end;                                 /* value of 'steps_left' at which the client's slice ends */
     unsigned turn;                                     /* turn of the event loop to which steps_left belongs */

@@ -1,4 +1,4 @@
-/* keys.c - keys of the section katcp, and their check. */
+/* keys.c - keys of the section 'katcp', and their check. */
 #include "common/katcp/keys.h"
 
 #include "common/net/access.h"
@@ -45,8 +45,7 @@ void katcp_keys_check(const struct config_katcp *katcp, const struct endpoint_li
     if (access_parse(katcp->allow, &access, why, sizeof(why)))
         config_error(errors, &katcp->allow, "allow: %s", why);
     else if (katcp->listen.n && access.n == 0 && !access_is_local(katcp->listen.items[0].address))
-        config_error(
-            errors, &katcp->listen,
-            "listen accepts other hosts, so allow must name the networks that may control this program, "
-            "or be any");
+        config_error(errors, &katcp->listen,
+                     "listen accepts other hosts, so allow must name the networks that may control this program "
+                     "(any: all networks)");
 }

@@ -1,4 +1,4 @@
-/* keys.h - the section katcp of configuration files. */
+/* keys.h - the section 'katcp' of configuration files. */
 #ifndef COMMON_KATCP_KEYS_H
 #define COMMON_KATCP_KEYS_H
 
@@ -24,7 +24,7 @@ extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
  * config_katcp. */
 #define CONFIG_KATCP_SECTION(type) CONFIG_SECTION(type, katcp, config_katcp_keys, "Control.", .optional = true)
 
-/* Checks the section katcp, and that its ports differ from the port of 'http_listen'.  Adds errors. */
+/* Checks the section 'katcp', and that its ports differ from the port of 'http_listen'.  Adds errors. */
 void katcp_keys_check(const struct config_katcp *katcp, const struct endpoint_list *http_listen, struct config *errors);
 
 #endif

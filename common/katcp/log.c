@@ -27,7 +27,7 @@ static struct lock lock = {PTHREAD_MUTEX_INITIALIZER};
 static struct queued queue[QUEUE_MESSAGES] GUARDED;
 static size_t n_pushed GUARDED, n_popped GUARDED;
 static uint64_t n_left_out GUARDED;
-static struct katcp_server *listener GUARDED; /* NULL: no server reads the queue */
+static struct katcp_server *listener GUARDED; /* server that reads the queue; NULL: no server */
 
 /* The levels of ?log-level.  'max_level' is the most verbose level of log.h that the level includes. */
 static const struct {
@@ -60,7 +60,7 @@ static void push(enum log_level level, int64_t unix_ns, const char *message)
 }
 
 /* Removes the oldest message from the queue into 'message'.  If the queue is empty and messages were lost, writes a
- * message with their number.  Returns false if there is no message. */
+ * message with the number of lost messages.  Returns false if there is no message. */
 static bool pop(struct queued *message)
 {
     bool there_is = true;
@@ -135,7 +135,7 @@ static void set_level(struct katcp_server *server, size_t level)
     int max_level = levels[level].max_level;
 
     server->log_level = level;
-    /* The journal gets all messages up to level info, whatever level a client has set. */
+    /* The journal gets all messages up to level info, even if a client has set a less verbose level. */
     log_set_level(max_level > LOG_LEVEL_INFO ? (enum log_level)max_level : LOG_LEVEL_INFO);
     log_listen(push, max_level);
 }

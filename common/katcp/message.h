@@ -18,7 +18,7 @@ struct katcp_message {
     char type; /* '?', '!', '#' */
     const char *name;
     int32_t mid;  /* 0: no message id */
-    bool has_nul; /* true if an argument contains a NUL; its string is then only the part before the NUL */
+    bool has_nul; /* true if an argument contains a NUL; the argument's string then ends before the NUL */
     const char **args;
     size_t n_args, n_args_allocated; /* the next message reuses the array */
 };
@@ -30,7 +30,7 @@ const char *katcp_message_parse(char *line, size_t n_bytes, struct katcp_message
 
 void katcp_message_fini(struct katcp_message *message);
 
-/* A text that grows.  If memory runs out, the text is unchanged and 'failed' is true. */
+/* A text to which functions append.  If memory runs out, the text is unchanged and 'failed' is true. */
 struct katcp_text {
     char *bytes;
     size_t n, n_allocated;

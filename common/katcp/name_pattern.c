@@ -12,7 +12,7 @@ enum { CODE_SET, CODE_CHOICE, CODE_JUMP, CODE_BEGIN, CODE_END, CODE_FOUND };
 struct parser {
     const char *at, *end;
     struct name_pattern *pattern;
-    const char *why; /* NULL: no error so far */
+    const char *why; /* the first error; NULL: no error so far */
 };
 
 static void refuse(struct parser *p, const char *why)

@@ -11,8 +11,8 @@
 #define PYTHON_COMPLEX_BYTES 64
 
 /* Parses every text that Python's float(text) accepts: decimal digits with a point and an exponent; inf, infinity and
- * nan.  Single underscores between digits and blanks around the number are permitted.  Returns false if Python would
- * raise ValueError. */
+ * nan.  Single underscores between digits are permitted, and so are blanks around the number.  Returns false if
+ * Python would raise ValueError. */
 bool python_number_float(const char *text, double *value);
 
 /* Parses every text that Python's complex(text) accepts: "1", "2j", "1-2j", "-j", "(1e3+4j)".  Returns false if Python

@@ -165,7 +165,8 @@ static struct seen see(const struct katcp_server *server, const struct sensor_en
     return seen;
 }
 
-/* Rotates the list of clients so that it begins with 'first'.  The clients thus take turns at being the last one. */
+/* Rotates the list of clients so that it begins with 'first'.  The clients thus take turns at being the last
+ * client. */
 static void rotate(struct katcp_server *server, struct katcp_client *first)
 {
     struct katcp_client **end = &server->clients;
@@ -201,7 +202,7 @@ static bool send_inform(struct katcp_server *server, struct sensor_entry *entry,
             katcp_sensor_line(&server->line, "sensor-status", 0, entry, &seen->reading);
         has_line = true;
         if (!katcp_client_inform(client, &server->line)) {
-            entry->due_ns = seen->now_ns; /* the next poll tries again */
+            entry->due_ns = seen->now_ns; /* the next poll tries to send this reading again */
             continue;
         }
         note_sent(sampling, seen);
@@ -337,7 +338,7 @@ static bool parse_params(struct katcp_call *call, struct katcp_sampling *wanted)
         return false;
     if (wanted->longest_s >= wanted->shortest_s && wanted->longest_s > 0)
         return true;
-    katcp_fail(call, "the longest interval must not be shorter than the shortest, nor 0 s");
+    katcp_fail(call, "the longest interval must be above 0 s and not below the shortest interval");
     return false;
 }
 

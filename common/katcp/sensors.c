@@ -13,7 +13,8 @@
 /* Names of the clock states TIME_OK to TIME_ERROR of adjtimex(2). */
 static const char *const clock_states[] = {"ok", "ins", "del", "oop", "wait", "error", NULL};
 
-/* Limits of the status: nominal below the first limit, warn below the second limit, otherwise error. */
+/* Limits that determine the status of a sensor: nominal below the first limit, warn below the second limit, otherwise
+ * error. */
 static const double esterror_limits_s[] = {1e-3, 5e-3};
 static const double maxerror_limits_s[] = {10e-3, 0.1};
 

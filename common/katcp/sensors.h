@@ -1,7 +1,8 @@
 /* sensors.h - the sensors that every program has.
  *
- * steady-state-timestamp  ADC timestamp from which on all earlier requests affect the data.  The timestamp decreases
- *                         only if the time of the data jumps back; the program then logs a warning
+ * steady-state-timestamp  ADC timestamp.  All data from this timestamp on reflect all earlier requests.  The
+ *                         timestamp decreases only if the time of the data jumps back; the program then logs a
+ *                         warning
  * device-status           aggregate of all sensors that are not aggregates
  * time.*                  state and errors of the kernel's clock, updated every 10 s
  *

@@ -178,7 +178,7 @@ static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
     int fd = accept4(listener->fd, (struct sockaddr *)&address, &address_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            ev_io_stop(loop, watcher); /* accepts no connections until on_housekeeping() starts the watcher again */
+            ev_io_stop(loop, watcher); /* on_housekeeping() starts the watcher again */
         return;
     }
     struct endpoint peer = {.address = address.sin_addr, .port = ntohs(address.sin_port)};
@@ -262,7 +262,7 @@ unsigned katcp_server_port(const struct katcp_server *server, bool read_only)
     return server->listeners[read_only].port;
 }
 
-/* Longest wait for all clients together to read their last bytes. */
+/* Longest time that the server waits for all clients to read their last bytes. */
 #define CLOSING_MS 500
 
 static void close_client(struct katcp_client *client, int *left_ms)

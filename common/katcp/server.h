@@ -39,16 +39,16 @@ struct katcp_server;
 
 struct katcp_request {
     const char *name; /* without '?' */
-    /* lines of the help text: a short sentence; "?name ARGUMENTS" if the request has arguments; a sentence about
-     * them */
+    /* help text of up to three lines: a short sentence; "?name ARGUMENTS" if the request has arguments; a sentence
+     * about the arguments */
     const char *help;
     int min_args, max_args;
     /* Handles the request.  Answers with katcp_ok() or katcp_fail(), either before it returns or later on the same
      * thread.  A handler that answers later keeps 'call'. */
     void (*handle)(struct katcp_call *call, void *arg);
-    /* Smallest number of arguments with which the request changes something.  Read-only listeners then refuse the
-     * request.  0: every request changes something; 2: a request with one argument is a query; KATCP_CHANGES_NOTHING:
-     * no request changes anything. */
+    /* Smallest number of arguments with which the request changes something.  Read-only listeners refuse a request
+     * with this number of arguments or more.  0: the request always changes something; 2: a request with one argument
+     * is a query; KATCP_CHANGES_NOTHING: the request never changes anything. */
     int changes_from;
     double timeout_s; /* answer to ?request-timeout-hint, in seconds; 0: not specified */
     /* true: a line has up to 16 MiB or, with KATCP_CHANGES_NOTHING, 64 KiB plus all sensors' names */

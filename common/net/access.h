@@ -17,8 +17,8 @@ struct access {
     } networks[KATCP_MAX_NETWORKS];
 };
 
-/* Parses "10.0.0.0/8, 192.168.1.7": networks and addresses, separated by commas or blanks.  "any" stands for 0.0.0.0/0,
- * and NULL for an empty list.  Returns 0, or -EINVAL with one sentence in 'why'. */
+/* Parses "10.0.0.0/8, 192.168.1.7": networks and addresses, separated by commas or blanks.  "any" means 0.0.0.0/0.
+ * If the text is NULL, the list is empty.  Returns 0, or -EINVAL with one sentence in 'why'. */
 int access_parse(const char *text, struct access *access, char *why, size_t why_bytes);
 
 bool access_allows(const struct access *access, struct in_addr address);

@@ -14,7 +14,7 @@
 #endif
 
 #define POLYNOMIAL  UINT32_C(0x82f63b78) /* the polynomial 0x1edc6f41 with its bits in reverse order */
-#define BLOCK_BYTES 512                  /* bytes that each of the three interleaved computations processes per block */
+#define BLOCK_BYTES 512                  /* block size of each of the three interleaved computations */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t tables[8][256]; /* tables[k][b]: state after byte b and k zero bytes, if the initial state is 0 */
@@ -97,8 +97,9 @@ static uint64_t word_at(const uint8_t *bytes)
     return word;
 }
 
-/* Computes the CRC with the processor's instruction, for three blocks at a time.  A CRC is linear.  The state after two
- * blocks is therefore the first block's state after a block of zeros, xor the second block's state. */
+/* Computes the CRC with the processor's instruction, for three blocks at a time.  A CRC is linear, so the state after
+ * two blocks is the xor of two states.  One is the first block's state after a further block of zeros.  The other is
+ * the second block's state, computed from 0. */
 TARGET static uint32_t step_instruction(uint32_t state, const uint8_t *bytes, size_t n)
 {
     for (; n >= 3 * BLOCK_BYTES; n -= 3 * BLOCK_BYTES, bytes += 3 * BLOCK_BYTES) {

@@ -14,7 +14,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* ITEM_TEXT_MAX: room for an item with its NUL.  The longest valid item is "255.255.255.255+4095:65535". */
+/* ITEM_TEXT_MAX: size of the buffer for an item and its final NUL.  The longest valid item is
+ * "255.255.255.255+4095:65535". */
 #define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ITEM_TEXT_MAX 64
 
@@ -25,7 +26,7 @@ struct form {
     uint16_t port; /* default port */
 };
 
-/* A parsed item: 'n' consecutive addresses from 'first' on (host order). */
+/* A parsed item: 'n' consecutive addresses, of which 'first' is the lowest (host order). */
 struct range {
     uint32_t first;
     size_t n;
@@ -244,7 +245,7 @@ bool endpoints_collide(const struct endpoint *a, const struct endpoint *b)
                                   b->address.s_addr == htonl(INADDR_ANY));
 }
 
-/* Returns the IPv4 address of an entry, which must have one. */
+/* Returns the IPv4 address of an entry.  The entry must have an IPv4 address. */
 static struct in_addr address_of(const struct ifaddrs *entry)
 {
     return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;
@@ -286,7 +287,7 @@ static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_
     return text;
 }
 
-/* Checks that the interface 'found' (NULL: not found) can be used.  Writes the reason into 'why' if not.  Returns 0,
+/* Checks that the interface 'found' (NULL: not found) can be used.  If not, writes the reason into 'why'.  Returns 0,
  * -ENODEV or -ENETDOWN. */
 static int check_interface(const struct ifaddrs *found, const struct ifaddrs *all, const char *name, char *why,
                            size_t why_bytes)
@@ -306,7 +307,7 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
     } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
         snprintf(why, why_bytes,
                  "the network interface \"%s\" has no IPv4 address; assign one, or name another interface", name);
-    /* multicast works on the loopback interface without this flag */
+    /* the loopback interface supports multicast without IFF_MULTICAST */
     else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK)))
         snprintf(why, why_bytes,
                  "the network interface \"%s\" cannot multicast; enable multicast (ip link set %s multicast on), or "

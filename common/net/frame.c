@@ -51,7 +51,7 @@ void frame_group_mac(struct in_addr group, uint8_t mac[6])
 static void put_ip(uint8_t *out, const struct frame_addresses *from, const struct endpoint *to, size_t udp_bytes)
 {
     memset(out, 0, FRAME_IP_BYTES);
-    out[0] = 0x45; /* version 4, header of five 32-bit words */
+    out[0] = 0x45; /* IP version 4; the header has five 32-bit words */
     put_u16(out + 2, (unsigned)(FRAME_IP_BYTES + udp_bytes));
     put_u16(out + 6, IP_DONT_FRAGMENT);
     out[8] = from->ttl;

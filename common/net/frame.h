@@ -1,7 +1,7 @@
 /* frame.h - Ethernet frames around UDP datagrams over IPv4, for captures and raw packet queues.
  *
- * The functions are pure.  They write frames without IP options, VLAN tags and fragmentation.  They read frames with IP
- * options and VLAN tags, which they skip.  They refuse fragments. */
+ * The functions are pure.  They write frames without IP options, VLAN tags and fragmentation.  When they read frames,
+ * they skip IP options and VLAN tags, and refuse fragments. */
 #ifndef COMMON_NET_FRAME_H
 #define COMMON_NET_FRAME_H
 
@@ -38,18 +38,18 @@ void frame_set_bytes(uint8_t frame[FRAME_HEADER_BYTES], size_t n_bytes);
 
 struct frame_datagram {
     const uint8_t *bytes;
-    size_t n_bytes;    /* length in the UDP header */
-    size_t n_captured; /* number of these bytes in the frame; < n_bytes only if a capture cut the frame short */
+    size_t n_bytes;    /* size of the payload, from the UDP header */
+    size_t n_captured; /* number of payload bytes in the frame; < n_bytes only if a capture cut the frame short */
     uint32_t sender;   /* the sender's address, network order */
     uint32_t address;  /* destination, network order */
     uint16_t port;     /* destination, host order */
 };
 
 /* Finds the datagram in a complete Ethernet frame.  Returns 0, or -EINVAL if the frame has no complete UDP datagram
- * over IPv4.  With 'check_ip' also returns -EINVAL if the checksum of the IPv4 header is wrong. */
+ * over IPv4.  If 'check_ip' is true, also returns -EINVAL if the checksum of the IPv4 header is wrong. */
 int frame_parse_udp(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram);
 
-/* The rest of a frame after the headers parsed so far.  A capture may have cut the frame short. */
+/* The rest of a frame after the headers that have been parsed.  A capture may have cut the frame short. */
 struct frame_rest {
     const uint8_t *at;
     size_t n_captured;

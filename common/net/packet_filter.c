@@ -30,7 +30,7 @@
 #define WHOLE_AT     (OTHERS_AT + 1)
 #define LENGTH       (WHOLE_AT + 1)
 
-#define NETWORK_LENGTH 3 /* instructions for each network of senders */
+#define NETWORK_LENGTH 3 /* number of instructions that check one network of senders */
 
 struct program {
     struct sock_filter code[LENGTH + KATCP_MAX_NETWORKS * NETWORK_LENGTH + 1];
@@ -44,8 +44,8 @@ static void put(struct program *p, uint16_t code, uint32_t k)
     p->code[p->n++] = (struct sock_filter)BPF_STMT(code, k);
 }
 
-/* Appends a comparison with 'k' and a jump to instruction 'yes' if it is true, or 'no' if it is false.  'yes' and 'no'
- * are indices of instructions, counted from the program's start. */
+/* Appends an instruction that compares the accumulator with 'k'.  The instruction jumps to instruction 'yes' if the
+ * comparison is true, else to 'no'.  'yes' and 'no' are indices of instructions, counted from the program's start. */
 static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size_t yes, size_t no)
 {
     size_t next = p->n + 1;
@@ -57,8 +57,8 @@ static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size
 
 /* ---- Senders ----------------------------------------------------------------------------------------------------- */
 
-/* Appends the check of senders.  A packet from a network in 'from' continues with the share's program.  The filter cuts
- * other packets to empty datagrams. */
+/* Appends the check of senders.  If a packet comes from a network in 'from', the filter goes on to check the share.
+ * The filter cuts other packets to empty datagrams. */
 static void check_sender(struct program *p, const struct access *from)
 {
     size_t begin = p->n;

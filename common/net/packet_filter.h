@@ -1,5 +1,5 @@
-/* packet_filter.h - makes the Linux kernel select the packets that a socket delivers completely: packets from certain
- * senders, and one thread's share of the packets of a multicast group.
+/* packet_filter.h - makes the Linux kernel select the packets that a socket delivers completely.  These packets come
+ * from certain senders, and belong to one thread's share of a multicast group.
  *
  * The socket delivers every other packet as an empty datagram, whose payload the kernel neither copies nor stores.  If
  * the filter refused such packets, the socket would count them as drops.  The receiver instead counts the empty
@@ -18,9 +18,10 @@ struct packet_fanout {
     uint64_t first, end;
 };
 
-/* Attaches a filter for senders ('from') and a share to a socket.  NULL: all senders, or all packets.  Packets that the
- * kernel joins (GRO) have the same sender, so that the filter applies to all of them.  Returns 0, or negative errno,
- * for example if the kernel does not support socket filters.  The socket then delivers all packets completely. */
+/* Attaches a filter for senders ('from') and a share to a socket.  If 'from' is NULL, the filter accepts all senders.
+ * If 'share' is NULL, it accepts all packets of these senders.  Packets that the kernel joins (GRO) have the same
+ * sender, so the filter accepts either all or none of them.  Returns 0, or negative errno, for example if the kernel
+ * does not support socket filters.  After an error the socket delivers all packets completely. */
 int packet_filter_attach(int fd, const struct access *from, const struct packet_fanout *share);
 
 #endif

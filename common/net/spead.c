@@ -206,7 +206,7 @@ size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 
 /* ---- Descriptors ------------------------------------------------------------------------------------------------- */
 
-#define FORMAT_BYTES    3 /* size of one field: a letter and a 16-bit number of bits */
+#define FORMAT_BYTES    3 /* size of one field: a letter, and the number of bits as a 16-bit integer */
 #define DIMENSION_BYTES 7 /* size of one dimension: a flag byte (1: variable) and a 48-bit length */
 #define DTYPE_TEXT_MAX  1024
 
@@ -227,7 +227,8 @@ static size_t format_dtype(const struct spead_descriptor *descriptor, char *text
     return n;
 }
 
-/* Writes one descriptor, which is a whole SPEAD packet.  Returns its size, or 0 if 'out_bytes' is too small. */
+/* Writes one descriptor, which is a whole SPEAD packet.  Returns the size of the packet, or 0 if 'out_bytes' is too
+ * small. */
 static size_t build_descriptor(const struct spead_descriptor *descriptor, uint8_t *out, size_t out_bytes)
 {
     assert(descriptor->n_dims <= ARRAY_LEN(descriptor->shape));

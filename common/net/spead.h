@@ -31,7 +31,7 @@ enum spead_item_id {
     SPEAD_XENG_RAW = 0x1800,
     SPEAD_XENG_WEIGHTS = 0x1801,      /* extension: number of spectra per baseline, with `missing: weights` */
     SPEAD_XENG_GATE = 0x1802,         /* extension: number of the gate that selected the dump's spectra */
-    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* extension: number of spectra that the gate selected, per channel */
+    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* extension: number of spectra that the gate selected, for each channel */
     SPEAD_CRC = 0x1804,               /* extension: CRC-32C of the packet, computed with zeros in these 48 bits */
     SPEAD_DIGITISER_ID = 0x3101,
     SPEAD_DIGITISER_STATUS = 0x3102,
@@ -76,10 +76,10 @@ struct spead_packet {
     uint64_t heap_length;
     uint64_t payload_offset;
     uint64_t payload_length;
-    size_t header_bytes;               /* size of word 0 and the items, which is the offset of the payload */
+    size_t header_bytes;               /* size of word 0 and the items; this is the offset of the payload */
     uint64_t wanted[SPEAD_MAX_WANTED]; /* value (immediate) or heap address of each wanted item that was found */
-    uint32_t found;                    /* bit i: wanted[i] was in the packet */
-    uint32_t immediate;                /* bit i: wanted[i] was immediate */
+    uint32_t found;                    /* bit i is 1 if wanted[i] was in the packet */
+    uint32_t immediate;                /* bit i is 1 if wanted[i] was immediate */
     size_t crc_at;                     /* offset of the CRC item in the header; 0: none */
     bool is_stop;                      /* true if the packet has a stream control item with the value stop */
     bool is_descriptor;                /* true if the packet has a descriptor item */
@@ -99,8 +99,8 @@ static inline bool spead_has_values(const struct spead_packet *packet, size_t n_
 enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t packet_bytes,
                              const uint16_t *wanted_ids, size_t n_wanted, struct spead_packet *packet);
 
-/* Returns the size of the header (8 bytes, and 8 bytes per item) from its first word, or 0 if the first 8 bytes are not
- * those of SPEAD-64-48. */
+/* Returns the size of the header (8 bytes, and 8 bytes per item) from the header's first word, or 0 if the first 8
+ * bytes are not those of SPEAD-64-48. */
 size_t spead_header_bytes(const uint8_t *header);
 
 /* An application item of an outgoing heap. */

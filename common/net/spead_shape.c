@@ -15,8 +15,8 @@ static uint64_t word_in_memory(const uint8_t *header, size_t i)
     return word;
 }
 
-/* Returns a mask of the bits of an item that are equal in headers of the same shape, in memory order: the id and the
- * immediate flag. */
+/* Returns a mask, in memory order, of the bits of an item that all headers of the same shape share.  These bits are
+ * the id and the immediate flag. */
 static uint64_t tag_mask(void)
 {
     return htobe64(~SPEAD_VALUE_MASK);

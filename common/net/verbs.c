@@ -44,7 +44,7 @@ static unsigned long long pinned_bytes(void)
     return kib << 10;
 }
 
-/* Returns true if 'n_bytes' more of pinned memory would exceed the limit, which is stored in '*limit_bytes'. */
+/* Returns true if pinning 'n_bytes' more would exceed the limit.  Stores the limit in '*limit_bytes'. */
 static bool is_over_limit(size_t n_bytes, unsigned long long *limit_bytes)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

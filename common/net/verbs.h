@@ -31,7 +31,7 @@ struct rdma_cm_id;
 struct verbs_port {
     struct ibv_context *context;
     struct ibv_pd *pd;
-    unsigned port_num;        /* number of the port on its RDMA device, from 1 */
+    unsigned port_num;        /* number of the port on its RDMA device, counted from 1 */
     uint32_t max_queue;       /* largest number of work requests in a queue */
     uint32_t max_completions; /* largest number of entries in a completion queue */
     uint32_t max_parts;       /* largest number of scatter/gather elements of a work request */
@@ -54,8 +54,9 @@ int verbs_port_open(const char *interface, struct verbs_port *port, char *why, s
 /* Closes the port.  All objects that were created with the port must be destroyed before this call. */
 void verbs_port_close(struct verbs_port *port);
 
-/* Writes into 'why' that a call failed with 'err', a positive errno, or 0 for EIO: "ibverbs on eth0: what: reason;
- * cure".  The cure is present only if the function knows one, for example for a missing permission.  Returns -err. */
+/* Writes into 'why' that a call failed: "ibverbs on eth0: what: reason; cure".  'err' is a positive errno; 0 stands
+ * for EIO.  The cure is present only if the function knows one, for example for a missing permission.  Returns
+ * -err. */
 int verbs_fail(const struct verbs_port *port, int err, const char *what, char *why, size_t why_bytes);
 
 /* Does the same as verbs_fail(), for a call that makes the Linux kernel pin at least 'n_bytes' bytes of memory.  If the
@@ -66,12 +67,12 @@ int verbs_fail_to_lock(const struct verbs_port *port, int err, size_t n_bytes, c
 /* Lower bound of the locked memory that each entry of a queue needs, in bytes. */
 #define VERBS_ENTRY_BYTES 64
 
-/* The address of this variable is the context of senders' queues and completion queues.  It distinguishes them from
- * receivers' queues. */
+/* The address of this variable is the context of each sender's queue and completion queue.  The context distinguishes
+ * these queues from receivers' queues. */
 extern char verbs_sends[];
 
-/* Memory that the NIC may read and, if it is registered as writable, write.  The owner of the memory frees it after the
- * memory is unregistered. */
+/* Memory that the NIC may read.  The NIC may also write to the memory if the memory is registered as writable.  The
+ * owner frees the memory after it has been unregistered. */
 struct verbs_memory {
     struct ibv_mr *mr;
     uint8_t *base;

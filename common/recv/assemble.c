@@ -23,7 +23,8 @@
  * takes a lock. */
 #define NO_CHUNK_RETRY_PACKETS 64
 
-/* Open chunks leave after a silence of this duration plus two windows, even if no other member is ahead. */
+/* After a silence of this duration plus the duration of two windows, open chunks leave even if no other member is
+ * ahead. */
 #define SILENCE_NS NS_PER_S
 
 /* Interval between comparisons of timestamps with the clock, and number of successive mismatches before a
@@ -31,7 +32,7 @@
 #define CLOCK_CHECK_NS NS_PER_S
 #define CLOCK_CHECKS   3
 
-/* A timestamp and its heap and chunk indices.  A zero-initialised struct is valid: its timestamp is 0. */
+/* A timestamp and its heap and chunk indices.  A zero-initialised struct is valid, and has the timestamp 0. */
 struct grid_time {
     int64_t timestamp;
     int64_t time, chunk; /* as in struct assemble_place */
@@ -41,7 +42,7 @@ struct grid_time {
 struct duplicate {
     struct chunk *chunk;
     size_t heap;
-    const uint8_t *first; /* first copy of the bytes; NULL: only some bytes had arrived */
+    const uint8_t *first; /* first copy of the bytes; NULL: only some of these bytes had arrived */
 };
 
 struct assembler {
@@ -53,15 +54,15 @@ struct assembler {
     bool started;                   /* true if there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
     int64_t newest;                 /* newest chunk index for which a packet arrived */
-    int64_t first_time, end_time;   /* heap times of the first expected heap, and of the heap after the newest */
-    uint64_t n_missing;             /* heaps missing since the last chunk was handed on */
+    int64_t first_time, end_time;   /* heap times of the first expected heap, and of the heap after the newest heap */
+    uint64_t n_missing;             /* number of heaps missing since the last chunk was handed on */
     unsigned retry_packets;         /* number of packets until the next request for a free chunk */
     int64_t *last_times;            /* [n_sources] heap time of the last heap placed */
     struct chunk **window;          /* [window_chunks] open chunks; NULL: no packet yet, or no free chunk */
     uint32_t *n_source_heaps;       /* [window_chunks][n_sources] number of complete heaps */
-    bool live;                      /* [const] packets arrive in real time; false for a recording */
-    bool restarts;                  /* the next chunk handed on begins a stream */
-    struct data_time data_time;     /* times at which data arrive; used only if the member is live */
+    bool live;                      /* [const] true if packets arrive in real time, false for a recording */
+    bool restarts;                  /* true if the next chunk that is handed on begins a stream */
+    struct data_time data_time;     /* when data arrive; used only if the member is live */
     struct claims claims;
     int64_t clock_checked_ns;
     unsigned n_wrong_checks;    /* successive mismatches between timestamps and the clock */
@@ -83,7 +84,7 @@ static bool find_time(const struct assemble_layout *layout, int64_t timestamp, c
         place->chunk = known->chunk;
         return true;
     }
-    int64_t time = timestamp / layout->heap_samples; /* exact division, so the sign does not matter */
+    int64_t time = timestamp / layout->heap_samples; /* the division is exact, so the sign does not matter */
     if (time * layout->heap_samples != timestamp)
         return false;
     place->time = time;
@@ -150,8 +151,8 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
     return chunk;
 }
 
-/* Returns the number of heaps that each source should send in the chunk 'index'.  If 'at_end' is true, the stream ends
- * with its newest heap, and only heaps up to that heap count. */
+/* Returns the number of heaps that each source should send in the chunk 'index'.  If 'at_end' is true, the stream
+ * ends with its newest heap, and no later heaps are included. */
 static int64_t count_times(const struct assembler *a, int64_t index, bool at_end)
 {
     int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
@@ -303,7 +304,7 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
 {
     const struct assemble_layout *layout = &a->config.layout;
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
-    /* number of chunks left out; negative for a jump back */
+    /* number of chunks that the window skips; negative if it jumps back */
     int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks);
 
     log_limited(&a->jump_limit, LOG_LEVEL_WARNING,
@@ -344,7 +345,7 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
 }
 
 /* Returns true if a packet ahead of the window is due.  Such a packet may move the window without a claim.  The next
- * two heaps of a source are due if they are less than a window ahead. */
+ * two heaps of a source are due if they are ahead of the window by less than a window. */
 static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
                         const struct assemble_place *place, int64_t arrival_ns)
 {
@@ -388,8 +389,8 @@ static enum reject window_follow(struct assembler *a, const struct assemble_pack
     return REJECT_NONE;
 }
 
-/* Counts a complete heap of a live member.  Once a source has completed half of a chunk's heaps, data of the chunk's
- * middle have arrived (data_time.h). */
+/* Counts a complete heap of a live member.  Once a source has completed half of a chunk's heaps, records that data of
+ * the chunk's middle have arrived (data_time.h). */
 static void note_complete(struct assembler *a, const struct chunk *chunk, unsigned source, size_t slot,
                           int64_t arrival_ns)
 {
@@ -432,7 +433,7 @@ static enum reject fill(struct assembler *a, const struct assemble_packet *packe
 /* ---- Claims, and the packets held for them ----------------------------------------------------------------------- */
 
 /* Compares a held packet that was refused as a duplicate with the first copy.  Returns true if the bytes are the same.
- * Returns false for chunks in direct memory, which the host does not read. */
+ * Returns false for chunks in direct memory, because the host does not read this memory. */
 static bool is_same_as_first(const struct assembler *a, const struct held_packet *held)
 {
     const struct duplicate *duplicate = &a->duplicate;
@@ -487,8 +488,8 @@ static enum reject judge_claim(const struct assembler *a, const struct assemble_
     return REJECT_NONE;
 }
 
-/* Returns true if a source with a claim of at least 'jump_heaps' heaps is a leader (assemble.h).  The other sources are
- * still inside the window after it has moved up to a leader. */
+/* Returns true if a source with a claim of at least 'jump_heaps' heaps is a leader (assemble.h).  The other sources
+ * are still inside the window after the window has moved up to a leader. */
 static bool is_leader(const struct assembler *a, unsigned source, const struct assemble_place *place,
                       int64_t arrival_ns)
 {
@@ -496,8 +497,8 @@ static bool is_leader(const struct assembler *a, unsigned source, const struct a
            !claims_heard_lately(&a->claims, source, arrival_ns);
 }
 
-/* Adds a packet outside the window to its source's claim, and moves the window if the claim is believed.  A recording's
- * packet is held until its claim is believed or dropped. */
+/* Adds a packet outside the window to its source's claim, and moves the window if the claim is believed.  A packet of
+ * a recording is held until the claim is believed or dropped. */
 static enum reject consider_claim(struct assembler *a, const struct assemble_packet *packet,
                                   const struct assemble_place *place, int64_t arrival_ns, uint8_t **payload)
 {
@@ -651,7 +652,7 @@ static void end_silence(struct assembler *a, int64_t now_ns)
 }
 
 /* Detects, once the clock is right, that timestamps were extended to 64 bits while the clock was wrong.  A new stream
- * then begins with the next packet, whose timestamp the right clock extends. */
+ * then begins with the next packet, whose timestamp is extended with the right clock. */
 static void check_clock(struct assembler *a)
 {
     int64_t n_periods = data_time_wrong_periods(&a->data_time, a->newest * a->chunk_samples);

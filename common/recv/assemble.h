@@ -24,10 +24,11 @@
  *   ahead of the window, and due             placed; the window moves up, and its oldest chunks leave in order
  *   elsewhere                                a jump, refused as REJECT_JUMP until a claim is believed
  *
- * Due: a live timestamp is due if data of that time may have arrived by now (data_time.h).  A source's next heap and
- * the heap after it are due, too.  So only the data in a real gap are lost, and no source moves the window ahead of
- * time.  In recordings, timestamps up to 'window_chunks' chunks ahead of the window are due.  The same applies to a
- * live member until half of a chunk has shown when data arrive.
+ * Due: a timestamp of a live member (a network, not a recording) is due if data of this time may have arrived by now
+ * (data_time.h).  A source's next heap and the heap after it are due, too.  So only the data in a real gap are lost,
+ * and no source moves the window ahead of time.  In recordings, timestamps up to 'window_chunks' chunks ahead of the
+ * window are due.  The same applies to a live member until half of a chunk has arrived, because the arrival times of
+ * data are not known earlier.
  *
  * Claims: a source claims a jump by 'jump_heaps' consecutive heaps that are far behind the window, or ahead of it and
  * not due.  The other sources and the elapsed time decide whether the claim is believed (claims.h).  Finally the claim
@@ -82,9 +83,9 @@
 
 /* The shape of a member's chunks. */
 struct assemble_layout {
-    int64_t heap_samples;      /* timestamp step between successive heaps of one source */
+    int64_t heap_samples;      /* timestamp difference of successive heaps of one source, in samples */
     size_t heap_bytes;         /* exact heap length */
-    size_t n_heaps_per_source; /* heaps of each source in a chunk */
+    size_t n_heaps_per_source; /* number of heaps of each source in a chunk */
     unsigned n_sources;        /* number of the member's sources */
 };
 
@@ -117,10 +118,11 @@ static inline int64_t assemble_chunk_samples(const struct assemble_layout *layou
 
 /* Counters of an assembler.  The daemon publishes the counters under its own names and labels. */
 struct assembler_stats {
-    struct counter heaps;              /* complete heaps handed on */
-    struct counter bytes;              /* payload bytes of complete heaps handed on */
-    struct counter chunks;             /* chunks handed on */
-    struct counter missing_heaps;      /* heaps expected but never handed on, counted as chunks leave */
+    struct counter heaps;  /* complete heaps handed on */
+    struct counter bytes;  /* payload bytes of complete heaps handed on */
+    struct counter chunks; /* chunks handed on */
+    /* expected heaps that were never handed on; counted when their chunk leaves the window */
+    struct counter missing_heaps;
     struct counter incomplete_heaps;   /* heaps that were still incomplete when their chunk left */
     struct counter contested_heaps;    /* heaps missing because different copies of their bytes arrived */
     struct counter copied_packets;     /* packets whose payload was not received in place */
@@ -132,10 +134,11 @@ struct assembler_stats {
 
 /* Counters of one source. */
 struct assembler_source_stats {
-    struct counter heaps;          /* complete heaps handed on */
-    struct counter missing_heaps;  /* heaps expected but never handed on, counted as chunks leave */
-    struct counter late_heaps;     /* heaps that arrived after their chunk had left, counted by their first packets */
-    struct counter refused_heaps;  /* heaps refused for any other reason, counted by their first packets */
+    struct counter heaps; /* complete heaps handed on */
+    /* expected heaps that were never handed on; counted when their chunk leaves the window */
+    struct counter missing_heaps;
+    struct counter late_heaps;     /* heaps whose first packet arrived after their chunk had left the window */
+    struct counter refused_heaps;  /* heaps whose first packet was refused for any other reason */
     struct gauge newest_timestamp; /* timestamp of the newest heap handed on; -1: none yet */
 };
 
@@ -148,7 +151,7 @@ struct assembler_config {
     const char *name;       /* the member's name in messages: "m000 pol 0"; copied */
     unsigned window_chunks; /* >= 1 */
     unsigned jump_heaps;    /* 8 */
-    /* number of sources that must support a jump, usually 2; a number above n_sources means all sources */
+    /* number of sources that must support a jump, usually 2; if it exceeds n_sources, all sources must */
     unsigned jump_sources;
     bool may_wait; /* the assembler may wait for a free chunk; set by the receiver */
     struct timebase timebase;
@@ -158,7 +161,7 @@ struct assembler_config {
     /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group consists of the members
      * whose chunks one worker matches. */
     struct gauge *group_timestamp;
-    /* a silent member's chunks leave if group_timestamp is this many chunks ahead of them */
+    /* a silent member's chunks leave if group_timestamp is ahead of them by this number of chunks */
     int64_t patience_chunks;
     struct inbox *free_chunks; /* chunk items */
     /* Called for each chunk from the free inbox before the chunk is used again; NULL: no call. */
@@ -175,33 +178,36 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
 /* Frees the assembler.  Open chunks would be lost, so call assembler_flush() first.  NULL is accepted. */
 void assembler_destroy(struct assembler *assembler);
 
-/* Extends a packet's 48-bit timestamp to 64 bits.  Candidates differ by 2^48 samples, and the candidate nearest to a
- * reference timestamp is returned.  The reference is the newest chunk's timestamp, if the result is near the window.
- * Otherwise a silence may have outlasted half the range of 48 bits (22 hours at 1.7 GHz), and the host's clock may have
- * been stepped.  The reference is then the timestamp at which data are due at 'arrival_ns' (data_time.h).  Before this
- * timestamp is known, and for the first timestamp, the reference is the present time of the host's clock.  With
- * 'timebase: packets' the first timestamp is not extended, and the newest chunk is always the reference. */
+/* Extends a packet's 48-bit timestamp to 64 bits.  The possible timestamps are 2^48 samples apart.  Returns the
+ * possible timestamp that is nearest to a reference timestamp.  The reference is the newest chunk's timestamp, if the
+ * result is near the window.  Otherwise a silence may have outlasted half the range of 48 bits (22 hours at 1.7 GHz),
+ * and the host's clock may have been stepped.  The reference is then the timestamp at which data are due at
+ * 'arrival_ns' (data_time.h).  Before this timestamp is known, and for the first timestamp, the reference is the
+ * present time of the host's clock.  With 'timebase: packets' the first timestamp is not extended, and the newest
+ * chunk is always the reference. */
 int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp, int64_t arrival_ns);
 
 /* Admits a packet: finds its place, moves the window if necessary and marks the packet's bytes as arrived.  Returns
  * REJECT_NONE.  The caller must then copy the payload to '*payload' before the next call.  If the packet is refused,
- * counts and returns the reason, and leaves '*payload' untouched.  'arrival_ns' is monotonic. */
+ * counts and returns the reason, and leaves '*payload' untouched.  'arrival_ns' is the packet's monotonic arrival
+ * time. */
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);
 
 /* Hands on the open chunks of a silent live member, and compares its timestamps with the clock once a second.  Called
- * between packets.  'now_ns' is monotonic.  Addresses that assembler_expect() returned are invalid after this call. */
+ * between packets.  'now_ns' is the present monotonic time.  Addresses that assembler_expect() returned are invalid
+ * after this call. */
 void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
-/* Counts a packet that the caller refuses.  The counters of a source count heaps, so they count only a heap's first
- * packet. */
+/* Counts a packet that the caller refuses.  The counters of the packet's source count heaps, so of each heap they
+ * count only the first packet. */
 void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject);
 
 /* Returns the first copy of the payload, if assembler_admit() has just refused a packet as REJECT_DUPLICATE.  Returns
  * NULL if only some of the packet's bytes had arrived; the packet then counts as different. */
 const uint8_t *assembler_duplicate_of(const struct assembler *assembler);
 
-/* Contests the heap of the duplicate that was just refused, because its bytes differ from the first copy.  The heap
- * then counts as missing. */
+/* Contests the heap of the duplicate that was just refused, because the duplicate's bytes differ from the first copy.
+ * The heap then counts as missing. */
 void assembler_contest(struct assembler *assembler, const struct assemble_packet *packet);
 
 /* Returns the chunk of the last packet admitted. */

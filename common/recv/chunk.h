@@ -2,7 +2,8 @@
  * them.
  *
  * A member is the set of sources that one assembler receives: in fgpu an input (antenna x polarisation), in xbgpu the
- * F-engines of one receive thread.  Heap h is at payload + h * heap_bytes, where h = time * n_sources + source.
+ * F-engines of one receive thread.  Heap h is at payload + h * heap_bytes, where h = time * n_sources + source, and
+ * 'time' numbers a source's heaps in the chunk from 0.
  *
  * Ownership: free inbox -> assembler -> worker -> (upload done, buffer_ref_put) -> free inbox.  Only the assembler
  * writes.
@@ -24,19 +25,20 @@
 
 #define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* flag bit; heap lengths in bytes are smaller than this value */
 
-/* Value in the array 'present' of an open chunk, if different copies of some of the heap's bytes arrived.  The value
- * becomes 0 when the chunk is closed. */
+/* A heap's value in the array 'present' of an open chunk, if different copies of some of the heap's bytes arrived.
+ * When the chunk is closed, this value becomes 0. */
 #define CHUNK_HEAP_CONTESTED 2
 
 struct chunk {
     struct buffer_ref ref;
     unsigned member;             /* [const] index of the member */
-    size_t n_heaps;              /* [const] n_heaps_per_source * n_sources */
+    size_t n_heaps;              /* [const] number of heaps: n_heaps_per_source * n_sources */
     size_t heap_bytes;           /* [const] */
     uint8_t *payload;            /* [const] [n_heaps][heap_bytes] host address; in a gathered pool: device address */
     const uint8_t *source;       /* [const] address of the payload for copies by the device */
     struct device_direct direct; /* [const] the payload's memory in a direct pool; else zeros */
-    /* Gathered pools only: the NIC's frames with the chunk's packets, and the pieces of payload in these frames. */
+    /* Used in gathered pools only: the NIC's frames with the chunk's packets, and the pieces of payload in these
+     * frames. */
     struct gather_piece *pieces; /* [2 * n_frames_max] pinned */
     uint32_t *frames;            /* [n_frames_max] */
     size_t n_pieces, n_frames;
@@ -45,17 +47,18 @@ struct chunk {
     uint8_t *present;          /* [n_heaps] 1: complete heap, every byte arrived exactly once; else 0 (assemble.h) */
     uint32_t *extra;           /* [n_heaps] value 'extra' from identify() (fgpu: saturated samples); 0: heap absent */
     size_t n_present;          /* number of complete heaps */
-    uint64_t n_missing;        /* heaps missing in this chunk, and between this chunk and the previous one */
-    bool restarts;             /* a stream begins with this chunk, so earlier heaps are not missing */
-    size_t n_times;            /* heaps per source; fewer in a stream's last chunk */
-    int64_t last_arrival_ns;   /* monotonic arrival time of the last packet placed; for the latency sensor */
+    /* number of heaps missing in this chunk, and between the previous chunk and this chunk */
+    uint64_t n_missing;
+    bool restarts;           /* true if a stream begins with this chunk, so that earlier heaps are not missing */
+    size_t n_times;          /* number of heaps per source; smaller in a stream's last chunk */
+    int64_t last_arrival_ns; /* monotonic arrival time of the last packet placed; for the latency sensor */
     /* The assembler uses these members while the chunk is open (chunk_heap.h). */
     uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, if CHUNK_HEAP_MAPPED */
     size_t filled_words; /* [const] words of 'filled' per heap */
     /* [n_heaps] number of bytes that have arrived: the heap's first bytes, or with the flag CHUNK_HEAP_MAPPED the bytes
      * marked in 'filled'. */
     uint32_t *filled_bytes;
-    uint32_t *senders;  /* [n_heaps] address that sent a heap's first packet, network order; 0: not known */
+    uint32_t *senders;  /* [n_heaps] address of the host that sent a heap's first packet, network order; 0: not known */
     size_t n_contested; /* number of heaps with CHUNK_HEAP_CONTESTED in 'present' */
 };
 
@@ -88,13 +91,14 @@ static inline bool chunk_has_room(const struct chunk *chunk)
 /* Creates the kernel for chunk_gather().  Returns 0 or negative errno. */
 int chunk_create_gather(struct device *device, struct device_kernel **gather);
 /* Queues the kernel 'gather', which copies the packets of a gathered chunk from the frames to the chunk's payload.
- * Does nothing for chunks of other pools, for which 'gather' may be NULL. */
+ * Does nothing for chunks of other pools; 'gather' may be NULL for these chunks. */
 void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struct device_kernel *gather);
 
 /* Frees the pool and its chunks, which no thread may use any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Return the number of bytes that a pool needs, for checks before the start.  UINT64_MAX: the size exceeds 64 bits. */
+/* These functions return the number of bytes that a pool needs, for checks before the start.  UINT64_MAX means that
+ * the number exceeds 64 bits. */
 uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu); /* pinned and ordinary memory */
 uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape);            /* device memory, direct or not */
 

@@ -21,8 +21,8 @@ bool chunk_heap_overlaps(const struct chunk *chunk, size_t heap, uint64_t offset
 /* Returns true if all of the 'n_bytes' bytes at 'offset' have arrived. */
 bool chunk_heap_covers(const struct chunk *chunk, size_t heap, uint64_t offset, uint64_t n_bytes);
 
-/* Marks bytes as arrived.  None of them may have arrived before.  When all bytes have arrived, marks the heap as
- * present, unless the heap is contested. */
+/* Marks bytes as arrived.  None of these bytes may have arrived before.  When all bytes have arrived, marks the heap
+ * as present, unless the heap is contested. */
 void chunk_heap_fill(struct chunk *chunk, size_t heap, uint64_t offset, uint64_t n_bytes);
 
 /* Marks a heap as contested.  Returns false if the heap was already contested. */

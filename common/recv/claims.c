@@ -138,7 +138,7 @@ bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
         source->since = claims->n_packets;
         source->renewed = claims->n_packets;
     } else if (ahead <= 0) {
-        return false; /* another packet of the same heap, or of an earlier heap */
+        return false; /* the packet belongs to the claim's newest heap, or to an earlier heap */
     }
     source->samples = packet->timestamp;
     source->n_heaps++;

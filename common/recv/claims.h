@@ -1,18 +1,19 @@
 /* claims.h - collects claims: series of heaps far from the window.  Decides whether the window follows a claim.
  *
- * A source makes a claim by sending 'jump_heaps' consecutive heaps that the window does not accept (assemble.h).  Each
- * heap is later than the previous heap by at most one window.  Any packet of the source inside or near the window ends
- * the claim.  A packet is near if it is late, or due.
+ * A source makes a claim by sending 'jump_heaps' consecutive heaps that the window does not accept (assemble.h).
+ * Each heap is later than the previous heap by at most a window's duration.  Any packet of the source inside or near
+ * the window ends the claim.  A packet is near if it is late, or due.
  *
  * A claim is believed if more sources support it than contradict it.  A source supports the claim if the source itself
- * claims a jump to about the same time.  A source contradicts if it was recently heard inside or near the window.
- * "Recently" means: within a time that equals the window's duration, or during the claim's last heaps (one to two times
- * 'jump_heaps').  In addition, at least 'jump_sources' sources must support the claim, or no source may contradict.  So
- * a member with few sources, or with only one live source, recovers too.
+ * claims a jump to about the same time.  A source contradicts the claim if it was recently heard inside or near the
+ * window.  "Recently" means: within a time that equals the window's duration, or during the claim's last heaps (one
+ * to two times 'jump_heaps').  In addition, at least 'jump_sources' sources must support the claim, or no source may
+ * contradict the claim.  So a member with few sources, or with only one live source, recovers, too.
  *
- * The window's duration protects against a stalled source that sends its backlog in a burst, during which no other
- * source is heard.  The window's duration applies to the claimant, too: its claim is not believed if it was heard near
- * the window within this time.  So if a second sender uses a source's identity in bursts, the window does not move.
+ * The window's duration protects against a stalled source.  Such a source sends its backlog in a burst, and no other
+ * source is heard during the burst.  The window's duration applies to the claimant, too: its claim is not believed if
+ * it was heard near the window within this time.  So if a second sender uses a source's identity in bursts, the
+ * window does not move.
  *
  * Recordings: arrival times cannot confirm a claim, so the window's duration is not considered.  The claim's packets
  * are held until the claim is believed, so that no data after a gap are lost.
@@ -29,7 +30,7 @@
 struct claims_config {
     unsigned n_sources, jump_heaps, jump_sources; /* as in struct assembler_config */
     int64_t window_samples, window_ns;
-    bool live; /* packets arrive in real time; false for a recording */
+    bool live; /* true if packets arrive in real time, false for a recording */
     size_t heap_bytes;
     const char *name;        /* the member's name, for messages; must outlive the claims */
     struct counter *refused; /* counter of held packets whose claim was dropped */
@@ -53,10 +54,11 @@ struct held {
 struct claim_source {
     uint64_t n_heaps; /* length of the claim in heaps; 0: the last heap was inside or near the window */
     int64_t samples;  /* timestamp of the claim's newest heap */
-    /* n_packets at the start of the claim's last heaps (one to two times jump_heaps), or of the whole claim */
+    /* value of n_packets at the start of the claim's last heaps (one to two times jump_heaps), or at the claim's
+     * start */
     uint64_t since;
-    uint64_t renewed; /* n_packets when n_heaps was last a multiple of jump_heaps, or the claim began */
-    uint64_t near_at; /* n_packets at the last packet inside or near the window; 0: never */
+    uint64_t renewed; /* value of n_packets when n_heaps was last a multiple of jump_heaps, or when the claim began */
+    uint64_t near_at; /* value of n_packets at the last packet inside or near the window; 0: no such packet */
     int64_t near_ns;  /* monotonic arrival time of the last packet inside or near the window */
     struct held held; /* packets of the claim, in a recording */
     const struct held_packet *next_held; /* next packet that claims_next_held() returns for a believed claim */
@@ -80,14 +82,14 @@ void claims_restart(struct claims *claims);
 /* Drops all claims and counts their held packets as refused. */
 void claims_drop(struct claims *claims);
 
-/* Records that the source was heard inside or near the window, which ends the source's claim. */
+/* Records that the source was heard inside or near the window.  This ends the source's claim. */
 void claims_heard(struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Returns true if the source was heard inside or near the window within the last 'window_ns'. */
 bool claims_heard_lately(const struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Adds a packet that the window does not accept to its source's claim.  Returns true if the claim grew by a heap and
- * has at least 'jump_heaps' heaps.  The caller then judges the claim, again if necessary. */
+ * has at least 'jump_heaps' heaps.  The caller then judges the claim, even if it has judged the claim before. */
 bool claims_extend(struct claims *claims, const struct assemble_packet *packet);
 
 /* Returns true if the sources allow a jump to the claim of 'source', which has at least 'jump_heaps' heaps.  The caller
@@ -99,8 +101,8 @@ bool claims_are_enough(const struct claims *claims, unsigned source, int64_t arr
 uint8_t *claims_hold(struct claims *claims, const struct assemble_packet *packet, int64_t arrival_ns);
 
 /* Accepts the claim of 'source', and drops all claims that do not support it.  Afterwards claims_next_held() returns
- * the held packets of the remaining claims in order of timestamps, then NULL. claims_first_held() returns the next
- * packet without consuming it. */
+ * the held packets of the remaining claims in order of timestamps.  After the last packet it returns NULL.
+ * claims_first_held() returns the next packet without consuming it. */
 void claims_believe(struct claims *claims, unsigned source);
 const struct held_packet *claims_first_held(const struct claims *claims);
 const struct held_packet *claims_next_held(struct claims *claims);

@@ -1,4 +1,4 @@
-/* gro.h - splits messages into zero-copy packets.  The Linux kernel has coalesced each message from several packets
+/* gro.h - splits messages into zero-copy packets.  A message consists of packets that the Linux kernel has joined
  * (UDP_GRO).
  *
  * Flow:      source_udp.c --message, control messages--> gro_segment_bytes() --> gro_add()
@@ -36,8 +36,8 @@ struct gro_queue {
     size_t n, next;
 };
 
-/* Reads the size of a message's packets from its control messages.  Returns 'n_bytes', the size of the message, if the
- * message is a single packet. */
+/* Reads the size of a message's packets from its control messages.  If the message is a single packet, returns
+ * 'n_bytes', the size of the message. */
 static inline size_t gro_segment_bytes(struct msghdr *message, size_t n_bytes)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {

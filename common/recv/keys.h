@@ -21,12 +21,12 @@ struct config_recv {
     char *pcap_file;       /* NULL: the network */
     char *from;            /* networks of allowed senders; NULL: all senders are allowed */
     struct access senders; /* 'from' in parsed form, set by recv_keys_check() */
-    bool crc;              /* true: packets without a CRC are refused */
+    bool crc;              /* true: packets without a CRC item are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* the NIC's interrupt that wakes thread 0; < 0: the threads poll */
     int64_t window_chunks;
-    int64_t n_chunks;  /* number of chunks of each input (fgpu) or receive thread (xbgpu) */
+    int64_t n_chunks;  /* number of chunks per input (fgpu) or per receive thread (xbgpu) */
     int64_t n_threads; /* 0: one per input */
     struct config_int_list affinity;
     int64_t busy_poll_us; /* duration of polling before the thread sleeps; 0: no polling */
@@ -60,11 +60,11 @@ struct config_recv {
                "Replay this capture instead of listening to the network; a slow replay loses no packets.")
 #define CONFIG_BUFFER_ROW                                                                                              \
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,                                      \
-            "Socket buffer of each receive thread, shared by its endpoints; 0: the kernel's default. With ibverbs: "   \
-            "the thread's ring of frames.")
+            "Size of each receive thread's socket buffer, shared by its endpoints; 0: the kernel's default. With "     \
+            "ibverbs: size of the thread's ring of frames.")
 #define CONFIG_AFFINITY_ROW                                                                                            \
     KEY_INT_LIST("affinity", base.affinity, "", UNIT_NONE, -1, 4095,                                                   \
-                 "CPU of each receive thread; a short list repeats; []: not pinned.")
+                 "CPU of each receive thread; a list that is too short is repeated; []: threads are not pinned.")
 #define CONFIG_BUSY_POLL_ROW                                                                                           \
     KEY_INT("busy_poll", base.busy_poll_us, "0", UNIT_NONE, 0, 10000,                                                  \
             "Microseconds for which a receive thread polls for packets before it sleeps. Polling uses a whole core. "  \
@@ -87,8 +87,8 @@ void recv_keys_check(struct config_recv *recv, const struct config_device *devic
 struct recv_source_config recv_keys_source(const struct config_recv *recv, const struct endpoint_list *endpoints,
                                            size_t t, struct device *device);
 
-/* Parses 'from', the networks of allowed senders, into 'senders'.  recv_keys_set_senders() lets all endpoints of a list
- * point to 'senders', which must outlive the list. */
+/* Parses 'from', the networks of allowed senders, into 'senders'.  recv_keys_set_senders() makes all endpoints of a
+ * list point to 'senders'.  'senders' must outlive the list. */
 void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors);
 void recv_keys_set_senders(struct endpoint_list *list, const struct access *senders);
 

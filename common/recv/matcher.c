@@ -2,7 +2,7 @@
  *
  * Each member has a short queue of chunks in order of time.  After every change make_sets() examines the oldest chunk
  * in each queue.  Chunks beyond the horizon are far ahead and belong to no believed claim, so they wait.  Ready sets
- * are moved to a separate ring.  So the queues, on which all decisions depend, do not depend on how busy the worker
+ * are moved to a separate ring.  So all decisions, which use only the queues, are the same however busy the worker
  * is. */
 #include "common/recv/matcher.h"
 
@@ -17,7 +17,7 @@ struct member {
     bool ended;
     int64_t said_samples; /* timestamp of the last chunk added, even if it was given back */
     uint64_t said_at;     /* matcher->n_added after the last chunk was added; 0: none yet */
-    /* number of successive chunks that are far, but near each other, without a majority against them */
+    /* number of successive chunks that are far but near each other, and that no majority of members contradicts */
     unsigned n_claims;
 };
 
@@ -26,12 +26,12 @@ struct matcher {
     unsigned depth;               /* [const] */
     int64_t chunk_samples;        /* [const] */
     int64_t wait_samples;         /* [const] */
-    int64_t far_samples;          /* [const] a chunk more than this time behind the last set is far */
-    int64_t far_ahead_samples;    /* [const] a chunk more than this time ahead of the last set is far */
+    int64_t far_samples;          /* [const] a chunk more than this number of samples behind the last set is far */
+    int64_t far_ahead_samples;    /* [const] a chunk more than this number of samples ahead of the last set is far */
     bool started;                 /* true if a set was made, and no jump back was believed afterwards */
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
-    uint64_t n_added;             /* number of chunks added: the clock by which claims are compared */
+    uint64_t n_added;             /* number of chunks added; serves as a clock when claims are compared */
     unsigned n_alive;             /* number of members that have not ended */
     struct chunk **sets;          /* [max_chunks][n_members] ring of sets that are ready */
     int64_t *set_samples;         /* [max_chunks] timestamps of the sets */
@@ -97,8 +97,8 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
 }
 
 /* Returns true if the matcher should follow 'claimant', whose newest chunk is far.  A member agrees if its newest
- * chunk, of any age, is near the claimant's.  A member contradicts if its newest chunk is not far and was added after
- * 'since', when the claimant added its previous chunk. */
+ * chunk, of any age, is near the claimant's newest chunk.  A member contradicts if its newest chunk is not far and
+ * was added after the claimant's previous chunk, which was added at 'since'. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;
@@ -174,8 +174,8 @@ void matcher_end(struct matcher *matcher, unsigned member)
     make_sets(matcher);
 }
 
-/* Finds the timestamp of the oldest chunk in the queues, up to the horizon.  Returns false if there is no such
- * chunk. */
+/* Finds the timestamp of the oldest chunk in the queues.  Ignores chunks beyond the horizon.  Returns false if there
+ * is no other chunk. */
 static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 {
     bool found = false;
@@ -192,7 +192,8 @@ static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
     return found;
 }
 
-/* Returns true if a member has a chunk at least 'wait_chunks' after 'timestamp', up to the horizon. */
+/* Returns true if a member has a chunk that is at least 'wait_chunks' chunks after 'timestamp', and not beyond the
+ * horizon. */
 static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
@@ -208,7 +209,7 @@ static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
     return false;
 }
 
-/* Returns true if a member may still add its chunk for the set at 'timestamp', the oldest time. */
+/* Returns true if a member may still add its chunk for the set at 'timestamp', the oldest timestamp in the queues. */
 static bool must_wait(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++)
@@ -217,7 +218,7 @@ static bool must_wait(const struct matcher *matcher, int64_t timestamp)
     return false;
 }
 
-/* Moves the oldest chunks to the ring if their set is ready.  Returns false if it is not. */
+/* Moves the oldest chunks to the ring if their set is ready.  Returns false if their set is not ready. */
 static bool make_set(struct matcher *matcher)
 {
     int64_t timestamp;

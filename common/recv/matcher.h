@@ -13,10 +13,10 @@
  *
  * Jumps: a chunk is far if it is more than 'wait_chunks' + 'window_chunks' chunks ahead of the last set, or more than
  * twice 'window_chunks' behind it.  A far chunk is a claim of its member, the claimant.  A member supports the claim if
- * its newest chunk is near the claimant's chunk.  A member contradicts the claim if it added a chunk that is not far
- * since the claimant's previous chunk.  A claim is believed if more members support than contradict it.  In addition,
- * 'jump_members' members (or all live members) must support the claim, or the claimant must have made 'window_chunks'
- * such claims in a row.
+ * its newest chunk is near the claimant's chunk.  A member contradicts the claim if, after the claimant's previous
+ * chunk, it added a chunk that is not far.  A claim is believed if more members support the claim than contradict it.
+ * In addition, 'jump_members' members (or all live members) must support the claim, or the claimant must have made
+ * 'window_chunks' successive claims of this kind.
  *
  * Until a claim is believed, chunks far ahead wait, and a member's oldest chunk is given back if its queue is full.
  * Chunks far behind are given back.  When a jump back is believed, the matcher starts again.  So a member with a wrong
@@ -46,7 +46,7 @@ struct matcher_config {
     unsigned n_members;
     unsigned window_chunks; /* window_chunks of the members' assemblers; >= 1 */
     unsigned wait_chunks;   /* >= window_chunks */
-    /* number of members that must support a claim, usually 2; a number above n_members means all members */
+    /* number of members that must support a claim, usually 2; if it exceeds n_members, all members must */
     unsigned jump_members;
     int64_t chunk_samples;
     size_t max_chunks;           /* number of chunks in all members' pools, which limits the chunks in the matcher */
@@ -63,7 +63,7 @@ void matcher_destroy(struct matcher *matcher);
  * matched. */
 void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk);
 
-/* Records that 'member' has ended, as at the end of a file, and will add no more chunks. */
+/* Records that 'member' has ended (for example at the end of a file) and will add no more chunks. */
 void matcher_end(struct matcher *matcher, unsigned member);
 
 /* Fills set[n_members] with the next set in order of time.  Returns false if no set is ready. */

@@ -26,8 +26,9 @@ struct flow {
     const struct assemble_layout *layout; /* [const] layout of the member */
     struct position next;                 /* position after the last packet admitted */
     uint64_t payload_bytes;               /* payload bytes of each packet, except a heap's last packet */
-    struct flow *successor[2]; /* expected next flow: [0] after a packet in mid-heap, [1] after a heap's last packet */
-    struct position cursor;    /* position of the next prediction in batch 'cursor_batch' */
+    /* expected next flow: [0] after a packet that is not its heap's last packet, [1] after a heap's last packet */
+    struct flow *successor[2];
+    struct position cursor; /* position of the next prediction in batch 'cursor_batch' */
     uint64_t cursor_batch;
 };
 
@@ -46,7 +47,7 @@ struct predictor {
     bool at_ended_heap;
     uint64_t n_batches;
     unsigned n_unpredicted;        /* number of batches until predictions resume */
-    unsigned n_counted, n_holding; /* number of predictions, and of right ones, since the last judgement */
+    unsigned n_counted, n_holding; /* number of predictions, and of right predictions, since the last judgement */
 };
 
 /* Initialises the predictor.  'members' must outlive the predictor.  Returns 0 or -ENOMEM.  Call predictor_fini() in

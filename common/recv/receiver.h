@@ -8,8 +8,8 @@
  * source as a slot's payload buffer.  If the prediction is right, the payload is received in place, without a copy.  A
  * payload at a wrong place is copied twice, through the slot's own buffer, because its right place may hold another
  * packet of the same batch.  If most predictions are wrong, the next batches are received into the slots' own buffers
- * and copied once.  Zero-copy packets of the source are copied once, past the cache.  If chunks are in direct memory,
- * all packets are copied past the cache.
+ * and copied once.  Packets that stay in the source's memory (zero-copy) are copied to their places once, past the
+ * cache.  If chunks are in direct memory, all packets are copied past the cache.
  *
  * CRC: a packet whose CRC item (spead.h) does not match is refused, even if its payload was received in place.  The
  * bytes of a refused packet are not marked as arrived, so a later packet overwrites them.  Payloads that a NIC wrote to
@@ -55,8 +55,9 @@ struct receiver_config {
     /* [n_assemblers] configurations of the assemblers, copied; the receiver sets may_wait */
     const struct assembler_config *assemblers;
     size_t n_assemblers;
-    bool direct;    /* chunks are direct: no payload is received in place, because the host could not move it */
-    bool needs_crc; /* packets without a CRC item are refused */
+    /* true: chunks are direct, and no payload is received in place, because the host could not move the payload */
+    bool direct;
+    bool needs_crc; /* true: packets without a CRC item are refused */
     /* inbox that gets {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
     struct inbox *worker;
     int end_kind;

@@ -18,7 +18,7 @@ static void add(const char *prefix, const char *name, const char *help, const ch
     stats_counter(full, help, labels, counter);
 }
 
-/* Reasons for which the reference correlator has separate counters, which count heaps.  The other reasons are labels of
+/* Reasons for which the reference correlator has separate counters of heaps.  The other reasons are labels of
  * rejected_packets, or of ignored_packets if they are harmless. */
 static const struct own_name {
     enum reject reject;
@@ -39,7 +39,8 @@ static void add_own_name(const char *prefix, const struct own_name *own, const c
 }
 
 /* Returns the reference correlator's name for the counter of a reason, or NULL.  The counter counts packets, so the
- * name is right only if a heap is one packet, as in fgpu's input.  For xbgpu, add_refused_heaps() uses the names. */
+ * name is right only if each heap is one packet, as in fgpu's input.  For xbgpu, add_refused_heaps() adds counters
+ * with these names. */
 static const struct own_name *own_name(const char *prefix, enum reject reject)
 {
     for (size_t i = 0; strcmp(prefix, "fgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
@@ -60,7 +61,8 @@ static void add_rejects(const char *prefix, const char *labels, const struct cou
         }
         stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
         if (reject_is_harmless((enum reject)r))
-            add(prefix, "ignored_packets", "Packets of the streams that belong to no chunk, by reason.", with_reason,
+            add(prefix, "ignored_packets",
+                "Packets that belong to the streams but have no place in a chunk, by reason.", with_reason,
                 &rejects[r]);
         else
             add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);
@@ -76,12 +78,13 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
     add(prefix, "chunks", "Chunks handed to the worker.", labels, &stats->chunks);
     add(prefix, "missing_heaps", "Heaps expected since the first heap but not received.", labels,
         &stats->missing_heaps);
-    add(prefix, "incomplete_heaps", "Heaps received only in part.", labels, &stats->incomplete_heaps);
+    add(prefix, "incomplete_heaps", "Heaps of which only a part was received.", labels, &stats->incomplete_heaps);
     add(prefix, "contested_heaps", "Heaps that count as missing because two different copies of their bytes arrived.",
         labels, &stats->contested_heaps);
-    add(prefix, "copied_packets", "Packets copied to their place in the chunk, because they were received elsewhere.",
-        labels, &stats->copied_packets);
-    add(prefix, "jumps", "Jumps of the timestamps that were accepted.", labels, &stats->jumps);
+    add(prefix, "copied_packets",
+        "Packets that were copied to their place in the chunk, because they were not received there.", labels,
+        &stats->copied_packets);
+    add(prefix, "jumps", "Accepted jumps of the timestamps.", labels, &stats->jumps);
     add(prefix, "gap_samples", "Samples skipped by forward jumps that are longer than the elapsed time.", labels,
         &stats->gap_samples);
     add_rejects(prefix, labels, stats->rejects);
@@ -106,7 +109,7 @@ void receiver_metrics_add(const char *prefix, const char *thread, const struct r
     add_rejects(prefix, labels, stats->rejects);
     add_refused_heaps(prefix, labels, stats->refused_heaps);
     if (strcmp(prefix, "fgpu_input") == 0 || strcmp(prefix, "xbgpu_input") == 0)
-        add(prefix, "metadata_heaps", "Descriptors, and heaps that lack an item of data heaps.", labels,
+        add(prefix, "metadata_heaps", "Descriptor heaps, and heaps that lack an item that data heaps have.", labels,
             &stats->metadata_heaps);
     for (int e = SPEAD_OK + 1; e < SPEAD_N_ERRORS; e++) {
         char with_error[128];
@@ -124,8 +127,8 @@ void receiver_metrics_add_drops(const char *prefix, const char *thread, const st
     stats_label(labels, sizeof(labels), "thread", thread);
     snprintf(full, sizeof(full), "%s_kernel_drops", prefix);
     stats_gauge_read(full,
-                     "Messages dropped since the start: by the kernel because the socket buffer was full (joined "
-                     "packets count once), or by the NIC's port because no frame was free.",
+                     "Messages dropped since the start. The kernel drops them if the socket buffer is full (joined "
+                     "packets are one message), the NIC's port if no frame is free.",
                      labels, receiver_kernel_drops, receiver);
 }
 

@@ -19,7 +19,8 @@
 
 /* ---- Prediction -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the next packet.  If its place is in an open chunk, uses this place as the slot's payload buffer. */
+/* Predicts the next packet.  If the place of this packet is in an open chunk, uses the place as the slot's payload
+ * buffer. */
 static void predict(struct receiver *r, struct packet_slot *slot, struct placement *placement)
 {
     struct prediction next;
@@ -69,8 +70,8 @@ static enum spead_error parse_new_header(struct receiver *r, const struct packet
     if (n_bytes > GATHERED_HEADER_BYTES)
         n_bytes = GATHERED_HEADER_BYTES;
     size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
-    /* Gathers a header that continues in the slot's other buffers.  If the rest is in device memory, the host cannot
-     * read it. */
+    /* Gathers a header that continues in the slot's other buffers.  If the rest of the header is in device memory,
+     * the host cannot read it. */
     if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes && !slot->rest) {
         n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
         if (n_bytes > slot->packet_bytes)
@@ -106,7 +107,7 @@ static bool is_as_predicted(const struct packet_slot *slot, const struct placeme
                             placement->packet.payload_offset);
 }
 
-/* Checks the sender against the endpoint's list.  The source may have missed a forbidden sender. */
+/* Checks the sender against the endpoint's list.  The source may have let packets of a forbidden sender pass. */
 static bool may_send(const struct receiver *r, const struct packet_slot *slot)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
@@ -211,8 +212,8 @@ static bool is_same(const struct receiver *r, const struct packet_slot *slot, co
 
 /* ---- Second pass: place the payloads ----------------------------------------------------------------------------- */
 
-/* Logs a refused packet, and counts its heap if the packet is the heap's first.  Logs at most one packet of each reason
- * per batch.  log_limited() limits the rate further. */
+/* Logs a refused packet, and counts its heap if the packet is the heap's first.  In each batch, logs at most one
+ * packet for each reason. log_limited() limits the rate further. */
 static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct placement *placement)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;

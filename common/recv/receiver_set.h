@@ -25,8 +25,8 @@ int receiver_set_start(struct receiver_set *set);
 /* Calls receiver_enable() of all receivers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_set_enable(struct receiver_set *set, char *why, size_t why_bytes);
 
-/* Returns true if a receiver ended because its source died.  Returns false if all ended receivers had read their files.
- * Call after a receiver has reported its end. */
+/* Returns true if a receiver ended because its source died.  Returns false if all ended receivers ended because they
+ * had read their files.  Call after a receiver has reported its end. */
 bool receiver_set_failed(const struct receiver_set *set);
 
 /* Returns true if packets come from a file, so that receivers may wait. */

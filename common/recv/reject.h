@@ -15,16 +15,17 @@ enum reject {
     REJECT_MALFORMED,     /* not a SPEAD-64-48 packet (spead.h lists the errors) */
     REJECT_DESCRIPTOR,    /* a packet of a descriptor heap, which any stream may contain */
     REJECT_STOP,          /* a packet of a stop heap, which any stream may contain */
-    REJECT_OTHER_THREAD,  /* the packet's source belongs to another receive thread, which is no error */
+    REJECT_OTHER_THREAD,  /* the packet's source belongs to another receive thread; this is no error */
     REJECT_NO_ITEMS,      /* the packet lacks a required item, and is not a descriptor */
     REJECT_HEAP_SIZE,     /* the packet's heap length is not the configured length */
     REJECT_ALIGNMENT,     /* payload offset or length is not a multiple of 8, or there is no payload */
     REJECT_BAD_TIMESTAMP, /* timestamp is not a multiple of the heap's length */
     REJECT_BAD_SOURCE,    /* the packet's polarisation or feng_id is not in the configuration */
-    REJECT_BAD_FREQUENCY, /* the packet's first channel is not this engine's, because the wiring is wrong */
+    REJECT_BAD_FREQUENCY, /* the packet's first channel is not this engine's first channel (wrong address) */
     REJECT_CRC,           /* the packet's CRC item does not match, or is missing although recv.crc requires it */
     REJECT_TOO_OLD,       /* behind the window */
-    REJECT_JUMP,          /* timestamp far from the window or ahead of time, without a believed claim (assemble.h) */
+    /* timestamp far from the window or ahead of time, and no claim to a jump is believed (assemble.h) */
+    REJECT_JUMP,
     /* the packet would complete a claim, but the host's synchronised clock contradicts the claim */
     REJECT_CLOCK,
     REJECT_DUPLICATE, /* some of the packet's bytes had already arrived */

@@ -26,7 +26,7 @@ int recv_source_open(const struct recv_source_config *config, struct recv_source
 }
 
 #define RING_ALIGN_BYTES 64 /* size of a cache line, so that no two frames share a line */
-/* frames of several batches, some of which are in use, complete or posted */
+/* smallest number of posted frames: several batches, because some are in use and others are complete */
 #define RING_POSTED_MIN (4 * PACKET_BATCH_MAX)
 
 static size_t round_to_lines(size_t bytes)
@@ -233,7 +233,7 @@ size_t recv_packet_piece(const struct packet_slot *slot, size_t offset, size_t n
 
     while (offset >= parts[i].n_bytes) {
         offset -= parts[i++].n_bytes;
-        assert(i < ARRAY_LEN(parts)); /* fails if the slot does not have the requested bytes */
+        assert(i < ARRAY_LEN(parts)); /* fails if the slot has fewer bytes than requested */
     }
     *start = parts[i].start + offset;
     return parts[i].n_bytes - offset < n_bytes ? parts[i].n_bytes - offset : n_bytes;

@@ -8,12 +8,14 @@
  * is received exactly in its place, and the CPU reads only the header.  Otherwise recv_packet_copy() gathers the
  * payload from the buffers.
  *
- * A socket receives into a slot by recvmmsg with three iovecs.  A file source copies the bytes.
+ * A socket receives into a slot with recvmmsg() and three iovecs.  A file source copies the bytes.
+ *
  * Zero-copy: if the Linux kernel coalesces packets, or if the NIC chooses the addresses, a source returns packets in
  *            its own memory instead.  Such a packet is contiguous, or has a second part in device memory.
  * Senders:   an endpoint may have a list of allowed senders.  The source excludes other senders as early as possible.
  *            The kernel joins the group for allowed senders only, a socket filter empties messages of other senders,
- *            and a NIC has flow rules.  Some packets may pass, so the receiver checks each packet's sender again.
+ *            and a NIC has flow rules.  Some packets of other senders may pass, so the receiver checks each packet's
+ *            sender again.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) loses no packets, so its reader may wait for free memory. */
 #ifndef COMMON_RECV_SOURCE_H
@@ -48,8 +50,9 @@ struct packet_slot {
     /* recv_source_recv() sets the following members. */
     size_t packet_bytes; /* size of the packet as sent; 'truncated' is true if the packet exceeds the buffers */
     bool truncated;
-    /* True if 'header' points to the packet in the source's memory, which is valid until the next recv.  If 'rest' is
-     * not NULL, only the packet's first 'header_bytes' bytes are at 'header'.  The caller's buffers are not used. */
+    /* True if 'header' points to the packet in the source's memory.  The packet is valid until the next recv.  If
+     * 'rest' is not NULL, only the packet's first 'header_bytes' bytes are at 'header'.  The caller's buffers are not
+     * used. */
     bool zero_copy;
     const uint8_t *rest; /* zero-copy: the packet's other bytes in device memory; NULL: none */
     uint32_t frame;      /* zero-copy: frame number for recv_source_keep() */
@@ -88,8 +91,8 @@ int recv_source_enable(struct recv_source *source, char *why, size_t why_bytes);
 /* Sizes of a NIC's receive queue and its frames (ibverbs). */
 struct packet_ring {
     size_t max_frame_bytes; /* longest frame */
-    size_t frame_bytes;     /* bytes of each frame in host memory: the whole frame, or its head */
-    size_t rest_bytes;      /* bytes of each frame in device memory; 0: none */
+    size_t frame_bytes;     /* number of bytes of each frame in host memory: the whole frame, or its head */
+    size_t rest_bytes;      /* number of bytes of each frame in device memory; 0: none */
     size_t n_posted;        /* number of frames posted to the NIC, unless its queue is shorter */
     size_t n_frames;        /* number of posted frames and of frames that may be kept */
 };
@@ -107,8 +110,8 @@ void recv_packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_b
  * damaged or truncated file first returns its readable packets, then -EIO. */
 int recv_source_recv(struct recv_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
-/* Returns true if the next recv will return only zero-copy packets, so that the slots need no buffers.  Otherwise the
- * packets of the next recv are either all zero-copy or all in the slots. */
+/* Returns true if the next recv will return only zero-copy packets, so that the slots need no buffers.  If the result
+ * is false, the packets of the next recv are either all zero-copy or all in the slots. */
 bool recv_source_is_zero_copy(const struct recv_source *source);
 
 /* Keeps the head and the rest of a frame of the last recv unchanged until recv_source_release().  Used with a
@@ -131,7 +134,7 @@ uint64_t recv_source_kernel_drops(const struct recv_source *source);
  * 'n_bytes'. */
 size_t recv_packet_piece(const struct packet_slot *slot, size_t offset, size_t n_bytes, const uint8_t **start);
 
-/* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', from whichever buffers have them. */
+/* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', from the buffers that have these bytes. */
 void recv_packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out);
 
 /* Copies 'n_bytes', the beginning of a packet, into the slot's buffers.  Returns the number of bytes copied.  For

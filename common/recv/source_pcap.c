@@ -2,9 +2,9 @@
  * the datagram: link layer, VLAN tags, IPv4, UDP.  Datagrams for other endpoints are skipped, as the kernel would do.
  * The capture's timestamps are not used: a packet arrives when it is read.
  *
- * The capture may be a FIFO, whose writer may open it and write at any time.  Only recv() waits for the writer: up to
- * its time-out, or until the current frame is complete.  So recv() also reads the FIFO's capture header, and fails if
- * the header is wrong. */
+ * The capture may be a FIFO.  Its writer may open the FIFO and write to it at any time.  Only recv() waits for the
+ * writer: up to its time-out, or until the current frame is complete.  So recv() also reads the FIFO's capture
+ * header, and fails if the header is wrong. */
 #include "common/base/file.h"
 #include "common/base/why.h"
 #include "common/net/frame.h"
@@ -85,8 +85,8 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
     if (!link_type_known(source->link_type)) {
         const char *name = pcap_datalink_val_to_description(source->link_type);
         return why_fail(-EINVAL, why, why_bytes,
-                        "recv.pcap_file: the capture \"%s\" contains %s frames (link type %d); Ethernet, Linux cooked, "
-                        "loopback and raw IP can be read",
+                        "recv.pcap_file: the capture \"%s\" contains %s frames (link type %d); only Ethernet, Linux "
+                        "cooked, loopback and raw IP can be read",
                         source->path, name ? name : "unknown", source->link_type);
     }
     return 0;
@@ -112,7 +112,7 @@ static void end_capture(struct pcap_source *source, int status)
                     (unsigned long long)source->n_cut);
 }
 
-/* Copies the packet of a frame into the slot.  Returns false if the packet is not for one of the source's endpoints. */
+/* Copies the packet in a frame into the slot.  Returns false if the packet is for none of the source's endpoints. */
 static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *header, const uint8_t *bytes,
                        struct packet_slot *slot)
 {

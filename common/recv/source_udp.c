@@ -1,14 +1,14 @@
 /* source_udp.c - receives packets from sockets into slots.
  *
- * Each endpoint has its own socket.  The kernel limits a socket to 20 memberships, and a socket that is bound to its
- * group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready sockets in turn until
- * they are empty, and queries epoll again after one turn of each ready socket.  So a busy group cannot starve the other
- * groups.  When the thread catches up after a delay, the groups of one stream advance together, so that no packets
- * become too old.  Nothing is allocated after open.
+ * Each endpoint has its own socket, for two reasons.  The kernel limits a socket to 20 memberships.  A socket that is
+ * bound to its group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready
+ * sockets in turn until they are empty, and queries epoll again after one turn of each ready socket.  So a busy group
+ * cannot starve the other groups.  When the thread catches up after a delay, the groups of one stream advance
+ * together, so that no packets become too old.  Nothing is allocated after open.
  *
  * The kernel may coalesce packets into a message (UDP_GRO), which costs as much as one packet.  Such messages are
- * received into a few buffers that stay in the cache, and their packets are zero-copy.  If the kernel scattered the
- * packets to their places instead, that would cost more than it saves, because the kernel writes through the cache
+ * received into a few buffers that stay in the cache, and their packets are zero-copy.  It would cost more to let the
+ * kernel scatter the packets to their places, because the kernel writes through the cache
  * (docs/decisions/receive-copy-past-cache.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -31,12 +31,12 @@
 #include <unistd.h>
 
 #define PARTS_MAX 4 /* number of iovecs of a message: three buffers of a slot, and a part for excess bytes */
-/* largest number of ready sockets that epoll_wait() reports at a time; the next call reports others */
+/* largest number of ready sockets that one epoll_wait() reports; the next epoll_wait() reports others */
 #define READY_MAX   64
 #define SINGLES_MAX 64 /* number of successive single packets after which coalescing seems to have ended */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
-/* number of messages per recvmmsg(), so few that their buffers stay in the second-level cache */
+/* number of messages per recvmmsg(); the number is so small that their buffers stay in the second-level cache */
 #define JOINED_MESSAGES 4
 
 struct udp_socket {
@@ -133,7 +133,7 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
 }
 
 /* Receives up to 'n_slots' messages, one per slot.  Moves coalesced messages to 'buffer'.  Returns the number of
- * messages, and in '*n_filled' the number of filled slots, or returns negative errno. */
+ * messages, and stores the number of filled slots in '*n_filled'.  After an error returns negative errno. */
 static int recv_single(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots,
                        size_t n_slots, size_t *n_filled)
 {
@@ -333,11 +333,11 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
             err = find_ready(source, 0);
         }
         if (!err && (source->n_ready == 0 || (is_zero_copy && !next_is_joined(source))))
-            return 0; /* no packet, or packets that would break udp_is_zero_copy()'s promise */
+            return 0; /* no packet, or packets of another kind than udp_is_zero_copy() has announced */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
-            return err; /* a dead socket reports its error again */
+            return err; /* the next call reports the error of a dead socket again */
     }
     return (int)n_filled;
 }
@@ -408,7 +408,7 @@ static void set_buffer(struct opening *opening, int fd)
         opening->may_coalesce = false;
     static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
-        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
+        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and larger bursts are lost; "
                     "\"sysctl net.core.rmem_max=%d\" allows more",
                     granted, asked, asked);
         warned = true;
@@ -437,7 +437,7 @@ static void set_busy_poll(const struct opening *opening, int fd)
 
 static int join_group(struct opening *opening, const struct endpoint *endpoint, int fd)
 {
-    /* Otherwise the socket would also receive groups that other sockets of this host have joined. */
+    /* Without this option the socket would also receive groups that other sockets of this host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
         return fail(opening, endpoint, errno, "exclude other groups", "");

@@ -46,7 +46,7 @@ static int bury(struct recv_source_verbs *source, const char *why)
     return source->err;
 }
 
-/* Returns true if the event is about a queue of a sink, which handles the event itself. */
+/* Returns true if the event is about a queue of a sink.  The sink handles the event itself. */
 static bool is_of_a_sink(const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -59,8 +59,8 @@ static bool is_of_a_sink(const struct ibv_async_event *event)
 }
 
 /* Reads the asynchronous events of the NIC, which report failures and link changes.  All sources and sinks of a NIC
- * share its events.  If a source reads a failure of another source, it fails itself, because the daemon stops at the
- * first failed source.  Returns 0 or negative errno. */
+ * share its events.  If a source reads the event of another source's failure, the reading source fails, too, because
+ * the daemon stops at the first failed source.  Returns 0 or negative errno. */
 static int read_events(struct recv_source_verbs *source)
 {
     struct ibv_async_event event;
@@ -128,7 +128,7 @@ static int give_back(struct recv_source_verbs *source, const uint32_t *frames, s
     return err ? die(source, "a work request was refused: %s", strerror(err)) : 0;
 }
 
-/* Posts the frames of the last recv again, with spare frames instead of kept frames.  Returns 0 or negative errno. */
+/* Posts the frames of the last recv again, and replaces kept frames by spare frames.  Returns 0 or negative errno. */
 static int post_used(struct recv_source_verbs *source)
 {
     size_t n = 0;
@@ -293,7 +293,7 @@ static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns
     return 0;
 }
 
-/* Receives packets.  Returns 0 at once if only frames for no endpoint arrived, so that a flood of such frames does not
+/* Receives packets.  If only frames for no endpoint arrived, returns 0 at once.  So a flood of such frames does not
  * delay the caller. */
 static int verbs_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {

@@ -65,7 +65,7 @@ static inline uint8_t *verbs_source_frame(const struct recv_source_verbs *source
 /* The operations of an open source. */
 extern const struct recv_source_ops verbs_source_ops;
 
-/* Installs flow rules, with which the NIC steers packets for the endpoints to the queue, and joins the groups. */
+/* Installs flow rules, which make the NIC steer packets for the endpoints to the queue.  Joins the groups. */
 int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes);
 
 /* Posts 'n' > 0 frames to the NIC, in the order of frames[].  Returns 0 or a positive errno. */

@@ -47,7 +47,7 @@ static int open_port(struct opening *opening)
     return why_about(err, "recv.interface", opening->why, opening->why_bytes);
 }
 
-/* Computes the sizes of the ring, which is smaller than requested if the NIC's queue is too short. */
+/* Computes the sizes of the ring.  The ring is smaller than requested if the NIC's queue is too short. */
 static void count_frames(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;
@@ -250,7 +250,7 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
     return fail_at(opening, endpoint, err, "join the multicast group", "");
 }
 
-/* Binds the port of a unicast endpoint.  Otherwise the kernel would answer senders that the port is closed. */
+/* Binds the port of a unicast endpoint.  Otherwise the kernel would tell senders that the port is closed. */
 static int hold_port(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -373,7 +373,7 @@ static int open_endpoints(struct opening *opening)
     return err;
 }
 
-/* Joins each group after installing its flow rules.  The kernel would drop packets that arrive earlier. */
+/* Joins each group after installing its flow rules, because the kernel drops packets that arrive before the rules. */
 int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);

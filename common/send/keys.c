@@ -9,22 +9,24 @@
 #define KEYS_OF struct config_send
 const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
     KEY_ENUM("transport", transport, "udp", config_transport_choices,
-             "How packets are sent. udp: through a socket. ibverbs: from a raw packet queue of the NIC of interface."),
+             "How packets are sent. udp: through a socket. ibverbs: from a raw packet queue of the NIC that "
+             "'interface' names."),
     KEY_STRING("interface", interface, "", 0, 64,
                "Interface that sends multicast, by name or address; empty: the kernel chooses."),
     KEY_STRING("pcap_file", pcap_file, "", 0, 4096, "Write all packets to this capture instead of the network."),
     KEY_INT("ttl", ttl, "4", UNIT_NONE, 0, 255, "Time to live of multicast packets."),
     KEY_INT("buffer", buffer_bytes, "1048576", UNIT_BYTES, 0, 4294967296.0,
-            "Socket buffer of each stream; 0: the kernel's default."),
+            "Size of each stream's socket buffer; 0: the kernel's default."),
     KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
-            "Payload bytes per packet; a multiple of 8."),
+            "Number of payload bytes in a packet; a multiple of 8."),
     KEY_DOUBLE("rate_factor", rate_factor, "1.1", UNIT_NONE, 0, 100,
                "Sending rate divided by the real-time rate; 0: no pacing."),
-    KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256,
-            "Send threads, among which streams are divided. With more threads than streams, fgpu divides the streams' "
-            "destinations."),
+    KEY_INT(
+        "threads", n_threads, "1", UNIT_NONE, 1, 256,
+        "Number of send threads, which share the streams. With more threads than streams, fgpu divides the streams' "
+        "destinations."),
     KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
-                 "CPU of each send thread; a short list repeats; []: not pinned."),
+                 "CPU of each send thread; a list that is too short is repeated; []: threads are not pinned."),
     KEY_BOOL("crc", crc, false,
              "Add a CRC32C of all bytes to each packet, as an item that katgpucbf does not have; xbgpu and visrec "
              "check this CRC."),
@@ -79,9 +81,10 @@ bool send_keys_check_loop(const struct endpoint_list *inputs, const struct endpo
     for (size_t d = 0; d < destinations->n; d++)
         for (size_t i = 0; i < inputs->n; i++)
             if (endpoint_equal(&destinations->items[d], &inputs->items[i])) {
-                config_error(errors, destinations,
-                             "%s is received as %s: the program would receive its own output; send to other addresses",
-                             endpoint_format(&destinations->items[d], text, sizeof(text)), inputs->items[i].key);
+                config_error(
+                    errors, destinations,
+                    "%s is also the address of %s: the program would receive its own output; send to another address",
+                    endpoint_format(&destinations->items[d], text, sizeof(text)), inputs->items[i].key);
                 return true;
             }
     return false;

@@ -22,7 +22,8 @@ struct config_send {
     struct config_int_list affinity;
     bool crc; /* true: packets carry a CRC item; fgpu and xbgpu only */
     /* fgpu only. */
-    /* number of antennas: the step of heap counts and the descriptors' interval are multiplied by it */
+    /* number of antennas; the step of heap counts and the interval between descriptors are multiplied by this
+     * number */
     int64_t array_size;
     bool gpudirect; /* the NIC reads heaps directly from device memory */
 };
@@ -34,8 +35,8 @@ struct config_send {
 
 extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 
-/* Row for the section send in a table of sections.  'type' is the struct of the whole file, whose member 'send' is a
- * struct config_send.  'n' is one of the constants above (CONFIG_N_SEND_KEYS, ...). */
+/* Row for the section send in a table of sections.  'type' is the struct for the whole configuration file; its member
+ * 'send' is a struct config_send.  'n' is one of the constants above (CONFIG_N_SEND_KEYS, ...). */
 #define CONFIG_SEND_SECTION(type, what, n) CONFIG_SECTION_PART(type, send, config_send_keys, n, what, .optional = true)
 
 /* Checks the send section, and checks that it agrees with the device and with the capture that is read.  'device' is

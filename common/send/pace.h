@@ -1,7 +1,7 @@
 /* pace.h - computes the departure times of a stream's packets: the arithmetic of sender.h, without a clock.
  *
- * A departure time is start_ns + n_bytes * ns_per_byte, so rounding errors do not accumulate.  A double keeps the time
- * exact to the nanosecond for 100 days, even if the stream is never idle. */
+ * A departure time is start_ns + n_bytes * ns_per_byte, so rounding errors do not accumulate.  A double keeps the
+ * time exact to the nanosecond for 100 days of uninterrupted sending. */
 #ifndef COMMON_SEND_PACE_H
 #define COMMON_SEND_PACE_H
 
@@ -15,9 +15,10 @@
 struct pace {
     double ns_per_byte; /* 0: unpaced */
     int64_t start_ns;
-    double n_bytes;           /* bytes departed since start_ns; each descriptor byte may count as less than 1 */
+    /* number of bytes that departed since start_ns; a descriptor byte may count as less than one */
+    double n_bytes;
     double quick_ns_per_byte; /* time per byte of an undisturbed hand-over to the sink; 0: not known */
-    size_t piece_bytes;       /* size of the last piece; 0: no piece yet with known hand-over time */
+    size_t piece_bytes;       /* size of the last piece; 0: no piece with a known hand-over time yet */
     int64_t clear_ns;         /* earliest departure of the next piece's first packet */
 };
 
@@ -34,9 +35,9 @@ static inline int64_t pace_departure_ns(const struct pace *pace)
     return pace->start_ns + (int64_t)(pace->ns_per_byte * pace->n_bytes);
 }
 
-/* Limits a stream's backlog: the stream catches up at most 'late_max_ns' of its delay.  Call when the stream has
- * something to send.  If 'late_max_ns' is 0, the departures continue from now, so that the stream does not catch up
- * idle time. */
+/* Limits a stream's backlog: the stream makes up for at most 'late_max_ns' of its delay.  Call when the stream has
+ * something to send.  If 'late_max_ns' is 0, the departures continue from now, so that the stream does not make up
+ * for idle time. */
 static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t late_max_ns)
 {
     if (pace_departure_ns(pace) < now_ns - late_max_ns) {
@@ -45,8 +46,8 @@ static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t
     }
 }
 
-/* Ensures that the remaining 'n_bytes' depart within 'max_ns' from now.  If the rate is too low, scales all remaining
- * waits by one factor, including the wait for the next departure, and returns true. */
+/* Ensures that the remaining 'n_bytes' depart within 'max_ns' from now.  If the rate is too low, multiplies all
+ * remaining waits, the wait for the next departure included, by the same factor.  Returns true in this case. */
 static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_t n_bytes, int64_t max_ns)
 {
     double wait_ns = (double)(pace_departure_ns(pace) - now_ns);
@@ -81,8 +82,8 @@ static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t e
 /* Returns the earliest time to begin the hand-over of the next piece.  No packet of a piece leaves a socket before
  * its first message, of 'first_bytes' bytes, is handed over.  So the hand-over may begin before clear_ns by the
  * duration of the first message's hand-over.  A NIC may send earlier, but its hand-over takes negligible time.  The
- * duration is computed from the fastest recent hand-over.  The estimate grows by PACE_QUICK_GROWTH per piece, so it
- * has grown to 1.6 times its value after a thousand slower pieces. */
+ * duration is computed from the fastest recent hand-over.  With each slower piece the estimate grows by
+ * PACE_QUICK_GROWTH, so a thousand slower pieces multiply it by 1.6. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {
     size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;

@@ -98,8 +98,9 @@ static int64_t next_look_ns(const struct sender *sender, int64_t wake_ns, int64_
     return sender->give_up_ns > now_ns && sender->give_up_ns < first_ns ? sender->give_up_ns : first_ns;
 }
 
-/* Returns the stream to serve next, and the time to serve it in '*wake_ns'.  Among the streams that may be served now,
- * this is the stream that is due first.  If there is none, it is the stream with the earliest time. */
+/* Returns the stream to serve next, and stores the time to serve it in '*wake_ns'.  If some streams may be served
+ * now, returns the stream that is due first among these streams.  Otherwise returns the stream that may be served
+ * first. */
 static struct send_stream *find_next(const struct sender *sender, int64_t now_ns, int64_t *wake_ns)
 {
     struct send_stream *next = sender->streams[0];
@@ -144,7 +145,7 @@ static void *run(void *arg)
     bool more_to_come = true;
     thread_wake_promptly();
     int64_t reap_ns = clock_monotonic_ns(); /* time of the next poll for sent packets */
-    bool in_flight = false;                 /* true if packets were in flight at the last poll */
+    bool in_flight = false;                 /* true if the last poll found packets in flight */
     for (size_t i = 0; i < sender->n_streams; i++)
         send_stream_start(sender->streams[i]);
     for (;;) {
@@ -168,7 +169,7 @@ static void *run(void *arg)
         else
             wait_until(sender, next_look_ns(sender, wake_ns, in_flight ? reap_ns : NEVER_NS, now_ns), more_to_come);
     }
-    if (clock_monotonic_ns() >= sender->give_up_ns) /* stop heaps may still leave on a slow network */
+    if (clock_monotonic_ns() >= sender->give_up_ns) /* gives stop heaps time to leave on a slow network */
         give_sinks_until(sender, clock_monotonic_ns() + STOP_HEAPS_MAX_NS);
     stop_streams(sender);
     return NULL;

@@ -11,21 +11,21 @@
  * packet's duration at this rate.  Packets that are due within SENDER_QUANTUM_NS leave together as a piece, the largest
  * burst of a stream.  A piece has at most SENDER_PIECE_BYTES bytes.  The gap between a stream's pieces is at least two
  * fifths of a piece's duration (pace.h), even if the stream is late.  A piece leaves at most SENDER_AHEAD_NS early.  A
- * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  Instead of such a wait the thread
- * sends a piece that may leave early.  If pieces are shorter than a sleep and its wake-up, the thread sleeps once for
- * several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md explains the costs.
+ * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  If another piece may leave early,
+ * the thread sends this piece instead of waiting.  If pieces are shorter than a sleep and its wake-up, the thread
+ * sleeps once for several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md explains the costs.
  *
  * After an idle time a stream continues at its rate, which is above real time, and does not send faster to catch up.
- * It catches up only the delay of a late wake-up of its thread, up to SENDER_LATE_MAX_NS.  A stream with rate 0 is not
- * paced.
+ * It makes up only for the delay of a late wake-up of its thread, up to SENDER_LATE_MAX_NS.  A stream with rate 0 is
+ * not paced.
  *
  * End: after sender_set_deadline() or sender_stop(), a stream might need longer than SENDER_DRAIN_MAX_NS for its
  * remaining heaps.  The sender then raises the stream's rate so that the heaps take just this time.  So a long dump
  * neither delays the shutdown nor leaves in a burst.  Heaps that have not left at the deadline are counted, and not
  * sent.  So a blocked network, or a device that is late with the last jobs, does not delay the shutdown.
  *
- * Streams of a sender that are due at the same time alternate, with a batch of packets each.  If a stream's sink has no
- * room, because its NIC has stopped, only this stream is delayed.
+ * Streams of a sender that are due at the same time take turns, and each sends a batch of packets per turn.  If a
+ * stream's sink has no room, because its NIC has stopped, only this stream is delayed.
  *
  * Each packet of a heap carries all items ("repeat pointers").  The heaps of a group leave interleaved: a run of
  * packets of one heap, then a run of the next heap.  A run is as many packets as the sink can join to one message of
@@ -74,7 +74,7 @@ struct send_heap {
 struct send_group {
     struct send_heap *heaps;
     size_t n_heaps;
-    bool send;                  /* false: the group is skipped, and uses no heap counts */
+    bool send;                  /* true: the group is sent; false: the group is skipped, and uses no heap counts */
     int64_t ready_ns;           /* monotonic arrival time of the last input packet, for the latency; 0: unknown */
     uint64_t n_clipped[N_POLS]; /* saturated samples per polarisation, counted when the group is sent */
 };
@@ -104,18 +104,19 @@ struct send_stream_config {
     /* configuration of the sink, with the destinations; the stream sets its packet sizes and rate */
     struct send_sink_config sink;
     size_t packet_payload_bytes; /* a multiple of 8 */
-    bool crc;                    /* the last item of data and descriptor packets is a CRC (spead.h) */
-    size_t heap_bytes, n_items;  /* payload bytes and items of each heap; 0: not known, as if all packets were full */
-    size_t run_packets;          /* largest number of one heap's packets in a row; 0: as many as the sink can join */
+    bool crc;                    /* true: the last item of data and descriptor packets is a CRC (spead.h) */
+    size_t heap_bytes, n_items;  /* payload bytes and items of each heap; 0: not known, all packets count as full */
+    size_t run_packets;          /* largest number of successive packets of one heap; 0: as many as the sink can join */
     double rate_bytes_per_s;     /* 0: unpaced */
     uint64_t heap_cnt_start;
     uint64_t heap_cnt_step;
     const struct spead_descriptor *descriptors; /* the caller may free the descriptors after sender_add_stream() */
     size_t n_descriptors;
-    int64_t descriptor_first_ns;    /* time from the first descriptors, at the start, to the second */
+    int64_t descriptor_first_ns;    /* time from the first descriptors, at the start, to the second descriptors */
     int64_t descriptor_interval_ns; /* time between later descriptors; 0: only the first descriptors */
     size_t max_jobs;                /* largest number of queued jobs: the stream's output buffers */
-    const struct device *device;    /* device with the heaps, which are not sent after its failure; NULL: host memory */
+    /* device that has the heaps; after its failure no heaps are sent; NULL: host memory */
+    const struct device *device;
     struct send_stream_stats *stats;
 };
 
@@ -142,7 +143,7 @@ void sender_push(struct send_stream *stream, struct send_job *job);
 void sender_set_deadline(struct sender *sender, int64_t give_up_ns);
 
 /* Stops the sender.  No more jobs may be pushed.  Queued jobs are sent at their rate, or faster if necessary, so that
- * all of them leave within SENDER_DRAIN_MAX_NS.  Then a stop heap is sent to every destination.  Returns when the
+ * all of them leave within SENDER_DRAIN_MAX_NS.  Then a stop heap is sent to every destination.  Returns after the
  * thread has ended.  Idempotent. */
 void sender_stop(struct sender *sender);
 

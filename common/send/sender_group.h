@@ -27,7 +27,7 @@ void sender_group_set_deadline(struct sender_group *group, int64_t give_up_ns);
 void sender_group_stop(struct sender_group *group);
 
 /* Returns true if packets are missing in a capture.  Call after sender_group_stop().  (On the network, unsent packets
- * are no error: receivers must tolerate lost packets anyway.) */
+ * are no error, because receivers must tolerate lost packets anyway.) */
 bool sender_group_capture_failed(const struct sender_group *group);
 
 /* Returns the number of heaps that were not sent before the deadline.  Call after sender_group_stop(). */

@@ -10,8 +10,9 @@
  *            after send; they have left when send_sink_reap() finds their completions.  Until then the caller must not
  *            change payloads without a reference, such as descriptors.
  * Threads:   one thread per sink.
- * Blocking:  alloc and send may wait for room in the socket buffer.  If send_sink_has_room() is false, they may also
- *            wait for room in the NIC's queue, at most a second without progress.  reap never waits.
+ * Blocking:  alloc and send may wait for room in the socket buffer.  If send_sink_has_room() is false, alloc and send
+ *            may also wait for room in the NIC's queue.  They give up after a second without progress.  reap never
+ *            waits.
  * Errors:    a packet that could not be sent is counted in 'n_failed', and its reference is released.  Other packets
  *            are not affected.  A verbs sink may detect the failure only after send. */
 #ifndef COMMON_SEND_SINK_H
@@ -33,7 +34,7 @@ struct packet_out {
     size_t header_bytes;
     const uint8_t *payload;
     size_t payload_bytes;
-    unsigned destination;   /* index in send_sink_config.destinations */
+    unsigned destination;   /* index of the destination in send_sink_config.destinations */
     struct buffer_ref *ref; /* reference to release when this packet has left; NULL: none */
 };
 
@@ -42,7 +43,7 @@ struct send_sink;
 
 struct send_sink_config {
     const struct endpoint_list *destinations;
-    enum transport transport; /* ibverbs requires an interface and multicast destinations */
+    enum transport transport; /* udp or ibverbs; ibverbs requires an interface and multicast destinations */
     const char *interface;    /* interface for multicast, by name or address; NULL: the kernel chooses */
     int ttl;                  /* time to live of multicast packets */
     size_t buffer_bytes;      /* requested size of the socket buffer; 0: the kernel's default; unused with ibverbs */
@@ -50,7 +51,7 @@ struct send_sink_config {
     /* ibverbs only. */
     size_t packet_bytes;      /* size of the largest packet, with header */
     double rate_bytes_per_s;  /* the caller's rate, with headers, for the NIC's pacing; 0: unpaced */
-    double mean_packet_bytes; /* mean packet size, from which the overhead on the wire is computed; 0: packet_bytes */
+    double mean_packet_bytes; /* mean packet size, used to compute the overhead on the wire; 0: packet_bytes */
     /* Called once, on the sink's thread, when the NIC's queue cannot be restarted; NULL: no call. */
     void (*on_lost)(void *arg);
     void *on_lost_arg;
@@ -59,16 +60,16 @@ struct send_sink_config {
 /* Opens a sink.  Returns 0 or negative errno with one sentence in 'why'. */
 int send_sink_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes);
 
-/* Waits until no packet is in flight, at most a second without progress.  Then releases all references and closes the
- * sink. */
+/* Waits until no packet is in flight, but gives up after a second without progress.  Then releases all references and
+ * closes the sink. */
 void send_sink_close(struct send_sink *sink);
 
 /* Adds memory from which a NIC may read payloads directly.  Payloads elsewhere are copied.  The memory must stay
  * allocated until the sink is closed, or until the memory is removed while nothing is in flight.  Returns 0 or negative
  * errno with one sentence in 'why'. */
 int send_sink_add_memory(struct send_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes);
-/* Adds device memory, which only a verbs sink accepts.  Addresses of payloads there are 'nic' addresses (struct
- * device_exported). */
+/* Adds device memory, which only a verbs sink accepts.  The address of a payload in this memory is a 'nic' address
+ * (struct device_exported). */
 int send_sink_add_exported(struct send_sink *sink, const struct device_exported *memory, char *why, size_t why_bytes);
 void send_sink_remove_memory(struct send_sink *sink); /* removes all memory that was added */
 
@@ -88,7 +89,7 @@ struct packet_out *send_sink_alloc(struct send_sink *sink, size_t n);
  * false, the thread can serve other sinks first.  Releases references in the same way as send_sink_reap(). */
 bool send_sink_has_room(struct send_sink *sink);
 
-/* Interval at which a thread asks again for room. */
+/* Interval at which a thread asks a sink again whether it has room. */
 #define PACKET_SINK_ROOM_NS (50 * NS_PER_US)
 
 /* Sends the first 'n' packets of the last alloc, in order.  Returns the number of packets sent; the others failed.  A
@@ -101,11 +102,11 @@ size_t send_sink_reap(struct send_sink *sink);
 /* Longest interval between two reaps while packets are in flight. */
 #define PACKET_SINK_REAP_NS (1 * NS_PER_MS)
 
-/* Reaps until nothing is in flight, at most a second without progress. */
+/* Reaps until nothing is in flight, but gives up after a second without progress. */
 void send_sink_flush(struct send_sink *sink);
 
-/* Returns the number of packets since open that the kernel, the NIC or the capture file did not accept.  '*last_errno'
- * becomes the errno of the last failure.  Any thread. */
+/* Returns the number of packets that the kernel, the NIC or the capture file did not accept since the sink was
+ * opened.  '*last_errno' becomes the errno of the last failure.  Any thread. */
 uint64_t send_sink_n_failed(const struct send_sink *sink, int *last_errno);
 
 /* Returns the number of packets that failed since the last call of this function. */

@@ -66,7 +66,7 @@ static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t
 /* Empties the file and writes the capture's header, before the first packet. */
 static void begin_file(struct capture *capture)
 {
-    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* EINVAL means a FIFO, which needs no emptying */
+    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* EINVAL: the file is a FIFO, which need not be emptied */
         capture->err = errno;
         return;
     }
@@ -76,7 +76,7 @@ static void begin_file(struct capture *capture)
         return;
     capture->fd = -1;
     errno = 0;
-    capture->file = pcap_dump_fopen(capture->format, file); /* after a failure the file is closed */
+    capture->file = pcap_dump_fopen(capture->format, file); /* after a failure the file is already closed */
     if (!capture->file)
         capture->err = errno ? errno : EIO;
 }

@@ -27,8 +27,8 @@
 #define NO_MESSAGE       UINT_MAX
 /* largest size, header included, of a packet that is copied first (docs/decisions/send-gather-small.md) */
 #define GATHERED_MAX 1280
-/* Pause after a queue below the socket was full, because poll() cannot wait for this queue.  The pause is about as long
- * as the transmission of a packet. */
+/* Pause after the kernel reported that a queue below the socket was full.  poll() cannot wait for this queue.  The
+ * pause is about as long as the transmission of a packet. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
 #define POLL_TIMEOUT_MS     100
 
@@ -39,8 +39,8 @@ struct udp_message {
     size_t segment_bytes; /* size of the first packet */
     size_t n_bytes;
     size_t n_packets;
-    bool closed;   /* true if the last packet is shorter, so that the message is full */
-    bool gathered; /* true if the message has one part with all packets, instead of two parts per packet */
+    bool closed;   /* true if the last packet is shorter than the others, so that no packet may follow */
+    bool gathered; /* true if one part has all packets of the message; false if each packet has two parts */
 };
 
 struct udp_sink {
@@ -154,8 +154,8 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the message should be sent again immediately after the error 'err'.  If there was no room, first
- * waits for room. */
+/* Returns true if the message should be sent again immediately after the error 'err'.  If there was no room, waits
+ * for room first. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     if ((err == EAGAIN || err == ENOBUFS) && send_sink_deadline_passed(&sink->base))
@@ -183,7 +183,7 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, size_t n, int *err)
 {
     size_t n_gone = 0;
-    bool refused = false; /* true if message n_gone was refused once */
+    bool refused = false; /* true if the kernel has refused message n_gone once */
 
     while (n_gone < n) {
         int n_sent = sendmmsg(sink->fd, messages + n_gone, (unsigned)(n - n_gone), MSG_DONTWAIT);

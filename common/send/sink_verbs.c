@@ -56,7 +56,7 @@ struct verbs_sink {
     struct ibv_qp *qp;
     bool is_ready;           /* false if the queue is lost, and nothing is in flight */
     double rate_bytes_per_s; /* rate limit of the NIC; 0: no limit */
-    double wire_per_byte;    /* bytes on the wire for each byte of the caller's packets */
+    double wire_per_byte;    /* ratio of the bytes on the wire to the bytes of the caller's packets */
     size_t packet_bytes;     /* largest packet */
     void (*on_lost)(void *arg);
     void *on_lost_arg;
@@ -72,13 +72,13 @@ struct verbs_sink {
     size_t n_slots;    /* largest number of packets in flight; a power of two */
     uint8_t *slots;    /* [n_slots][SLOT_BYTES], then [PACKET_SINK_BATCH_MAX][packet_bytes] for copies */
     uint8_t *copies;   /* the part of 'slots' for copies */
-    uint64_t n_copied; /* packet number above those of all packets with copied payloads */
+    uint64_t n_copied; /* number of the packet after the last packet with a copied payload */
     struct verbs_memory slot_memory;
 
     struct verbs_memory *memories; /* [n_memories] added memories */
     size_t n_memories, last_memory;
 
-    /* number of packets handed to the NIC; number of these packets that have left or failed */
+    /* n_posted: number of packets handed to the NIC; n_gone: number of these packets that have left or failed */
     uint64_t n_posted, n_gone;
     int64_t moved_ns; /* time of the last progress, or of the first packet in flight */
     struct pending {
@@ -358,7 +358,7 @@ static size_t verbs_send(struct send_sink *base, struct packet_out *packets, siz
     struct verbs_sink *sink = sink_of(base);
 
     if (sink->is_ready)
-        make_requests(sink, packets, n); /* this call may wait, and find that the queue is lost */
+        make_requests(sink, packets, n); /* this call may wait, and may find that the queue is lost */
     if (!sink->is_ready)
         return refuse(sink, packets, n);
     if (sink->n_gone == sink->n_posted)

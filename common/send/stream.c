@@ -66,7 +66,7 @@ static uint64_t groups_bytes(const struct send_stream *stream, const struct send
     return n_bytes;
 }
 
-/* Returns the size, with headers, of all data that the stream must still send.  Descriptors are ignored, because they
+/* Returns the size, with headers, of all data that the stream must still send.  Ignores descriptors, because they
  * take at most 10 ms. */
 static uint64_t stream_bytes_left(const struct send_stream *stream)
 {
@@ -93,7 +93,7 @@ void send_stream_bound_drain(struct send_stream *stream)
     pace_limit_backlog(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_finish_within(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         send_sink_disable_pacing(stream->sink);
-        /* both times were computed for the lower rate, so they are replaced */
+        /* both times were computed from the lower rate, so they are replaced */
         stream->pace.clear_ns = stream->apart_ns = now_ns;
     }
 }
@@ -125,8 +125,9 @@ void send_stream_give_up(struct send_stream *stream)
 
 /* ---- Creation and end -------------------------------------------------------------------------------------------- */
 
-/* Returns the factor with which the stream's pace counts descriptor bytes.  The factor is 1, or less if the descriptors
- * would take longer than SENDER_LATE_MAX_NS, the delay that data can catch up. */
+/* Returns the factor with which the stream's pace counts descriptor bytes.  The factor is 1 if the descriptors take
+ * at most SENDER_LATE_MAX_NS, the largest delay that data can make up for.  Otherwise the factor is smaller, so that
+ * the descriptors take this time. */
 static double choose_haste(const struct send_stream *stream)
 {
     double all_ns = 0;
@@ -136,8 +137,8 @@ static double choose_haste(const struct send_stream *stream)
     return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
 }
 
-/* Returns the mean rate of descriptors, as counted by the stream's pace, in bytes/s.  The stream's rate is raised by
- * this rate, so that data keep the configured rate. */
+/* Returns the mean rate of the descriptor bytes that the stream's pace counts, in bytes/s.  This rate is added to the
+ * stream's rate, so that data keep the configured rate. */
 static double descriptors_rate(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;

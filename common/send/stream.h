@@ -19,20 +19,20 @@
 
 struct send_stream {
     struct sender *sender;
-    size_t index; /* index in sender->streams */
+    size_t index; /* index of this stream in sender->streams */
     char *name;
     struct send_sink *sink;
     size_t n_destinations;
     size_t packet_payload_bytes;
     bool crc;           /* true if packets have a CRC item */
-    size_t run_packets; /* largest number of one heap's packets in a row */
+    size_t run_packets; /* largest number of successive packets of one heap */
     struct send_stream_stats *stats;
     const struct device *device; /* device with the payloads; NULL: host memory */
     struct log_limit failed_limit;
 
     struct pace pace;
     int64_t served_ns; /* monotonic time of the last piece; unpaced streams are served in the order of these times */
-    int64_t apart_ns;  /* earliest time of the next piece, if it is at least as large as the last piece */
+    int64_t apart_ns;  /* earliest time of the next piece, if the next piece is at least as large as the last piece */
     int64_t full_ns;   /* time at which the sink is asked for room again */
     uint64_t heap_cnt; /* heap count of the next heap */
     uint64_t heap_cnt_step;
@@ -42,7 +42,7 @@ struct send_stream {
     double descriptor_haste;       /* factor with which the pace counts descriptor bytes, <= 1 */
     int64_t descriptor_first_ns;
     int64_t descriptor_interval_ns;
-    int64_t descriptor_due_ns; /* time of the next descriptors; 0: the first ones, before all data */
+    int64_t descriptor_due_ns; /* time of the next descriptors; 0: the first descriptors, which leave before all data */
 
     struct send_job **jobs; /* ring: job k is jobs[k % max_jobs] */
     size_t max_jobs;
@@ -54,8 +54,8 @@ struct send_stream {
     /* These members are the position in the oldest job, or in the descriptors. */
     size_t group;                     /* index of the group in progress, or of the first group not yet examined */
     const struct send_group *current; /* group in progress, or else the last group */
-    size_t run_bytes;                 /* number of payload bytes in a run */
-    size_t round_offset;              /* offset at which this round's runs begin in each heap */
+    size_t run_bytes;                 /* payload bytes of a run */
+    size_t round_offset;              /* offset in each heap at which the runs of this round begin */
     size_t heap;
     size_t offset;            /* offset in the heap */
     size_t n_packets_left;    /* number of packets that remain of the group in progress; 0: between groups */
@@ -69,7 +69,7 @@ struct send_stream {
 int send_stream_create(const struct send_stream_config *config, struct send_stream **stream, char *why,
                        size_t why_bytes);
 
-/* Makes the first descriptors due.  The schedule of later descriptors begins when the first leave. */
+/* Makes the first descriptors due.  The schedule of later descriptors begins when the first descriptors leave. */
 void send_stream_start(struct send_stream *stream);
 
 /* Queues a job.  If no group of the job must be sent, returns the job at once. */

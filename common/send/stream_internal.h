@@ -49,8 +49,8 @@ static inline bool send_stream_is_descriptors(const struct send_stream *stream)
 
 /* ---- stream.c ---- */
 
-/* Returns all jobs unsent, at the deadline or after a device failure, which leaves payloads undefined.  After a failure
- * a NIC may still read packets in flight, because no operation changes the device's memory any more. */
+/* Returns all jobs unsent, at the deadline or after a device failure.  A failure leaves payloads undefined.  After a
+ * failure a NIC may still read packets in flight, because no operation changes the device's memory any more. */
 void send_stream_drop_jobs(struct send_stream *stream);
 
 /* ---- stream_packets.c ---- */

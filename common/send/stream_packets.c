@@ -1,6 +1,6 @@
 /* stream_packets.c - builds the packets of a stream: data heaps of its jobs, descriptors, stop heaps.  See
- * send/stream.h.  The position in the jobs is (job, group, round, heap, offset).  In each round a run of packets of
- * every heap in the group is sent. */
+ * send/stream.h.  The position in the jobs is (job, group, round, heap, offset).  In each round, the stream sends a
+ * run of packets of every heap in the group. */
 #include "common/send/stream_internal.h"
 
 #include <assert.h>
@@ -153,7 +153,7 @@ static void end_group(struct send_stream *stream, struct packet_out *last_packet
     }
 }
 
-/* Advances to the next run, which is the run of the next heap in this round, or else the first run of the next
+/* Advances to the next run: the run of the next heap in this round or, after the last heap, the first run of the next
  * round. */
 static void next_run(struct send_stream *stream, const struct send_group *group)
 {
@@ -171,7 +171,7 @@ double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes)
     return send_stream_is_descriptors(stream) ? stream->descriptor_haste * (double)n_bytes : (double)n_bytes;
 }
 
-/* Fills 'packet' with a heap's payload from 'offset' on.  Returns the packet's payload bytes. */
+/* Fills 'packet' with a heap's payload from 'offset' on.  Returns the number of payload bytes in the packet. */
 static size_t fill_packet(const struct send_stream *stream, const struct send_heap *heap, uint64_t heap_cnt,
                           size_t offset, struct packet_out *packet)
 {

@@ -23,7 +23,7 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
         return due_ns;
     if (!send_stream_is_busy(stream)) /* descriptors never leave early */
         return due_ns > apart_ns ? due_ns : apart_ns;
-    /* The stream is late, perhaps because short sleeps end late, so no sleep is allowed. */
+    /* No sleep is allowed, because the stream is late.  Perhaps it is late because short sleeps end late. */
     if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
         return due_ns;
     int64_t may_ns = due_ns - SENDER_AHEAD_NS > apart_ns ? due_ns - SENDER_AHEAD_NS : apart_ns;
@@ -63,8 +63,8 @@ static size_t batch_packets(const struct send_stream *stream)
     return run < PACKET_SINK_BATCH_MAX ? PACKET_SINK_BATCH_MAX / run * run : PACKET_SINK_BATCH_MAX;
 }
 
-/* Fills packets[] with a piece, which has either descriptors or data.  Returns the number of packets, and in '*n_bytes'
- * their size with headers. */
+/* Fills packets[] with a piece, which has either descriptors or data.  Returns the number of packets, and stores
+ * their size with headers in '*n_bytes'. */
 static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct packet_out *packets, size_t *n_bytes)
 {
     if (stream->n_packets_left == 0)

@@ -1,5 +1,5 @@
 /* data_time.c - see data_time.h.  The assembler calls these functions once per chunk, and for packets that would move
- * the window, but not for each packet. */
+ * the window.  It does not call them for other packets. */
 #include "common/telemetry/data_time.h"
 
 #include "common/base/clock.h"
@@ -14,8 +14,8 @@
 #define PERIOD_NS     (30 * NS_PER_S)
 #define DRIFT_DIVISOR 4096 /* assumption: the clock rates of sender and host differ by less than 1/4096 = 244 ppm */
 #define WIRE_PERIOD   (INT64_C(1) << TIMESTAMP_WIRE_BITS)
-/* Without this margin, a stream whose time is wrong by about half a period would jump back and forth between two
- * periods. */
+/* Without this margin, a stream whose time is wrong by about half a period of 2^48 samples would jump back and forth
+ * between two periods. */
 #define HYSTERESIS (INT64_C(1) << (TIMESTAMP_WIRE_BITS - 4))
 
 /* Warns, at most once per process, that the host's clock, which determines the upper bits of timestamps, may be

@@ -28,9 +28,9 @@ const char *sensor_status_name(enum sensor_status status)
 
 /* ---- One reading ------------------------------------------------------------------------------------------------- */
 
-/* Sets a reading.  The order of loads and stores comes from acquire and release on each atom, because the thread
- * sanitizer does not support fences.  A reader that reads a new atom also reads the odd sequence number that was stored
- * before the atom. */
+/* Sets a reading.  Each atom (an atomic word of the reading) is stored with release and loaded with acquire.  Fences
+ * are not used, because the thread sanitizer does not support fences.  A reader that reads a new atom also reads the
+ * odd sequence number that was stored before the atom. */
 void sensor_set(struct sensor *sensor, struct sensor_reading reading)
 {
     uint32_t sequence = atomic_load_explicit(&sensor->sequence, memory_order_relaxed);
@@ -218,7 +218,7 @@ int sensors_set_text(struct sensors *sensors, struct sensor *sensor, int64_t uni
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-/* Applies the time-out to a reading that was set at 'set_ns'.  Returns whether the time-out changed the reading. */
+/* Applies the time-out to a reading that was set at 'set_ns'.  Returns true if the time-out changed the reading. */
 static bool time_out(const struct sensor_desc *about, int64_t set_ns, struct sensor_reading *reading)
 {
     int64_t overdue_ns = about->timeout_ns > 0 ? clock_monotonic_ns() - set_ns - about->timeout_ns : -1;

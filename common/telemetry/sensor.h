@@ -7,7 +7,7 @@
  *            Setting a sensor takes no lock, allocates nothing and makes no system call: it uses a sequence lock of
  *            atomics, and a reader repeats a read that overlaps a write.  A sensor may be set before it is added, or
  *            without being added.  Only the main thread calls sensors_set_text(), for readings from requests or the
- *            configuration.  The data path sets the numbers of a text, which sensor_desc.format later converts to text.
+ *            configuration.  The data path instead sets numbers, which sensor_desc.format later converts to the text.
  *            Only the main thread calls other functions with 'sensors' in their names.
  * Time:      a reading's time is the UNIX time of its data, not of the call.
  *
@@ -40,7 +40,7 @@ enum sensor_status {
     SENSOR_INACTIVE
 };
 
-#define SENSOR_N_NUMBERS 7 /* largest number of numbers in a text that the data path sets */
+#define SENSOR_N_NUMBERS 7 /* maximum count of the numbers that the data path sets for a text */
 
 union sensor_value {
     int64_t integer; /* for SENSOR_INTEGER, SENSOR_BOOLEAN and SENSOR_DISCRETE */
@@ -61,18 +61,18 @@ struct sensor_desc {
     const char *units; /* "": no units */
     enum sensor_type type;
     const char *const *words; /* for SENSOR_DISCRETE: names of the values, ending with NULL; static */
-    /* For SENSOR_STRING: writes the text of a value's numbers into 'text'.  NULL: the main thread sets the text. */
+    /* For SENSOR_STRING: converts the numbers of a value to text, in 'text'.  NULL: the main thread sets the text. */
     void (*format)(const union sensor_value *value, char *text, size_t text_bytes);
-    /* Shortest interval, in seconds, between two reports of the strategy 'auto'.  With an interval, 'auto' reports
-     * only changes.  0: 'auto' reports every reading.  A value above 0 is for readings that change with each
+    /* Shortest interval, in seconds, between two reports of the strategy 'auto'.  If the interval is 0, 'auto'
+     * reports every reading.  Otherwise 'auto' reports only changes; this is for readings that change with each
      * chunk. */
     double auto_shortest_s;
-    /* Returns whether an aggregate includes the sensor 'name'; NULL: the sensor is not an aggregate.  An aggregate is a
-     * SENSOR_DISCRETE with sensor_aggregate_words whose value is computed from other sensors.  An aggregate never
-     * includes another aggregate.  The value is degraded (status warn) while the status of an included sensor is warn,
-     * error, failure or unreachable. */
+    /* Returns true if an aggregate includes the sensor 'name'.  NULL: this sensor is not an aggregate.  An aggregate
+     * is a SENSOR_DISCRETE with sensor_aggregate_words whose value is computed from other sensors.  An aggregate
+     * never includes another aggregate.  The value is degraded (status warn) while the status of an included sensor
+     * is warn, error, failure or unreachable. */
     bool (*includes)(const char *name);
-    /* Age, in nanoseconds, at which the status of a reading becomes SENSOR_ERROR, if no new reading has been set; 0:
+    /* Age of a reading, in nanoseconds, at which its status becomes SENSOR_ERROR if no new reading has been set; 0:
      * never.  If 'recovers' is true, a status of warn, error or failure becomes SENSOR_NOMINAL instead. */
     int64_t timeout_ns;
     bool recovers;

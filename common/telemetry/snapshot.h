@@ -37,7 +37,7 @@ static inline bool snapshot_take(struct snapshot *snapshot)
     return snapshot_change(snapshot, SNAPSHOT_FULL, SNAPSHOT_READER);
 }
 
-/* [reader] Withdraws the request if the writer has not begun.  Returns whether the reader owns the memory now. */
+/* [reader] Withdraws the request if the writer has not begun.  Returns true if the reader owns the memory now. */
 static inline bool snapshot_retract(struct snapshot *snapshot)
 {
     return snapshot_change(snapshot, SNAPSHOT_WANTED, SNAPSHOT_READER) ||

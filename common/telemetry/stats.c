@@ -26,7 +26,7 @@ struct sample {
     int64_t (*read)(const void *arg);
     const void *read_arg;
     uint64_t factor; /* factor by which the counter's value is multiplied */
-    uint64_t before; /* value of the counter at the last calculation of rates */
+    uint64_t before; /* value of the counter when rates were last calculated */
     double per_s;    /* NAN: not known */
 };
 
@@ -235,7 +235,7 @@ static void put_head(FILE *out, const char *name, size_t name_bytes, const char 
     fprintf(out, "\n# TYPE %.*s%s %s\n", (int)name_bytes, name, suffix, type);
 }
 
-/* Writes the times at which the counters of a family began to count, as a separate family. */
+/* Writes a separate family, which has the times at which the counters of a family began to count. */
 static void put_created(FILE *out, const struct family *family)
 {
     size_t name_bytes = strlen(family->name) - strlen("_total");

@@ -14,8 +14,8 @@
 #include <stdio.h>
 
 /* Registers a counter as 'name'_total{labels}.  'labels' is Prometheus text without braces ("pol=\"0\""; stats_label()
- * escapes the values) or NULL.  If a name is registered several times, the first 'help' is shown.  The function copies
- * the strings. */
+ * escapes the values) or NULL.  If a name is registered several times, /metrics shows the first 'help'.  The function
+ * copies the strings. */
 void stats_counter(const char *name, const char *help, const char *labels, const struct counter *counter);
 
 /* Registers a counter that is shown as value * factor, for example as samples if the counter counts heaps. */
@@ -39,7 +39,7 @@ char *stats_label(char *labels, size_t labels_bytes, const char *name, const cha
  * counters is followed by a family with the times at which these counters began to count. */
 void stats_write(FILE *out);
 
-/* Rates are computed if the time between two calls of stats_make_rates() lies within these limits. */
+/* Rates are computed if the time between two calls of stats_make_rates() is within these two limits. */
 #define STATS_RATES_MIN_NS (900 * NS_PER_MS)
 #define STATS_RATES_MAX_NS (60 * NS_PER_S)
 

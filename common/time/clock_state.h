@@ -20,15 +20,16 @@ struct clock_state {
 };
 
 /* Gets the state from the kernel.  If the kernel refuses, reads the file 'path', which must be at most 4 *
- * CLOCK_STATE_PERIOD_S seconds old.  Returns 0, or negative errno; 'state' is then TIME_ERROR with errors of 0. */
+ * CLOCK_STATE_PERIOD_S seconds old.  Returns 0 or negative errno.  After an error the state is TIME_ERROR, and the
+ * estimated and maximum errors are 0. */
 int clock_state_get(const char *path, struct clock_state *state);
 
 /* Reads the clock's state and stores it for clock_state_is_synchronised().  The main thread calls this function once a
- * second (service.c).  Other threads do not call it, because it may read a file. */
+ * second (service.c).  Other threads do not call this function, because it may read a file. */
 void clock_state_read(void);
 
-/* Returns whether the clock was synchronised at the last clock_state_read(), or false before the first one.  Any thread
- * may call this function, which makes no system call. */
+/* Returns true if the clock was synchronised at the last clock_state_read().  Returns false before the first
+ * clock_state_read().  Any thread may call this function, which makes no system call. */
 bool clock_state_is_synchronised(void);
 
 /* Gets the state from the kernel and replaces the file 'path' with this state.  Returns 0 or negative errno. */

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DECIMALS_MAX      18 /* 18 decimals, so that 10^18 fits into 64 bits */
+#define DECIMALS_MAX      18 /* at most 18 decimals, because 10^18 fits into 64 bits */
 #define SYNC_DECIMALS_MAX 9  /* whole nanoseconds */
-#define RATE_DECIMALS_MAX 9  /* 9 decimals, so that 10^9 * 10^9 fits into 64 bits */
+#define RATE_DECIMALS_MAX 9  /* at most 9 decimals, because 10^9 * 10^9 fits into 64 bits */
 #define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 #define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
 
@@ -33,7 +33,7 @@ static bool shift_left(int64_t *value, int n)
 }
 
 /* Digits read so far, as mantissa * 10^exponent.  Zeros are counted in n_zeros until another digit follows.  So
- * trailing zeros, before or after the point, never make the mantissa overflow. */
+ * trailing zeros, on either side of the point, never make the mantissa overflow. */
 struct digits {
     int64_t mantissa;
     int exponent;

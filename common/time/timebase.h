@@ -45,7 +45,7 @@ int timebase_parse_unix_ns(const char *text, int64_t *unix_ns);
 /* Returns the UNIX time of a sample, rounded to the nearest nanosecond. */
 int64_t timebase_unix_ns(const struct timebase *timebase, int64_t timestamp_samples);
 
-/* Convert durations from samples to nanoseconds and back, rounded to nearest. */
+/* These functions convert durations from samples to nanoseconds and back, and round to the nearest integer. */
 int64_t timebase_duration_ns(const struct timebase *timebase, int64_t n_samples);
 int64_t timebase_duration_samples(const struct timebase *timebase, int64_t duration_ns);
 
@@ -53,8 +53,9 @@ int64_t timebase_duration_samples(const struct timebase *timebase, int64_t durat
  * near timestamps.  If this timestamp is negative (before the sync time), returns 'wire'. */
 int64_t timebase_unwrap(uint64_t wire, int64_t near_samples);
 
-/* Returns the argument 'near_samples' of timebase_unwrap() for the first timestamp.  This is the present time or, if
- * 'from_packets' is true, 2^47 - 1.  With 2^47 - 1, timebase_unwrap() returns 'wire' unchanged. */
+/* Returns the argument 'near_samples' of timebase_unwrap() for the first timestamp.  The argument is the number of
+ * the present sample or, if 'from_packets' is true, 2^47 - 1.  With 2^47 - 1, timebase_unwrap() returns 'wire'
+ * unchanged. */
 int64_t timebase_first_near(const struct timebase *timebase);
 
 #endif

@@ -1,4 +1,5 @@
-/* beam_coefficients.c - plain C twin of beam_coefficients: runs before beamform if a beam was steered. */
+/* beam_coefficients.c - plain C twin of beam_coefficients: runs before beamform if the steering of a beam has
+ * changed. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #include <math.h>

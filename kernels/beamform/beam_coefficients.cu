@@ -1,26 +1,29 @@
 /* beam_coefficients.cu - see beam_coefficients.h.
  *
  * A block computes the coefficients of some beams in BEAM_COEFFICIENTS_WARPS channels, one channel per warp.  Lanes 4 i
- * to 4 i + 3 of a warp compute one beam.  These four lanes process a step of 16 antennas at a time, in the order of
- * beam_fragments.h.  With many antennas or few beams, 2, 4 or 8 groups of four lanes compute a beam together and
- * process consecutive steps.  The antennas are processed in parts of BEAM_COEFFICIENTS_ROUNDS steps per group of four
- * lanes.  Shared memory has the steering and the coefficients of one part.  Coefficients in registers would need an
- * unrolled loop, whose instructions would not fit the instruction cache.  The first pass evaluates all parts and finds
- * the largest coefficient.  The last part is then still in shared memory.  The second pass stores the last part, and
- * evaluates and stores the other parts in reverse order.  'fragments' is never NULL in this kernel. */
+ * to 4 i + 3 of a warp compute one beam.  These four lanes process 16 antennas (a step) at a time, in the order that
+ * beam_fragments.h defines.  With many antennas or few beams, 2, 4 or 8 groups of four lanes compute a beam together
+ * and process consecutive steps.  The antennas are processed in parts of BEAM_COEFFICIENTS_ROUNDS steps per group of
+ * four lanes.  Shared memory has the steering and the coefficients of one part.  To keep coefficients in registers,
+ * the loop would have to be unrolled.  The unrolled loop would not fit the instruction cache.  The first pass
+ * evaluates all parts and finds the largest coefficient.  The last part is then still in shared memory.  The second
+ * pass stores the last part, and evaluates and stores the other parts in reverse order.  'fragments' is never NULL in
+ * this kernel. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #define ROUNDS    BEAM_COEFFICIENTS_ROUNDS
 #define LANE_ANTS 4 /* number of antennas that each lane processes in a step */
 #define N_THREADS (32 * BEAM_COEFFICIENTS_WARPS)
 #define N_ENTRIES (ROUNDS * LANE_ANTS * 32)
-#define TO_INTEGER 12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer, whose last bits are the float's */
+/* 1.5 * 2^23: adding this number rounds a float to an integer; the last bits of the sum are the integer */
+#define TO_INTEGER 12582912.0f
 
 /* Steering and coefficients of a part: [round][antenna of the lane][lane]. */
 struct shared {
     uint64_t phases[N_ENTRIES], slopes[N_ENTRIES];
     float amplitudes[N_ENTRIES];
-    struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS]; /* each thread uses its own column */
+    /* each thread reads and writes only its own column */
+    struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS];
 };
 static_assert(sizeof(struct shared) == BEAM_COEFFICIENTS_SHARED_BYTES, "beam_coefficients_grid() requests this size");
 
@@ -37,9 +40,9 @@ struct place {
     uint32_t spread; /* number of steps of a beam that a warp processes at a time */
     uint32_t beam;   /* beam of the lane; valid if has_beam */
     uint32_t chan;   /* channel of the warp; may be beyond the last channel */
-    uint32_t first;  /* first step of the lane */
+    uint32_t first;  /* first step that the lane processes */
     bool has_beam;
-    int8_t *fragments;      /* the lane's bytes of step 0 in the high slice */
+    int8_t *fragments;      /* address in 'fragments' of the lane's bytes of step 0, in the slice of high bytes */
     uint32_t *coefficients; /* the beam's coefficients in the channel: a word for each antenna */
 };
 
@@ -70,8 +73,8 @@ static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
     return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* Computes the steering of a part of the antennas at time 'args.time', and stores it in shared memory.  Stores zeros
- * beyond the last antenna. */
+/* Computes the steering (phase, slope, amplitude) of a part of the antennas at time 'args.time'.  Stores the steering
+ * in shared memory.  Stores zeros beyond the last antenna. */
 static __device__ __forceinline__ void load_part(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t part)
 {
@@ -129,8 +132,8 @@ static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_
                        0x5410);
 }
 
-/* Returns the lane's 16 bytes of a slice, for four coefficients.  Adds 'add' to each real and imaginary part, and takes
- * byte 'byte' of the sum.  Byte 0 is the lowest byte. */
+/* Returns the lane's 16 bytes of a slice (high or low bytes) of four coefficients.  Adds 'add' to each real and
+ * imaginary part, and takes byte 'byte' of the sum.  Byte 0 is the lowest byte. */
 static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS], const int32_t (&im)[LANE_ANTS],
                                                  int32_t add, uint32_t byte)
 {
@@ -176,7 +179,7 @@ static __device__ __forceinline__ void store(const struct beam_coefficients_args
     *(uint4 *)(to + BEAM_SLICE_BYTES) = slice_of(re, im, 0, 0);
 }
 
-/* Returns the maximum of 'most' over the 'n_lanes' lanes of a beam. */
+/* Returns the maximum of 'most' over the 'n_lanes' lanes that compute a beam. */
 static __device__ __forceinline__ float largest(float most, uint32_t n_lanes)
 {
     for (uint32_t lanes = 1; lanes < n_lanes; lanes *= 2)

@@ -16,16 +16,16 @@
  *     coefficient = c * 2^exponent, rounded half to even.
  * The exponent is the largest one for which no part of the beam's coefficients in the channel is above
  * BEAM_COEFFICIENT_MAX.  The exponent is at most BEAM_EXPONENT_MAX.  Each channel has its own exponent, so a wrong
- * calibration of one channel does not affect other channels.  Parts that are whole numbers stay whole numbers if the
- * largest part is at most 2^14 times the smallest part.
+ * calibration of one channel does not affect other channels.  Real and imaginary parts that are whole numbers stay
+ * whole numbers if the largest part is at most 2^14 times the smallest part.
  *
  * Exactness: CUDA and the twin agree in every bit.  A part's error is at most 2^-15 of the channel's largest part.
  * Range:     amplitudes and parts of calibrations have magnitudes of at most 2^30.
  * Slices:    each part of a coefficient, and its negative, is 256 high + low with int8 'high' and 'low'.
  *            BEAM_COEFFICIENT_MAX ensures this.
  * Bound by:  arithmetic: a coefficient takes about 90 instructions, or about twice as many on the cpu device and for
- *            more than 768 antennas.  The caller launches the kernel again after each change of the steering.  For
- *            beams with rates the caller also launches the kernel again as time passes. */
+ *            more than 768 antennas.  The caller launches the kernel after each change of the steering.  For beams
+ *            whose phases have rates, the caller also launches the kernel regularly as time passes. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
@@ -62,8 +62,9 @@ struct beam_coefficients_args {
     int32_t *exponents;                   /* shape [chan][beam] */
     int8_t *fragments;                    /* shape: see beam_fragments.h; NULL: not written */
     const uint32_t *slot_of;              /* shape [beam] */
-    uint64_t time;                        /* time in the units of the rates; negative times modulo 2^64 */
-    int64_t at;                           /* time in the units of 'starts' */
+    /* time at which the steering is evaluated, in the units of the rates; negative times modulo 2^64 */
+    uint64_t time;
+    int64_t at;                           /* time that selects the model, in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;
     uint32_t n_beams;
@@ -84,7 +85,7 @@ static inline uint32_t beam_coefficients_beam(const struct beam_coefficients_arg
     return args->listed ? args->listed[i] : i;
 }
 
-/* Returns a beam's model at time 'at': [ant]. */
+/* Returns the steering [ant] of the beam's model that applies at time 'at'. */
 static inline const struct beam_steering *beam_coefficients_model(const struct beam_coefficients_args *args,
                                                                   uint32_t beam)
 {
@@ -95,7 +96,7 @@ static inline const struct beam_steering *beam_coefficients_model(const struct b
     return args->steering + model * args->n_ants;
 }
 
-/* Phase, slope and amplitude of an antenna at args->time. */
+/* Phase, phase slope over channels, and amplitude of an antenna at args->time. */
 struct beam_steered {
     uint64_t phase, slope;
     float amplitude;

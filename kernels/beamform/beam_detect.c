@@ -21,7 +21,8 @@ static void add_window(const struct beam_detect_args *a, uint64_t window, uint32
     }
 }
 
-/* Detects 'n' spectra of a beam from its sums, sums[pol].  'spectrum' is the number of the first spectrum. */
+/* Detects 'n' spectra of a beam. sums[pol] has the sums of the beam's voltages.  'spectrum' is the number of the
+ * first spectrum. */
 static void detect(const struct beam_detect_args *a, const struct beamform_sums *sums, size_t batch, uint32_t beam,
                    uint32_t chan, uint64_t spectrum, size_t n)
 {
@@ -98,11 +99,11 @@ const struct kernel beam_detect_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define SPANS_BYTES  512 /* bytes of the spans: struct span [8 pieces][4] of beam_detect.cu */
-#define WGMMA_GROUPS 16  /* minimum number of groups for which wgmma is faster */
+#define SPANS_BYTES  512 /* bytes that the spans need in shared memory: struct span [8 pieces][4] (beam_detect.cu) */
+#define WGMMA_GROUPS 16  /* minimum number of groups of beams for which wgmma is faster than mma */
 
-/* Returns the arguments with which beamform's code computes the sums.  A warpgroup sums one polarisation, so Stokes
- * parameters have no wgmma variant. */
+/* Returns the arguments for beamform's code, which computes the sums.  A warpgroup sums only one polarisation, so the
+ * wgmma variant cannot compute Stokes parameters. */
 static struct beamform_args form_of(const struct beam_detect_args *args)
 {
     struct beamform_args form = args->form;

@@ -1,19 +1,20 @@
 /* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums for few beams.  beamform_held.h or
  * beamform_whole.h computes the sums for many beams.
  *
- * A pair is two groups of slots: polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32 spectra of
- * a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
+ * A pair is two groups of slots, for polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32
+ * spectra of a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
  *
  * The product of two parts is computed as two products.  The first part is multiplied by the low byte and by the high
  * byte of the second part.  So a sum of products is stored as two 32-bit sums (struct power).  Four lanes add their
  * sums.  No sum overflows, because a power sums 32 spectra of four parts each: 128 * 32767 * 255 < 2^31.  Only the
  * powers of a window are 64-bit integers.
  *
- * A lane finds the windows of its spectra once for all beams.  If one window has all 32 spectra of the warp, four lanes
- * add their sums, and then one lane adds the result to the powers.
+ * A lane finds the windows of its spectra once for all beams.  If all 32 spectra of the warp are in one window, four
+ * lanes add up their sums, and then one lane adds the result to the powers.
  *
  * Constants: the constants of beamform.cu, and PRODUCTS. */
-#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* groups in shared memory: one pair, or two turns' pairs */
+/* groups in shared memory: one pair; with HOLDS the pairs of two turns */
+#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2)
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beamform_tile.h"
 #if WHOLE
@@ -29,7 +30,7 @@
 #define EVERY_LANE    0xffffffffu
 #define TO_INTEGER    12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer */
 
-/* The range [begin, end) of those of the lane's 8 spectra of a piece that are in windows. */
+/* A lane has 8 spectra of a piece.  [begin, end) is the range of these spectra that are in windows. */
 struct __align__(16) span {
     int16_t begin, end;
     uint32_t window; /* index of the window that contains 'begin' */
@@ -42,7 +43,7 @@ struct samples {
     uint32_t words[SAMPLE_POLS][LANE_SPECTRA];
 };
 
-/* The block adds to the powers of one group of channels: index of this group, and number of groups. */
+/* Group of channels to whose powers the block adds: index of the group, and number of groups. */
 struct cell {
     uint32_t group, n_groups;
 };
@@ -107,7 +108,7 @@ static __device__ __forceinline__ void add_products(uint32_t a, uint32_t b, stru
     power.high = dot_high(a, bytes, power.high);
 }
 
-/* Adds the products of sample 'i', or of zeros if 'is_in' is false. */
+/* Adds the products of sample 'i'.  Adds 0 if 'is_in' is false. */
 static __device__ __forceinline__ void add_sample(const struct samples &samples, int i, bool is_in,
                                                   struct power (&powers)[N_SUMS])
 {
@@ -252,9 +253,9 @@ static __device__ __forceinline__ void find_spans(const struct beam_detect_args 
         spans_of_block()[piece][threadIdx.x % 4] = span;
 }
 
-/* Detects the beams of a group.  If 'is_there' is false, the warp multiplies but adds nothing, because all warps of a
- * warpgroup must take part in wgmma.  The polarisations of a beam are in different groups, and both groups add to the
- * beam's powers. */
+/* Detects the beams of a group.  All warps of a warpgroup must take part in wgmma.  So if 'is_there' is false, the
+ * warp multiplies but adds nothing to powers.  The polarisations of a beam are in different groups, and both groups
+ * add to the beam's powers. */
 static __device__ __forceinline__ void detect_group(const struct beam_detect_args &args, const struct place &place,
                                                     const struct cell &cell, uint32_t pol, uint32_t group,
                                                     bool is_there)
@@ -303,7 +304,7 @@ static __device__ __forceinline__ uint32_t form(const struct held &held, const s
     return round_group(span, group + POL, sums, samples.words[POL]);
 }
 
-/* Detects the block's pairs, one pair a turn. */
+/* Detects the block's pairs, one pair per turn. */
 static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
 {
     const uint32_t n_groups = min(args.form.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);

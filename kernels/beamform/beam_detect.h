@@ -30,7 +30,8 @@
 #include "kernels/beamform/beamform.h"
 
 #define BEAM_DETECT_LIMIT       32767.0f
-#define BEAM_DETECT_STEPS       256.0f /* quantisation steps of detection in one step of the voltage beam */
+/* ratio of the voltage beam's quantisation step to the quantisation step of the detector's input */
+#define BEAM_DETECT_STEPS       256.0f
 #define BEAM_DETECT_MAX_SPECTRA 4096
 #define BEAM_MAX_PRODUCTS       4
 
@@ -56,8 +57,8 @@ struct beam_detect_args {
     uint32_t group_channels;
 };
 
-/* Clips and rounds a part.  'v' is the part in steps of the voltage beam.  Sets 'clipped' if the part was clipped or
- * NaN. */
+/* Clips and rounds 'v', a real or imaginary part in quantisation steps of the voltage beam.  Sets 'clipped' if the
+ * part was clipped or NaN. */
 static inline int32_t beam_detect_round(float v, uint32_t *clipped)
 {
     const float to_integer = 12582912.0f; /* 1.5 * 2^23: adding this number rounds to an integer */

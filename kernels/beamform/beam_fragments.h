@@ -17,7 +17,7 @@
 
 #define BEAM_GROUP_BEAMS 8
 #define BEAM_STEP_ANTS   16
-#define BEAM_SLICE_BYTES 512 /* bytes of a step of a group: 16 for each lane */
+#define BEAM_SLICE_BYTES 512 /* bytes of the coefficients of a step of one group: 16 bytes for each lane */
 #define BEAM_STEP_BYTES  (2 * BEAM_SLICE_BYTES)
 
 static inline uint32_t beam_fragments_steps(uint32_t n_ants)
@@ -25,13 +25,13 @@ static inline uint32_t beam_fragments_steps(uint32_t n_ants)
     return (n_ants + BEAM_STEP_ANTS - 1) / BEAM_STEP_ANTS;
 }
 
-/* Returns the number of bytes of a group in a channel, all steps together. */
+/* Returns the number of bytes that the coefficients of a group in a channel need, for all steps. */
 static inline uint64_t beam_fragments_group_bytes(uint32_t n_ants)
 {
     return (uint64_t)beam_fragments_steps(n_ants) * BEAM_STEP_BYTES;
 }
 
-/* Returns the number of bytes of a channel, all groups together. */
+/* Returns the number of bytes that the coefficients of a channel need, for all groups. */
 static inline uint64_t beam_fragments_chan_bytes(uint32_t n_slots, uint32_t n_ants)
 {
     return n_slots / BEAM_GROUP_BEAMS * beam_fragments_group_bytes(n_ants);

@@ -1,10 +1,11 @@
 /* beam_incoherent.cu - see beam_incoherent.h.
  *
- * A lane processes 4 consecutive spectra of a channel of one batch, both polarisations.  These spectra are 16 bytes of
- * each antenna, or 8 bytes with 4-bit voltages.  The lanes of a block read consecutive memory, across channels too.  A
- * lane first sums each spectrum over the antennas in registers.  Then the lane sums its spectra of each window.  The
- * lanes of a warp with the same window and channel add their sums, and the first of these lanes gets the total.
- * 4-bit voltages are widened to 16 times their value (beamform_load.h), so the sums of products are divided by 256.
+ * A lane processes 4 consecutive spectra of a channel of one batch, both polarisations.  These spectra are 16 bytes
+ * for each antenna, or 8 bytes if voltages have 4 bits.  The lanes of a block read consecutive memory, across
+ * channels too.  A lane first sums each spectrum over the antennas in registers.  Then, for each window, the lane
+ * adds up its spectra that are in the window.  The lanes of a warp with the same window and channel add their sums,
+ * and the first of these lanes gets the total. 4-bit voltages are widened to 16 times their value (beamform_load.h),
+ * so the sums of products are divided by 256.
  *
  * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte that encodes zeros; PRODUCTS; N_THREADS. */
 #include "kernels/beamform/beam_incoherent.h"
@@ -87,8 +88,8 @@ static __device__ __forceinline__ uint32_t add_spectra(const struct beam_incoher
     return window;
 }
 
-/* Adds the powers of a warp's neighbouring lanes that have the same window and channel.  The first of these lanes gets
- * the sum.  Returns true in the first lane. */
+/* Adds up the powers of neighbouring lanes of a warp that have the same window and channel.  The first of these lanes
+ * gets the sum.  The function returns true in this first lane. */
 static __device__ __forceinline__ bool add_lanes(uint32_t window, uint32_t chan, int64_t (&powers)[N_PRODUCTS])
 {
     const uint32_t lane = threadIdx.x % 32;

@@ -28,14 +28,15 @@
 /* The weights of one antenna. */
 struct beam_incoherent_weights {
     int32_t x, y, xy;
-    int32_t unused; /* pads to 16 bytes, so that one load reads all weights */
+    int32_t unused; /* padding to 16 bytes, so that one load reads all weights of an antenna */
 };
 
 struct beam_incoherent_args {
     const void *voltages;                          /* shape [batch][ant][chan][spectrum][pol][re, im] */
     const struct beam_incoherent_weights *weights; /* shape [ant] */
     int64_t *powers;                               /* shape [window][product][group] */
-    uint64_t first_spectrum;                       /* number of spectrum 0 of batch 0, even if first_batch > 0 */
+    /* sequence number of spectrum 0 of batch 0, even if first_batch > 0 */
+    uint64_t first_spectrum;
     uint64_t first;                                /* number of the first spectrum of window 0 */
     enum voltage_format format;
     enum beam_products products;
@@ -51,7 +52,7 @@ struct beam_incoherent_args {
 
 #define BEAM_INCOHERENT_NO_WINDOW 0xffffffffu
 
-/* Returns the window of a spectrum of a batch, or BEAM_INCOHERENT_NO_WINDOW. */
+/* Returns the index of the window that has a spectrum of a batch, or BEAM_INCOHERENT_NO_WINDOW. */
 static inline uint32_t beam_incoherent_window(const struct beam_incoherent_args *args, uint32_t batch,
                                               uint32_t spectrum)
 {
@@ -68,7 +69,7 @@ struct beam_incoherent_sums {
     int64_t x, y, re, im;
 };
 
-/* Computes the products from the sums. */
+/* Computes an output's products (BEAM_POWER_0 ... BEAM_STOKES) from the sums. */
 static inline void beam_incoherent_products(enum beam_products products, const struct beam_incoherent_sums *sums,
                                             int64_t *powers)
 {

@@ -42,8 +42,10 @@ static inline float beam_flip(float x, uint32_t bits)
 
 static inline struct beam_complex beam_phasor(uint64_t turns)
 {
-    const uint32_t high = (uint32_t)(turns >> 32), nearest = high + 0x20000000u; /* bits 30 and 31: the quarter turn */
-    const int32_t rest = (int32_t)(high << 2);                                   /* 2^-34 turns from the quarter turn */
+    /* bits 30 and 31 are the number of the nearest quarter turn */
+    const uint32_t high = (uint32_t)(turns >> 32), nearest = high + 0x20000000u;
+    /* distance from this quarter turn, in 2^-34 turns */
+    const int32_t rest = (int32_t)(high << 2);
     float t = BEAM_TIMES((float)rest, BEAM_RADIANS), square = BEAM_TIMES(t, t);
     float sine = BEAM_PLUS(BEAM_TIMES(square, -1.9515295891e-4f), 8.3321608736e-3f);
     float cosine = BEAM_PLUS(BEAM_TIMES(square, 2.443315711809948e-5f), -1.388731625493765e-3f);

@@ -51,7 +51,8 @@ static uint32_t finish(const struct beamform_args *a, const struct beamform_sums
     return n_clipped;
 }
 
-/* Forms up to BEAMFORM_BLOCK_BEAMS beams, from 'beam' on, in a block of spectra of one channel. */
+/* Forms beams 'beam' to 'beam' + BEAMFORM_BLOCK_BEAMS - 1, or to the last beam, for a block of spectra of one
+ * channel. */
 static void form_block(const struct beamform_args *a, size_t batch, uint32_t chan, size_t first, uint32_t beam,
                        struct beamform_widened *block)
 {
@@ -96,15 +97,18 @@ const struct kernel beamform_kernel = {
 
 #define N_WARPS     4
 #define BLOCK_STEPS 8   /* number of steps of 16 antennas whose coefficients are in shared memory together */
-#define NARROW_ANTS 256 /* with up to 256 antennas, 256 high + low fits in 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+/* with up to 256 antennas, the sum of 256 high + low fits in 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+#define NARROW_ANTS 256
 #define HELD_STEPS  6   /* maximum number of steps whose voltages fit in a warp's registers */
-#define HELD_GROUPS 32  /* maximum groups of a block with beamform_held.h, limited by the slots in shared memory */
+/* maximum number of groups of a block with beamform_held.h; the shared memory for slots limits this number */
+#define HELD_GROUPS 32
 
 /* Sizes of beamform_whole.h. */
 #define WHOLE_WARPS   8
 #define WHOLE_SPECTRA 256 /* number of spectra that a block has in shared memory */
 #define WHOLE_BYTES   4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
-#define WHOLE_GROUPS  5   /* minimum groups for beamform_whole.h: with fewer groups, some warps have no group */
+/* minimum number of groups for beamform_whole.h; with fewer groups, some warps would have no group */
+#define WHOLE_GROUPS  5
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {

@@ -1,9 +1,10 @@
 /* beamform.cu - see beamform.h.  beamform_tile.h computes the sums for few beams.  beamform_held.h or beamform_whole.h
- * computes the sums for many beams.  A lane stores its 8 spectra of a beam with one store of 16 bytes.
+ * computes the sums for many beams.  A lane writes its 8 spectra of a beam with one store of 16 bytes.
  *
  * Constants: SAMPLE_BYTES, FLIP (the byte of zeros), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a channel
  * and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (beamform_whole.h computes the sums). */
-#define FRAGMENT_GROUPS 2 /* groups in shared memory: a tile, or this turn's group and the next */
+/* groups in shared memory: the groups of a tile; with HOLDS, this turn's group and the next turn's group */
+#define FRAGMENT_GROUPS 2
 #include "kernels/beamform/beamform_tile.h"
 
 #if WHOLE
@@ -13,10 +14,12 @@
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
 #else
-#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 || (WIDE && __CUDA_ARCH__ < 860) ? 3 : 4) /* 128 registers are too few */
+/* 128 registers per thread would be too few */
+#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 || (WIDE && __CUDA_ARCH__ < 860) ? 3 : 4)
 #endif
 
-#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* with any dither, a part within this limit is not clipped */
+/* a real or imaginary part within this limit is not clipped, whatever the dither */
+#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f)
 
 /* Returns 128.5 + dither of a part.  The result is a float between 128 and 129 whose last 16 bits are one half of
  * 'word'. */
@@ -89,7 +92,8 @@ static __device__ __forceinline__ struct lane find_lane(const struct beamform_ar
     lane.first = (WHOLE ? place.first + piece * WARP_SPECTRA : begin_of(piece)) + threadIdx.x % 4 * LANE_SPECTRA;
     lane.is_inside = lane.first < args.n_spectra;
     const uint64_t eight = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / LANE_SPECTRA;
-    lane.eight = (uint64_t)opaque((uint32_t)(eight >> 32)) << 32 | opaque((uint32_t)eight); /* once for all groups */
+    /* computed once for all groups */
+    lane.eight = (uint64_t)opaque((uint32_t)(eight >> 32)) << 32 | opaque((uint32_t)eight);
     return lane;
 }
 
@@ -147,8 +151,8 @@ static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 }
 
 #if WHOLE
-/* Forms the beams of a group.  If 'is_there' is false, the warp multiplies but stores nothing, because all warps of a
- * warpgroup must take part in wgmma.  The compiler knows that 'pol' is the same for all lanes. */
+/* Forms the beams of a group.  All warps of a warpgroup must take part in wgmma.  So if 'is_there' is false, the warp
+ * multiplies but stores nothing.  The compiler knows that 'pol' is the same for all lanes. */
 static __device__ __forceinline__ void form_group(const struct beamform_args &args, const struct place &place,
                                                   uint32_t pol, uint32_t group, bool is_there)
 {
@@ -193,7 +197,7 @@ static __device__ __forceinline__ void sum_held(const struct held &held, uint32_
         sum_pol<0>(held, at, sums);
 }
 
-/* Forms the beams of the block's groups, one group a turn. */
+/* Forms the beams of the block's groups, one group per turn. */
 static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t n_groups = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);

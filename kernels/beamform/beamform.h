@@ -40,7 +40,7 @@
 #define BEAMFORM_MOST  255.5f
 #define BEAMFORM_ZERO  128.0f
 
-#define BEAMFORM_DITHER_FACTOR 0x9E3779B1u /* odd, near 2^32 / golden ratio */
+#define BEAMFORM_DITHER_FACTOR 0x9E3779B1u /* odd number near 2^32 / golden ratio */
 
 #define BEAMFORM_NO_BEAM 0xffffffffu /* a slot without a beam */
 
@@ -54,27 +54,27 @@ struct beamform_args {
     const float *renormalise;
     int8_t *out;
     uint32_t *saturated;
-    uint64_t first_spectrum; /* number of spectrum 0 of batch 0 of 'voltages'; a multiple of 8 */
+    uint64_t first_spectrum; /* sequence number of spectrum 0 of batch 0 of 'voltages'; a multiple of 8 */
     enum voltage_format format;
     uint32_t n_beams;
     uint32_t n_slots;
     uint32_t n_ants;
     uint32_t n_chan;
     uint32_t n_spectra;   /* spectra of a heap */
-    uint32_t chan_offset; /* index of channel 0 in the band */
+    uint32_t chan_offset; /* index in the band of the kernel's channel 0 */
     uint32_t first_batch;
     uint32_t n_batches;
     uint32_t wgmma; /* 1: the device has compute capability 9.0; CUDA only */
 };
 
-/* Returns 2^-exponent, or 2^64 for exponents below -64.  Any non-zero sum, multiplied by 2^64, is far above the
- * limit. */
+/* Returns 2^-exponent, or 2^64 for exponents below -64.  With 2^64, any non-zero sum is far above the limit and is
+ * clipped. */
 static inline float beamform_scale(int32_t exponent)
 {
     return beam_power_of_two(exponent > -64 ? -exponent : 64);
 }
 
-/* Makes the random words of the dither of spectra 8 i to 8 i + 7, where 'eight' is i.  'chan' is the channel's index in
+/* Makes the random words for the dither of spectra 8 * eight to 8 * eight + 7.  'chan' is the channel's index in
  * the band. */
 static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t eight, uint32_t words[4])
 {
@@ -84,9 +84,10 @@ static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t eight,
     philox4x32(counter, key, words);
 }
 
-/* Returns the word of spectrum 8 i + s.  A half h of the word gives the dither of one part: (h | 1) / 65536 - 1/2.  The
- * lower half belongs to the real part.  The last four words are c w[s] + w[s + 1] with an odd c.  So any two of the
- * eight words are independent and uniform.  Mean values and powers of the rounding errors depend on nothing else. */
+/* Returns the random word for spectrum 8 * eight + s.  Each half h of the word gives the dither of one part: (h | 1) /
+ * 65536 - 1/2.  The lower half is for the real part.  The last four words are c w[s] + w[s + 1] with an odd c.  So any
+ * two of the eight words are independent and uniform.  Independent, uniform words are enough for the mean values and
+ * powers of the rounding errors. */
 static inline uint32_t beamform_dither_word(const uint32_t words[4], uint32_t s)
 {
     return s < 4 ? words[s] : BEAMFORM_DITHER_FACTOR * words[s - 4] + words[(s - 3) % 4];
@@ -106,10 +107,12 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 /* beamform_constants() writes the constants with which the CUDA variant is compiled.  beamform_grid() returns the grid
  * of a launch. */
 #define BEAMFORM_N_CONSTANTS 9
-#define BEAMFORM_SLOT_BYTES  40 /* bytes of a slot in shared memory */
-#define BEAMFORM_TILE_GROUPS 2  /* groups of a block without beamform_held.h and beamform_whole.h */
-bool beamform_is_whole(const struct beamform_args *args); /* true: beamform_whole.h computes the sums */
-bool beamform_holds(const struct beamform_args *args);    /* true: beamform_held.h, unless beamform_is_whole() */
+#define BEAMFORM_SLOT_BYTES  40 /* size of a slot in shared memory, in bytes */
+/* number of groups of a block if neither beamform_held.h nor beamform_whole.h is used */
+#define BEAMFORM_TILE_GROUPS 2
+bool beamform_is_whole(const struct beamform_args *args); /* returns true if beamform_whole.h computes the sums */
+/* returns true if beamform_held.h computes the sums, unless beamform_is_whole() is true */
+bool beamform_holds(const struct beamform_args *args);
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 

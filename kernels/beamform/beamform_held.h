@@ -1,15 +1,15 @@
 /* beamform_held.h - sums of up to 96 antennas for many beams.  beamform.cu and beam_detect.cu include this file.
  *
  * A warp keeps the operands of its 32 spectra in registers, for all antennas and both polarisations.  Each step of
- * antennas needs 16 registers.  So a warp loads voltages once for all groups of the block.  A turn handles one or two
- * groups, and all warps of a block handle the same turn.  Shared memory has the fragments of this turn and of the next
- * turn.  The next turn's fragments are copied during this turn. */
+ * antennas needs 16 registers per thread.  So a warp loads its voltages only once for all groups of the block.  A turn
+ * handles one or two groups, and all warps of a block handle the same turn.  Shared memory has the fragments of this
+ * turn and of the next turn.  The next turn's fragments are copied during this turn. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_HELD_H
 #define KERNELS_BEAMFORM_BEAMFORM_HELD_H
 
 #include "kernels/beamform/beamform_tile.h"
 
-static_assert(N_STEPS == BLOCK_STEPS, "all steps of a group must be in shared memory");
+static_assert(N_STEPS == BLOCK_STEPS, "the fragments of all steps of a group must fit in shared memory");
 static_assert(TILE_GROUPS == 2, "a tile must have one group of each polarisation");
 
 /* Second operands of the matrix products of all steps: [step][pol][j]. */
@@ -17,7 +17,7 @@ struct held {
     uint32_t operands[N_STEPS][TILE_GROUPS][4][2];
 };
 
-/* Loads the warp's voltages of a piece. */
+/* Loads the warp's voltages of one piece. */
 static __device__ __forceinline__ void hold(const struct beamform_args &args, const struct place &place, uint32_t piece,
                                             struct held &held)
 {

@@ -1,6 +1,6 @@
 /* beamform_load.h - reads voltages for beamform_tile.h and beam_incoherent.cu.
  *
- * Voltages of 4 bits are widened to bytes of 16 times their value.
+ * Each 4-bit voltage is widened to a byte whose value is 16 times the voltage.
  *
  * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte that encodes zeros. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_LOAD_H
@@ -10,7 +10,7 @@
 
 #define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
 
-/* Widens the 4-bit samples of both polarisations to bytes of 16 times the value. */
+/* Widens the 4-bit samples of both polarisations to bytes.  Each byte is 16 times the 4-bit value. */
 static __device__ __forceinline__ uint32_t widen(uint32_t pair)
 {
     const uint32_t x = (pair ^ (FLIP * 0x0101u)) & 0xffffu;

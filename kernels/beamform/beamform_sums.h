@@ -1,8 +1,9 @@
 /* beamform_sums.h - blocks of spectra for the plain C twins: widened voltages, and the exact sums of beams for beamform
  * and beam_detect.  beam_incoherent also uses the widened voltages.
  *
- * A channel's voltages of one antenna and polarisation are widened to int16 once for all beams.  Sums are int32 over
- * blocks of antennas in which they cannot overflow, and int64 over the blocks. */
+ * For each channel, antenna and polarisation, the voltages are widened to int16 once for all beams.  An int32 sum
+ * covers a block of antennas that is so small that the sum cannot overflow.  The sums of the blocks are added as
+ * int64. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_SUMS_H
 #define KERNELS_BEAMFORM_BEAMFORM_SUMS_H
 

@@ -3,9 +3,10 @@
  *
  * The sums are matrix products of bytes on tensor cores (mma.m16n8k32):
  *     rows         coefficients of 8 beams of one polarisation, real parts before imaginary parts
- *     inner axis   16 antennas of two parts each
+ *     inner axis 16 antennas, two parts (re, im) each
  *     columns      8 spectra
- * A coefficient is 256 high + low.  So there are two products, one for each slice, and their sums fit 32 bits.
+ * A coefficient is 256 high + low.  So there are two products, one for the high bytes and one for the low bytes.
+ * Their sums fit 32 bits.
  *     row of a real part:      re, -im of each antenna           row of an imaginary part: im, re
  *     column of a spectrum:    re, im of each antenna's voltage
  *
@@ -31,12 +32,12 @@
 #include "kernels/util/ptx.h"
 
 #define STEP_ANTS     BEAM_STEP_ANTS
-#define LANE_ANTS     4 /* antennas of a step that a lane loads */
+#define LANE_ANTS     4 /* number of antennas that a lane loads in a step */
 #define TILE_GROUPS   BEAMFORM_TILE_GROUPS
 #define GROUP_BEAMS   BEAM_GROUP_BEAMS
 #define BLOCK_SLOTS   (BLOCK_GROUPS * GROUP_BEAMS)
 #define WARP_SPECTRA  32
-#define LANE_SPECTRA  8 /* spectra of one beam in a lane's results */
+#define LANE_SPECTRA  8 /* number of spectra of one beam in a lane's results */
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
@@ -44,7 +45,7 @@
 
 #define PART_SPECTRA     256u /* spectra of a batch in a block's shared memory (beamform_whole.h) */
 #define WHOLE_PIECES     (PART_SPECTRA / WARP_SPECTRA)
-#define WHOLE_STEP_BYTES 1024 /* bytes of a step, for a piece and polarisation */
+#define WHOLE_STEP_BYTES 1024 /* bytes of the voltages of a step, for one piece and polarisation */
 
 #if WIDE
 typedef int64_t total;
@@ -52,16 +53,16 @@ typedef int64_t total;
 typedef int total;
 #endif
 
-/* Voltages that a lane loads in a step: four spectra of both polarisations of each antenna.  A word has one spectrum:
- * re, im, re, im.  With 4 bits a word has two spectra. */
+/* Voltages that a lane loads in a step: four spectra of both polarisations of each of its antennas.  A word has one
+ * spectrum: re, im, re, im.  If voltages have 4 bits, a word has two spectra. */
 struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
 
-/* A slot of the block: the slot's beam, and the beam's factors in the block's channel and batch. */
+/* A slot has one beam of the block, and the beam's factors in the block's channel and batch. */
 struct slot {
     uint32_t beam; /* index of the beam, or BEAMFORM_NO_BEAM */
-    float scale;   /* factor of the sums: a power of two */
+    float scale;   /* factor that multiplies the sums; a power of two */
     struct beam parameters;
     uint64_t offset; /* offset of the beam's channel in 'out', in bytes */
     float renormalise;
@@ -85,12 +86,12 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
     return (struct shared *)shared_memory;
 }
 
-/* The work of a block.  Blocks that use the same voltages have consecutive indices.  Blocks of one channel also have
- * consecutive indices, because they use the same fragments. */
+/* The part of the work that a block does.  Blocks that use the same voltages have consecutive indices.  Blocks of one
+ * channel use the same fragments, and so also have consecutive indices. */
 struct place {
     uint32_t group; /* first group of the block */
     uint32_t chan, batch;
-    uint32_t first; /* first spectrum in the batch */
+    uint32_t first; /* index in the batch of the block's first spectrum */
     uint32_t n_pieces;
 };
 
@@ -137,7 +138,7 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
 }
 
 #if !WHOLE
-/* Position of the lane's next voltages. */
+/* Position of the voltages that the lane loads next. */
 struct cursor {
     const uint8_t *in;    /* address of the step's first antenna */
     uint32_t lane_offset; /* offset of the lane's first antenna and spectrum, in bytes */
@@ -165,7 +166,7 @@ static __device__ __forceinline__ void begin_piece(const struct beamform_args &a
 }
 
 /* Loads the voltages of a step, and moves the cursor to the next step.  With i = 2 (l % 4), lane l loads antennas i, i
- * + 1, i + 8 and i + 9 of the step.  A lane loads the last antenna for indices beyond the last antenna. */
+ * + 1, i + 8 and i + 9 of the step.  Instead of antennas beyond the last antenna, a lane loads the last antenna. */
 static __device__ __forceinline__ void load_step(const struct beamform_args &args, struct cursor &cursor,
                                                  struct voltages &v)
 {
@@ -267,8 +268,8 @@ static __device__ __forceinline__ void multiply(const struct voltages &v, const 
 
 #endif
 
-/* Initial bits of the sums.  With up to 127 antennas a slice's sum is below 2^22.  The sum then forms the last bits of
- * a float from 2^23 to 2^24, so no conversion to float is needed. */
+/* Initial bits of the sums.  With up to 127 antennas, a slice's sum is below 2^22.  The sum is then the last bits of a
+ * float between 2^23 and 2^24, so the kernel needs no conversion to float. */
 #define FLOAT_SUMS (!WHOLE && N_ANTS * 2 * 128 * 128 < 1 << 22)
 #define SUMS_BEGIN (FLOAT_SUMS ? 0x4b400000 : 0) /* 12582912.0f */
 
@@ -279,8 +280,7 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
         sums[i / 16][i / 4 % 4][i % 4] = SUMS_BEGIN;
 }
 
-/* Returns 256 high + low, rounded once.  With FLOAT_SUMS the result of fmaf() is 256 high - 12582912, which is
- * exact. */
+/* Returns 256 high + low, rounded once.  With FLOAT_SUMS, fmaf() returns 256 high - 12582912 without rounding. */
 static __device__ __forceinline__ float total_of(int high, int low)
 {
 #if FLOAT_SUMS
@@ -305,10 +305,11 @@ static __device__ __forceinline__ void make_parts(const struct slot &slot, const
             parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
 }
 
-/* Returns true if the magnitudes of all parts are within the limit, and no part is NaN. */
+/* Returns true if the magnitude of each part is within the limit.  A NaN is not within the limit. */
 static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
 {
-    bool within[4] = {true, true, true, true}; /* four independent chains of comparisons */
+    /* four chains of comparisons, which do not depend on each other */
+    bool within[4] = {true, true, true, true};
 
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
@@ -364,7 +365,8 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
         for (int g = 0; g < TILE_GROUPS; g++)
             selectors[g] = shared_of_block()->slots[g * GROUP_BEAMS].parameters.pol ? 0x7632 : 0x5410;
 #pragma unroll 1
-        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two steps at a time, so that no voltages are copied */
+        /* the loop processes two steps at a time, so that no voltages are copied between registers */
+        for (uint32_t step = 0; step + 1 < n; step += 2) {
             load_next(args, place, cursor, next);
             multiply(v, selectors, step, sums);
             load_next(args, place, cursor, v);

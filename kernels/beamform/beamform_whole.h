@@ -1,11 +1,11 @@
 /* beamform_whole.h - sums over up to 96 antennas for many beams, with the warpgroup instructions of the tensor cores
  * (PTX's wgmma, compute capability 9.0).  beamform.cu and beam_detect.cu include this file.
  *
- * A block has the voltages of WHOLE_SPECTRA spectra of a channel and batch in shared memory, both polarisations.  An
+ * Shared memory has a block's voltages: both polarisations of WHOLE_SPECTRA spectra of a channel and batch.  An
  * operation has 64 rows: four groups of one polarisation, a group for each warp of a warpgroup.  The rows are fragments
  * in registers; wgmma and mma use the same fragments (beam_fragments.h).  The columns are the 32 spectra of a piece.
  * Operand B of a step is
- *     [half of K][j][column][16 bytes]       16 bytes: 8 antennas, two parts each
+ *     [half of K][j][column][16 bytes]       16 bytes: 8 antennas, two parts (re, im) each
  * Column c of product j is spectrum 4 c + j of the piece.  So a lane's results are 8 consecutive spectra of one beam,
  * as in beamform_tile.h.
  *
@@ -28,8 +28,8 @@ struct rows {
     uint32_t words[N_STEPS][2][4];
 };
 
-/* Numbers of the block's groups of polarisations 0 and 1.  An array with a variable index would need local memory, so
- * the numbers are separate members. */
+/* Number of the block's groups of polarisation 0, and of polarisation 1.  An array with a variable index would need
+ * local memory, so the two numbers are separate members. */
 struct turns {
     uint32_t n_groups_0, n_groups_1;
 };
@@ -40,8 +40,8 @@ static __device__ __forceinline__ uint32_t n_turns(uint32_t n_groups)
 }
 
 /* Stores the columns of the warp's piece in shared memory.  Lanes 4 q to 4 q + 3 load spectra 4 q to 4 q + 3 of the
- * piece.  With i = 2 (l % 4), lane l loads antennas i and i + 1 of each half of a step.  A lane loads the last antenna
- * for indices beyond the last antenna. */
+ * piece.  With i = 2 (l % 4), lane l loads antennas i and i + 1 of each half of a step.  Instead of antennas beyond
+ * the last antenna, a lane loads the last antenna. */
 static __device__ __forceinline__ void load_columns(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t lane = threadIdx.x % 32, piece = threadIdx.x / 32;
@@ -164,7 +164,7 @@ static __device__ __forceinline__ void begin_products(const struct rows &rows, s
 #endif
 }
 
-/* Waits for the products.  The empty assembly code keeps the compiler from reading the sums earlier. */
+/* Waits for the products.  Because of the empty assembly code, the compiler cannot read the sums before this point. */
 static __device__ __forceinline__ void end_products(int (&sums)[2][4][4])
 {
 #ifndef EMULATE_CUDA

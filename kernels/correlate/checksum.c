@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#define GROUP_ANTS    127 /* a sum of 2 * 127 inputs of -128 to 127 fits 16 bits */
+#define GROUP_ANTS    127 /* a sum of 2 * 127 inputs, each from -128 to 127, fits in 16 bits */
 #define BLOCK_SPECTRA 128 /* a sum of 2 * 128 products, each at most 2^15 * 2^7, is at most 2^30 */
 #define QUADS         (N_POLS * 2)
 
@@ -35,14 +35,14 @@ static const uint8_t *find_spectra(const struct block *b, size_t ant)
 
 /* ---- Integers ---------------------------------------------------------------------------------------------------- */
 
-/* Four 16-bit parts of each spectrum, as separate numbers and as one word. */
+/* The four 16-bit parts of each spectrum: as separate numbers, and as one word. */
 union quads {
     int16_t parts[BLOCK_SPECTRA * QUADS];
     uint64_t together[BLOCK_SPECTRA];
 };
 
-/* The four forms of S in a block of spectra.  The index is the polarisation of the voltage that is multiplied with
- * S. */
+/* The four forms of S in a block of spectra.  The index of each member is the polarisation of the voltage that S
+ * multiplies. */
 struct integer_sum {
     union quads plain[N_POLS], turned[N_POLS];
 };
@@ -218,9 +218,9 @@ const struct kernel checksum_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define WARP_ANTS   5   /* number of antennas that each warp keeps in registers */
-#define FILL_BLOCKS 256 /* blocks that fill a GPU: two on each of about 128 multiprocessors */
+#define FILL_BLOCKS 256 /* number of blocks that fill a GPU: two on each of about 128 multiprocessors */
 
-/* Division of the antennas into slices, one for each block.  The antennas of a slice are divided among the block's
+/* Division of the antennas into slices.  Each block has one slice, and divides the antennas of its slice among its
  * warps. */
 struct slices {
     uint32_t n, n_ants, n_warps;

@@ -34,7 +34,8 @@
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
 #define PACKED         (!HALVES && N_TERMS == 1)
-#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* numbers in shared memory that hold a lane's values of S */
+/* number of words in shared memory that hold a lane's values of S */
+#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES)
 #define BLOCKS_WANTED  (N_TERMS == 1 ? 2 : 1)
 
 #if HALVES
@@ -64,7 +65,8 @@ static __device__ __forceinline__ void from_halves(uint32_t halves, float &re, f
 #endif
 }
 
-/* Returns spectrum 'i' of a load of integers, as bytes: re, im of polarisation 0, then of polarisation 1. */
+/* Returns spectrum 'i' of the integers that a lane has loaded, as four bytes: re, im of polarisation 0, then re, im
+ * of polarisation 1. */
 static __device__ __forceinline__ uint32_t bytes_of(uint2 load, int i)
 {
 #if NIBBLES
@@ -75,7 +77,7 @@ static __device__ __forceinline__ uint32_t bytes_of(uint2 load, int i)
 #endif
 }
 
-/* Adds a load to values of S: [spectrum][part]. */
+/* Adds the voltages that a lane has loaded to its values of S: [spectrum][part]. */
 static __device__ __forceinline__ void add_load(uint2 load, partial (&values)[N_VALUES])
 {
 #if HALVES
@@ -96,7 +98,7 @@ static __device__ __forceinline__ void add_load(uint2 load, partial (&values)[N_
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* Sums of an antenna over the spectra of a lane. */
+/* A lane's sums for one antenna, over the lane's spectra. */
 struct sums {
     partial of[N_TERMS][2][N_PARTS]; /* indices [term][pol] */
 };
@@ -114,7 +116,7 @@ static __device__ __forceinline__ void multiply(uint2 load, const partial (&s)[N
     }
 }
 #else
-/* Returns a term of a part of S.  The term and its negative fit 16 bits. */
+/* Returns one of the terms whose sum is a part of S.  The term and its negative fit in 16 bits. */
 static __device__ __forceinline__ int term_of(int value, int term)
 {
     int high = (value + 16384) >> 15;
@@ -152,7 +154,7 @@ typedef total lane_sum;
 #endif
 
 #define ANT_SUMS (2 * N_PARTS)
-static_assert(WARP_ANTS * ANT_SUMS <= 32, "a lane can have only one sum");
+static_assert(WARP_ANTS * ANT_SUMS <= 32, "each lane can have only one of the warp's sums");
 
 /* Returns sum 'i' of a lane: [antenna of the warp][pol][part]. */
 static __device__ __forceinline__ lane_sum find_sum(const struct sums (&sums)[WARP_ANTS], int i)
@@ -166,8 +168,8 @@ static __device__ __forceinline__ lane_sum find_sum(const struct sums (&sums)[WA
     return sum;
 }
 
-/* Exchanges HALF of 2 * HALF sums with another lane.  Each of the two lanes keeps a different half, added up over
- * both lanes. */
+/* Two lanes with 2 * HALF sums each exchange HALF sums.  Afterwards each lane has a different half of the sums, added
+ * up over both lanes. */
 template <int HALF> static __device__ __forceinline__ void halve(total (&kept)[16])
 {
 #pragma unroll
@@ -279,9 +281,9 @@ static __device__ __forceinline__ void add_warps(uint32_t step, partial (&values
 
 /* ---- A block ----------------------------------------------------------------------------------------------------- */
 
-/* Address of the bytes of antenna 0 that a lane loads in one step. */
+/* Address of the bytes that a lane loads for antenna 0 in one step. */
 struct place {
-    const uint8_t *at; /* NULL if the bytes are beyond the end */
+    const uint8_t *at; /* NULL if the bytes are beyond the end of the spectra */
     uint64_t ant_bytes;
 };
 
@@ -306,7 +308,7 @@ static __device__ __forceinline__ uint2 load(const struct place &place, uint32_t
                                 : make_uint2(ZERO_VOLTAGES, ZERO_VOLTAGES);
 }
 
-/* Adds the antennas of other slices to S.  Only S needs these antennas. */
+/* Adds the antennas of other slices to S.  The block needs these antennas only for S. */
 static __device__ __forceinline__ void add_others(const struct place &place, uint32_t slice,
                                                   partial (&values)[N_VALUES])
 {

@@ -48,8 +48,10 @@ extern const struct kernel checksum_kernel;
 /* checksum_constants() writes the CUDA variant's constants for the sizes in 'args'.  checksum_grid() returns the grid
  * of a launch of at least one batch. */
 #define CHECKSUM_N_CONSTANTS  8
-#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers, 5 in each of 16 warps; worth measuring: 32, 64 */
-#define CHECKSUM_STEP_SPECTRA 240 /* maximum spectra that a thread sums in 32 bits; 255 would fit */
+/* number of antennas that a block holds in registers: 5 in each of 16 warps; other values worth measuring: 32, 64 */
+#define CHECKSUM_SLICE_ANTS   80
+/* maximum number of spectra that a thread sums in 32 bits; 255 spectra would also fit */
+#define CHECKSUM_STEP_SPECTRA 240
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
 struct kernel_grid checksum_grid(const struct checksum_args *args);
 

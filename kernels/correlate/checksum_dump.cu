@@ -71,7 +71,8 @@ static __device__ __forceinline__ uint32_t count_clipped(const wide (&parts)[N_P
     return missing ? 0 : n_clipped;
 }
 
-/* Adds a baseline's words to the lane's sums of words.  The first word has index 'first' in the channel. */
+/* Adds a baseline's words to the lane's sums of words.  'first' is the index in the channel of the baseline's first
+ * word. */
 static __device__ __forceinline__ void add_words(const wide (&parts)[N_PARTS], uint32_t first, bool missing,
                                                  unsigned long long (&words)[2])
 {
@@ -105,7 +106,7 @@ template <typename T> static __device__ __forceinline__ T sum_of_lanes(T sum)
 }
 
 /* Compares a computed row with the expected row.  'row' is the number of the row, as in the verdict.  Zeroes the
- * expected row.  One lane calls this function. */
+ * expected row.  Only one lane calls this function. */
 static __device__ __forceinline__ void judge(const struct checksum_dump_args &args, uint64_t row, wide re, wide im)
 {
     wide *const expected = (wide *)args.rows.integer + ROW_PARTS * row;

@@ -44,7 +44,7 @@ union partial {
     double real[N_SUMS];
 };
 
-/* Sums of every pair of antennas of two blocks: [second][first]. */
+/* Sums of every pair of antennas from two blocks: [antenna of the second block][antenna of the first block]. */
 struct partial_sums {
     union partial sums[BLOCK_ANTS][BLOCK_ANTS];
 };
@@ -178,8 +178,8 @@ static void multiply(enum voltage_format format, const union widened *e1, const 
         multiply_integer(e1, e2, n_spectra, partial->integer);
 }
 
-/* Returns the number of antennas of 'first' that form a baseline with antenna i2 of 'second'.  If both are the same
- * block, these are the antennas up to i2; otherwise all antennas. */
+/* Returns the number of antennas of block 'first' that form a baseline with antenna i2 of block 'second'.  If both
+ * blocks are the same block, these are the antennas up to i2.  Otherwise these are all antennas of 'first'. */
 static size_t n_partners(const struct antenna_block *first, const struct antenna_block *second, size_t i2)
 {
     return first == second ? i2 + 1 : first->n;
@@ -227,7 +227,7 @@ static void correlate_blocks(const struct correlate_args *a, size_t chan, struct
 {
     struct partial_sums partial;
 
-    memset(&partial, 0, sizeof(partial)); /* all-zero bits have the value 0 in both types */
+    memset(&partial, 0, sizeof(partial)); /* all-zero bits are the value 0, for integers and for floats */
     for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++)
         correlate_batch(a, batch, chan, first, second, &partial);
     add_block(a, chan, first, second, &partial);

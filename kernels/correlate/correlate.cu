@@ -38,7 +38,7 @@
 
 #define THREADS       (32 * TILE_WARPS * TIME_WARPS)
 #define CHUNK_BYTES   16
-#define STEP_CHUNKS   4 /* chunks of an antenna in a step, one for each lane t */
+#define STEP_CHUNKS   4 /* number of chunks of an antenna in a step: one chunk for each t = lane % 4 */
 #define STEP_BYTES    (STEP_CHUNKS * CHUNK_BYTES)
 #define SLICE_STEPS   (STEPS * TIME_WARPS)
 #define SLICE_CHUNKS  (STEP_CHUNKS * SLICE_STEPS)
@@ -47,7 +47,7 @@
 #define CHUNK_SPECTRA (CHUNK_BYTES * 2 / BITS)
 #define HEAP_CHUNKS   (N_SPECTRA / CHUNK_SPECTRA)
 #define CHAN_BYTES    ((uint64_t)HEAP_CHUNKS * CHUNK_BYTES)
-#define LOADERS       (THREADS / SLICE_CHUNKS) /* antennas that the block copies at a time */
+#define LOADERS       (THREADS / SLICE_CHUNKS) /* number of antennas that the block copies at a time */
 #define ZEROS         (OFFSET ? 0x88888888u : 0u)
 #define ROWS          (8 * ROW_EIGHTS) /* antennas of a tile */
 #define COLUMNS       (8 * COLUMN_EIGHTS)
@@ -78,16 +78,17 @@ struct tile {
     int32_t row_im[ROW_EIGHTS][2];               /* indices [8 rows][pol]; the lane's part of the sums of im e2 */
 };
 
-/* Antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
- * first_row on have the first slots.  In squares off the diagonal, the antennas from first_column on have the slots
- * from BLOCK_ROWS * ROWS on. */
+/* Antennas of a block and of a warp.  Each antenna of the block has a slot in shared memory.  The antennas from
+ * first_row on use the first slots.  If the block is a square off the diagonal, the antennas from first_column on use
+ * the slots from BLOCK_ROWS * ROWS on. */
 struct place {
     uint32_t n_slots, first_row, first_column;
     uint32_t row, column; /* first row antenna and first column antenna of the warp's tile */
     bool active;
 };
 
-static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* with 4 bits a step is long enough without unrolling */
+/* with 4-bit voltages, a step is long enough without unrolling */
+static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS;
 
 /* Slices: uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES].  With several TIME_WARPS, join_warps()'s sums of 32 lanes
  * follow: [TILE_WARPS][words of struct tile][32]. */
@@ -154,7 +155,7 @@ static __device__ __forceinline__ struct fragment turn(const struct fragment &pl
     return f;
 }
 
-/* Adds the imaginary parts of the lane's fragment to 'row_im', for both polarisations. */
+/* Adds the imaginary parts of the lane's fragment of a row to 'row_im', for both polarisations. */
 static __device__ __forceinline__ void add_im(const struct fragment &f, int32_t (&row_im)[2])
 {
 #pragma unroll
@@ -171,7 +172,8 @@ static __device__ __forceinline__ void add_im(const struct fragment &f, int32_t 
 /* ---- Places of the work ------------------------------------------------------------------------------------------ */
 
 #if N_RUNS
-/* Finds tile 'index' of the block's run of tiles.  Tiles are numbered strip by strip, from the left. */
+/* Finds tile number 'index' in the block's run of tiles.  Tiles are numbered strip by strip, from left to right
+ * within a strip. */
 static __device__ __forceinline__ struct place find_in_runs(uint32_t block, uint32_t index)
 {
     uint32_t tile = block * TILE_WARPS + index, last = (block + 1) * TILE_WARPS - 1, n_before = 0;
@@ -303,7 +305,7 @@ static __device__ __forceinline__ void clear(struct tile &tile)
     }
 }
 
-/* Adds the sums of warps with the same tile to the sums of the first of these warps. */
+/* Some warps have the same tile, for different spectra.  Adds their sums to the sums of the first of these warps. */
 static __device__ __forceinline__ void join_warps(struct tile &tile)
 {
     const uint32_t n_words = sizeof(struct tile) / 4, warp = threadIdx.x / 32;
@@ -495,7 +497,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const 
     clear(tile);
     for (uint32_t slice = first; slice < end; slice++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); /* this slice is complete, and all warps have finished the previous slice */
+        /* this slice is now complete, and all warps have finished the previous slice */
+        __syncthreads();
         if (slice + STAGES - 1 < end)
             load_slice(args, place, chan, slice + STAGES - 1,
                        stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);

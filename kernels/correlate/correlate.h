@@ -21,10 +21,11 @@
 #include "common/device/device.h"
 #include "kernels/util/voltages.h"
 
-#define CORRELATE_INT_SPECTRA   65535 /* maximum full-scale spectra whose sum fits in int32: 65535 * 2^15 < 2^31 */
-#define CORRELATE_FLOAT_SPECTRA 8192  /* maximum half-float spectra in a float32 sum; xbgpu/audit.h states the loss */
+#define CORRELATE_INT_SPECTRA   65535 /* most full-scale spectra whose sum fits in int32: 65535 * 2^15 < 2^31 */
+/* maximum number of half-float spectra in a float32 sum; xbgpu/audit.h states the loss of precision */
+#define CORRELATE_FLOAT_SPECTRA 8192
 
-/* Sums, 4 bytes a part.  The format of the voltages decides the type. */
+/* Address of sums; each part has 4 bytes.  The format of the voltages decides the type: int32 or float. */
 union correlate_sums {
     int32_t *integer;
     float *real; /* VOLTAGES_16_BITS */
@@ -53,7 +54,7 @@ struct correlate_args {
 };
 
 extern const struct kernel correlate_kernel;
-/* Kernels for compute capability 9.0.  Each kernel computes some of the baselines (correlate_shape.h). */
+/* Kernels for compute capability 9.0.  Each of these kernels computes some of the baselines (correlate_shape.h). */
 extern const struct kernel correlate_wgmma_kernel;
 extern const struct kernel correlate_whole_kernel;
 

@@ -8,19 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STEP_BYTES        64 /* bytes of an antenna in a step */
+#define STEP_BYTES        64 /* number of bytes of an antenna in a step */
 #define MAX_WARPS         32
-#define MAX_TILE_EIGHTS   12  /* maximum squares of 8 x 8 antennas per tile; the sums of a square take 16 registers */
-#define MAX_REGISTERS     256 /* maximum registers of a thread */
+/* maximum number of squares of 8 x 8 antennas in a tile; the sums of a square need 16 registers */
+#define MAX_TILE_EIGHTS   12
+#define MAX_REGISTERS     256 /* maximum number of registers of a thread */
 #define QUARTER_REGISTERS 16384
-#define OTHER_REGISTERS   56 /* registers of a thread besides the sums; with fewer, the assembler spills */
+/* registers of a thread besides those of the sums; with fewer registers the assembler spills */
+#define OTHER_REGISTERS   56
 #define MAX_PARTS         64
 
 /* Sizes of both wgmma kernels. */
 #define WGMMA_THREADS 512 /* threads of a block */
-#define WGMMA_SLICE   256 /* bytes of an antenna in a stage; 128 with 4 bits */
-#define WGMMA_SHARE   8   /* minimum stages per block, if the launch has enough stages */
-#define WGMMA_ANTS    64  /* antennas of a block of antennas, if there is more than one block */
+#define WGMMA_SLICE   256 /* number of bytes of an antenna in a stage; 128 bytes with 4-bit voltages */
+#define WGMMA_SHARE   8   /* minimum number of stages for a block, if the launch has enough stages */
+#define WGMMA_ANTS    64  /* number of antennas in a block of antennas, if there is more than one block */
 
 /* Sizes of correlate_wgmma.cu. */
 /* Bytes of stages (N_STAGES x STAGE_BYTES), column sums (2 N_STAGES x SUM_SLOT_BYTES) and barriers (N_STAGES x 16).
@@ -29,11 +31,11 @@
 
 /* Sizes of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
-#define WHOLE_TILE_BYTES 4096 /* bytes of a tile in a stage */
-#define WHOLE_MIN_ANTS   17   /* minimum antennas; with fewer, correlate.cu is faster */
-#define WHOLE_MAX_ANTS   80   /* maximum antennas in one block */
+#define WHOLE_TILE_BYTES 4096 /* size of a tile in a stage, in bytes */
+#define WHOLE_MIN_ANTS   17   /* minimum number of antennas; for fewer antennas correlate.cu is faster */
+#define WHOLE_MAX_ANTS   80   /* maximum number of antennas in one block */
 
-#define N_WGMMA_CONSTANTS 6 /* the wgmma kernels use only the first 6 constants */
+#define N_WGMMA_CONSTANTS 6 /* number of constants that the wgmma kernels use, from the first on */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -122,12 +124,13 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
-    /* The antennas of a column of blocks must all belong to the same row of blocks. */
+    /* All antennas of a column of blocks must belong to the same row of blocks. */
     if (!s->n_runs && (s->block_rows < 1 || s->block_columns < 1 ||
                        (s->block_rows * s->row_eights) % (s->block_columns * s->column_eights)))
         return false;
     struct correlate_plan plan = correlate_plan(args, s);
-    /* A quarter of a multiprocessor has a quarter of the registers, and a quarter of the warps, rounded up. */
+    /* A multiprocessor has four quarters.  Each quarter has a quarter of the registers, and runs a quarter of the
+     * warps (rounded up). */
     uint32_t registers = OTHER_REGISTERS + 16 * s->row_eights * s->column_eights;
     uint32_t quarter_warps = divide_up(plan.threads / 32 * s->resident, 4);
     return plan.threads <= 32 * MAX_WARPS && plan.threads >= 4 * s->steps * s->time_warps &&
@@ -201,7 +204,7 @@ struct correlate_shape correlate_default_shape(const struct correlate_args *args
     struct correlate_shape shape;
     size_t n = correlate_candidates(args, shared_bytes, 1, &shape);
 
-    assert(n == 1); /* the last known shape always fits: 16 KiB */
+    assert(n == 1); /* the last shape of the table always fits: it needs 16 KiB */
     return shape;
 }
 
@@ -244,8 +247,9 @@ static long sample_bits(enum voltage_format format)
 /* One of the kernels that a shape needs. */
 struct part {
     const struct kernel *kernel;
-    uint32_t n_blocks; /* N_BLOCKS: for correlate, blocks of threads of a channel; for the wgmma kernels, items of a
-                        * channel */
+    /* constant N_BLOCKS: for correlate, the number of blocks of threads per channel; for the wgmma kernels, the
+     * number of items per channel */
+    uint32_t n_blocks;
     uint32_t threads, shared_bytes;
 };
 
@@ -357,7 +361,7 @@ struct kernel_grid correlate_kernels_grid(const struct correlate_kernels *kernel
 
     find_parts(args, shape, parts);
     uint64_t n_blocks = (uint64_t)parts[i].n_blocks * args->n_chan;
-    if (shape->wgmma) { /* the whole work is divided among the blocks */
+    if (shape->wgmma) { /* the blocks share all of the launch's work */
         uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
         n_blocks = n_shares < kernels->n_multiprocessors ? n_shares : kernels->n_multiprocessors;
         n_parts = 1;

@@ -21,12 +21,13 @@
 struct correlate_shape {
     uint32_t row_eights, column_eights; /* size of a warp's tile, in units of 8 antennas */
     uint32_t n_runs;
-    uint32_t block_rows, block_columns; /* with squares: number of tiles of a block */
+    uint32_t block_rows, block_columns; /* for squares: numbers of rows and of columns of tiles in a block */
     uint32_t time_warps;
     uint32_t steps;       /* steps between two barriers; a step is 64 bytes of each antenna */
-    uint32_t stages;      /* slices in shared memory, 'steps' steps each; all but one are being loaded */
-    uint32_t resident;    /* blocks that a multiprocessor runs at a time */
-    uint32_t atomic_adds; /* 1: blocks add with atomics even to sums that no other block adds to */
+    /* number of slices in shared memory, each of 'steps' steps; all slices but one are being loaded */
+    uint32_t stages;
+    uint32_t resident;    /* number of blocks that a multiprocessor runs at a time */
+    uint32_t atomic_adds; /* 1: blocks add with atomic operations, even if no other block adds to the same sums */
     uint32_t wgmma;       /* 1: uses the kernels for compute capability 9.0: correlate_whole.cu, and with more than 80
                            * antennas also correlate_wgmma.cu; all fields above are ignored */
 };
@@ -35,11 +36,11 @@ struct correlate_shape {
  * format.  correlate_plan() is a pure function. */
 struct correlate_plan {
     uint32_t n_blocks;   /* blocks of a channel */
-    uint32_t tile_warps; /* maximum warps of a block */
-    uint32_t n_slots;    /* maximum antennas in shared memory */
+    uint32_t tile_warps; /* maximum number of warps of a block */
+    uint32_t n_slots;    /* maximum number of antennas in shared memory */
     uint32_t threads;
     uint32_t shared_bytes;
-    double computed; /* fraction of the computed products that are used: 0 to 1 */
+    double computed; /* fraction of the computed products that the sums use: 0 to 1 */
 };
 struct correlate_plan correlate_plan(const struct correlate_args *args, const struct correlate_shape *shape);
 
@@ -50,8 +51,8 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
 /* Returns the default shape of correlate.cu, without wgmma. */
 struct correlate_shape correlate_default_shape(const struct correlate_args *args, size_t shared_bytes);
 
-/* Lists valid shapes of correlate.cu that are worth measuring, the default first.  Returns the number of shapes, at
- * most 'max'.  No listed shape has wgmma.  The tuner adds correlate_device_shape().  bench_xbgpu.c and
+/* Lists valid shapes of correlate.cu that are worth measuring.  The default shape comes first.  Returns the number of
+ * shapes, at most 'max'.  No listed shape has wgmma.  The tuner adds correlate_device_shape().  bench_xbgpu.c and
  * compile_kernels.c add the shape with wgmma. */
 size_t correlate_candidates(const struct correlate_args *args, size_t shared_bytes, size_t max,
                             struct correlate_shape *shapes);
@@ -67,7 +68,7 @@ struct correlate_shape correlate_device_shape(const struct correlate_args *args,
 #define CORRELATE_MAX_KERNELS 2
 struct correlate_kernels {
     struct correlate_shape shape;
-    uint32_t n_multiprocessors; /* multiprocessors of the device */
+    uint32_t n_multiprocessors; /* number of multiprocessors of the device */
     bool compiled;              /* false: the twin */
     size_t n;
     struct device_kernel *kernels[CORRELATE_MAX_KERNELS];
@@ -77,7 +78,7 @@ struct correlate_kernels {
  * twin and ignores the shape.  Returns 0, or negative errno with nothing to destroy. */
 int correlate_kernels_create(struct device *device, const struct correlate_args *args,
                              const struct correlate_shape *shape, struct correlate_kernels *made);
-/* Destroys the kernels.  Accepts zeroed structures. */
+/* Destroys the kernels.  Accepts a structure that is all zeros. */
 void correlate_kernels_destroy(struct correlate_kernels *kernels);
 
 /* Returns the grid of the i-th compiled kernel for a launch of 'args'.  'n_parts' is the number of parts into which the

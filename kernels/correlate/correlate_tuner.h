@@ -8,7 +8,8 @@
 #include "common/device/tuner.h"
 #include "kernels/correlate/correlate_shape.h"
 
-/* Sizes are a struct correlate_args without the addresses of voltages and sums.  Shapes are struct correlate_shape. */
+/* The sizes of a tuner are a struct correlate_args whose addresses of voltages and sums are not used.  A shape is a
+ * struct correlate_shape. */
 extern const struct tuner_kernel correlate_tuner;
 
 #endif

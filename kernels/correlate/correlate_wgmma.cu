@@ -93,8 +93,8 @@ struct rows {
     uint32_t plain[4][4], turned[4][4];
 };
 
-/* A thread's loads for the rows of a stage.  'there' is false for a load whose spectra are beyond the end of the
- * launch. */
+/* A thread's loads for the rows of a stage.  'there' is false if the load's spectra are beyond the last spectrum of
+ * the launch. */
 struct row_loads {
     uint4 loads[1][N_LOADS];
     bool there[N_LOADS];
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         uint4 load = row_loads->loads[0][i];
         if (!row_loads->there[i]) {
             if (STAGE_UNITS == 1 && !HALVES)
-                asm volatile(""); /* zeros are so rare that a branch is faster */
+                asm volatile(""); /* loads beyond the end are so rare that a branch is faster */
             load = {ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES};
         }
 #pragma unroll
@@ -136,8 +136,8 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         rows->turned[i / 4][i % 4] = turn(rows->plain[i / 4][i % 4]);
 }
 
-/* Finds the number of a thread's i-th baseline.  The thread's baselines are those of a row antenna with column
- * antennas from 'column_ant' on.  Returns true if the baseline exists. */
+/* Finds the index of a thread's i-th baseline.  The thread's baselines join its row antenna with the column antennas
+ * from 'column_ant' on.  Returns true if the baseline exists. */
 static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t column_ant, int i, uint32_t *baseline)
 {
     uint32_t ant = column_ant + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
@@ -151,7 +151,8 @@ struct products {
     partial plain[COL_ANTS], turned[COL_ANTS];
 };
 
-/* Finds the sums of im of the two columns of a thread's i-th baseline, over the stages of both producers: sums[p2]. */
+/* Finds the sums of the imaginary parts in the two columns of a thread's i-th baseline, over the stages of both
+ * producers: sums[p2]. */
 static __device__ __forceinline__ void find_column_sums(shared_address shared, uint32_t last_slot, int i,
                                                         int (&sums)[2])
 {
@@ -164,7 +165,7 @@ static __device__ __forceinline__ void find_column_sums(shared_address shared, u
                                    (unsigned)load_int(sum_slot(shared, last_slot - 1) + at + pol * 4));
 }
 
-/* Returns the amount that a thread adds to sum 'value' of its i-th baseline. */
+/* Returns the number that a thread adds in memory to sum 'value' of its i-th baseline. */
 static __device__ __forceinline__ partial find_product(const struct products *products, const int (&column_sums)[2],
                                                        int i, int value)
 {
@@ -174,12 +175,12 @@ static __device__ __forceinline__ partial find_product(const struct products *pr
     return finish(turned ? products->turned[at] : products->plain[at], turned ? column_sums[pol2] : 0);
 }
 
-/* Destination of a consumer's sums. */
+/* Place in memory to which a consumer adds its sums. */
 struct target {
-    struct baseline *sums; /* sums of the channel */
+    struct baseline *sums; /* first sum of the channel */
     uint32_t row_ant, column_ant;
     uint32_t last_slot;
-    bool alone; /* true if no other block has sums of this item */
+    bool alone; /* true if no other block adds sums of this item */
 };
 
 /* Adds a thread's sums to memory: the sums of its row antenna with N column antennas. */
@@ -204,7 +205,7 @@ static __device__ __forceinline__ void add_sums(const struct target *target, sha
             for (int value = 0; value < 8; value++)
                 atomicAdd(&target->sums[at].sums[value], find_product(products, column_sums, i, value));
         }
-        asm volatile("" ::: "memory"); /* limits the registers in use at a time */
+        asm volatile("" ::: "memory"); /* limits the number of registers that are in use at a time */
     }
 }
 
@@ -217,7 +218,7 @@ struct group {
     uint32_t slot, n_slots; /* current slot, and number of slots of the block's share */
 };
 
-/* Multiplies rows with the columns of N antennas. */
+/* Multiplies a consumer's rows with the columns of N antennas. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply_rows(const struct group *group, shared_address shared,
                                                      struct products *products)
@@ -251,7 +252,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, share
     return ended;
 }
 
-/* Computes a consumer's part of an item, or of the block's part of the item. */
+/* Computes a consumer's part of an item.  If several blocks share the item, computes only the stages of this block. */
 template <unsigned N>
 static __device__ __forceinline__ void consume(struct group *group, shared_address shared, struct baseline *sums)
 {
@@ -272,7 +273,7 @@ static __device__ __forceinline__ void consume(struct group *group, shared_addre
     add_sums<N>(&target, shared, &products);
 }
 
-/* Returns the number of column antennas that a consumer multiplies in an item, a multiple of 16. */
+/* Returns the number of column antennas that a consumer multiplies for each item; the number is a multiple of 16. */
 static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c)
 {
     uint32_t n_ants = N_ANTS - c->column_ant;
@@ -316,7 +317,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* shows the compiler that all lanes agree */
+    /* shows the compiler that all lanes have one value */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0);
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

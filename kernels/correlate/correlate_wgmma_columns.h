@@ -9,14 +9,14 @@
  * load the bytes that belong to thread t of four in an operation.  The antennas of a group are chosen so that a warp's
  * stores have no bank conflicts.  Columns: [antenna / 8][pol][antenna % 8].  The 16-byte chunks of a column are
  * swizzled by the column's number modulo 8. */
-#define EIGHT_COLUMNS 16 /* number of columns of eight antennas */
+#define EIGHT_COLUMNS 16 /* number of columns (inputs) of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
 {
     return threadIdx.x % GROUP_THREADS / 32;
 }
 
-/* Returns a thread's antenna modulo 8, the same in all groups. */
+/* Returns the antenna of a thread, modulo 8.  The result is the same for all groups. */
 static __device__ __forceinline__ uint32_t lane_ant(void)
 {
     uint32_t ant = threadIdx.x % 32 / 8, odd = producing_warp() % 2;
@@ -41,7 +41,8 @@ static __device__ __forceinline__ uint32_t find_place(void)
     return column * COLUMN_BYTES + chunk * 16 + threadIdx.x % 4 * 4;
 }
 
-/* Stores one load of a group.  Adds im of the antenna's two columns to 'sums' [pol]. */
+/* Stores the voltages of one load of a group in shared memory.  Adds the imaginary parts of the antenna's two columns
+ * to 'sums' [pol]. */
 static __device__ __forceinline__ void put_task(shared_address stage, uint32_t place, uint32_t group, int task,
                                                 uint4 load, int (&sums)[2])
 {
@@ -65,8 +66,10 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* opaque: used once per item, so not kept in a register */
-    uint32_t line = thread % 16 * 4;                       /* first of the 4 baselines in 128 bytes */
+    /* opaque(), so that the compiler does not keep the value in a register; it is used once per item */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS);
+    /* index of the first of the 4 baselines that 128 bytes hold */
+    uint32_t line = thread % 16 * 4;
 
     sums += chan * (uint64_t)correlate_n_baselines(N_ANTS) + row_ant + line;
 #pragma unroll 1
@@ -77,8 +80,8 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
     }
 }
 
-/* A producer's outstanding loads of a stage, and the sums of im over the columns of the item that the producer has
- * stored so far. */
+/* A producer's outstanding loads of a stage.  Also, for the columns that the producer has stored of the item so far,
+ * the sums of the imaginary parts. */
 struct columns {
     uint4 loads[N_TILES][N_TASKS]; /* indices [group of 4 antennas][load] */
     uint32_t n_groups;

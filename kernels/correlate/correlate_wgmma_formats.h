@@ -9,8 +9,8 @@
 #define N_GROUPS      2 /* consumer warpgroups; consumers multiply */
 #define N_PRODUCERS   2 /* producer warpgroups */
 #define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
-#define TILE_ANTS     16  /* antennas of a tile: 64 rows, 32 columns */
-#define COLUMN_BYTES  128 /* bytes of an input in a stage */
+#define TILE_ANTS     16  /* number of antennas of a tile; they have 64 rows, or 32 columns */
+#define COLUMN_BYTES  128 /* number of bytes of an input in a stage */
 #define TILE_BYTES    (2 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES   (N_TILES * TILE_BYTES)
 
@@ -28,18 +28,21 @@
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of one spectrum of an antenna */
-#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input, for four operations */
-#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* a unit is in one heap */
+#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* a stage has 128 bytes of an input, for four operations */
+/* a unit lies in one heap */
+#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16)
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
 #define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of one channel of a heap */
 #define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
 #define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
 
-#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* spectra in a thread's load of 16 bytes; four loads are consecutive */
-#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* pieces of a load: 4 bytes of each polarisation, half an operation */
+/* number of spectra in a thread's load of 16 bytes; four loads are consecutive */
+#define LOAD_SPECTRA (16 / SPECTRUM_BYTES)
+/* number of pieces of a load; a piece is 4 bytes of each polarisation, for half an operation */
+#define LOAD_PIECES  (NIBBLES ? 4 : 2)
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
-#define N_TASKS      (N_LOADS / 2) /* loads of a producer's thread for an antenna */
+#define N_TASKS      (N_LOADS / 2) /* number of loads of a producer's thread for an antenna */
 
 #define ZERO_VOLTAGES (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
 

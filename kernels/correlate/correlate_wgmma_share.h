@@ -8,17 +8,17 @@
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 
-#define N_ITEMS (N_CHAN * N_BLOCKS) /* N_BLOCKS: items of a channel */
+#define N_ITEMS (N_CHAN * N_BLOCKS) /* N_BLOCKS is the number of items per channel */
 
 /* A position in a block's share of the work.  The share begins with whole items, one in each round.  Every block has
  * the same number of whole items.  In a round, neighbouring blocks use the same voltages at the same time.  The share
  * ends with a part of the remaining items.  Stages come in pairs, one stage for each producer. */
 struct cursor {
     const uint8_t *voltages;    /* address of antenna 0, channel 0, in the launch's first batch */
-    uint32_t n_units, n_stages; /* number of units, and number of stages, of an item */
+    uint32_t n_units, n_stages; /* number of units of an item, and number of stages of an item */
     uint32_t round, n_rounds;
-    uint32_t last_item, last_stage; /* start of the block's part of the remaining items */
-    uint32_t n_left;                /* stages left in the share, this stage included */
+    uint32_t last_item, last_stage; /* item and stage at which the block's part of the remaining items begins */
+    uint32_t n_left;                /* number of stages left in the share, including the current stage */
     uint32_t item, stage;
     uint32_t chan, row_ant, column_ant; /* channel and first antennas of the item */
 };
@@ -51,7 +51,8 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* Returns the index of the first pair of stages of 'block', in the items that remain after all rounds. */
+/* Returns the index of the first pair of stages of block 'block'.  Pairs are counted through the items that remain
+ * after all rounds. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
     return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
@@ -81,7 +82,8 @@ static __device__ __forceinline__ bool begin_share(struct cursor *c, const struc
     return c->n_left > 0;
 }
 
-/* Moves to the next item, or to the block's part of the next item.  'n_left' does not change. */
+/* Moves to the next item.  If several blocks share the next item, moves to the block's part of it.  'n_left' does not
+ * change. */
 static __device__ __forceinline__ void begin_next(struct cursor *c)
 {
     if (c->round < c->n_rounds) {
@@ -140,12 +142,13 @@ static __device__ __forceinline__ bool is_last(const struct cursor *c)
     return c->n_left <= N_PRODUCERS || c->stage + N_PRODUCERS >= c->n_stages;
 }
 
-/* Returns the unit of a spectrum of the stage.  'first' is the same for all threads, and known at compile time.  'lane'
- * is the thread's offset from 'first' in spectra, below 'span'. */
+/* Returns the unit that has a spectrum of the stage.  'first' is the same for all threads, and is known at compile
+ * time.  'lane' is the thread's offset from 'first' in spectra, below 'span'. */
 static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uint32_t first, uint32_t span,
                                                      uint32_t lane)
 {
-    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA; /* one unit for all threads saves registers */
+    /* if all threads have the same unit, the kernel needs fewer registers */
+    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA;
 
     return c->stage * STAGE_UNITS + (common ? first : first + lane) / UNIT_SPECTRA;
 }

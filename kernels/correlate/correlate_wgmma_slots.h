@@ -72,7 +72,7 @@ static __device__ __forceinline__ shared_address find_shared(const void *shared)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
 
-    asm volatile("" : "+r"(address)); /* the compiler computes the address only once */
+    asm volatile("" : "+r"(address)); /* with this form, the compiler computes the address only once */
     return address;
 }
 
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
  * sums of earlier slots. */
 static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t n_slots)
 {
-    if (slot + N_STAGES < n_slots) /* otherwise no thread waits for the slot */
+    if (slot + N_STAGES < n_slots) /* if this stage does not exist, no thread waits for the slot */
         barrier_arrive(slot_barrier(shared, slot, 1));
 }
 

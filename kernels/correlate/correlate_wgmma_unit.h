@@ -5,8 +5,9 @@
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_UNIT_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_UNIT_H
 
-/* Operand B, in shared memory, is [column][K]: 128 bytes of an input; a step uses 32 of these bytes.  The 16-byte
- * chunks of a column are swizzled by the column's number modulo 8.  PTX calls a column a row of K. */
+/* Operand B is in shared memory, [column][K].  A column has 128 bytes of an input, and a step uses 32 of these bytes.
+ * The 16-byte chunks of a column are swizzled by the column's number modulo 8.  The PTX manual calls such a column
+ * "a row of K". */
 #define SWIZZLE_ATOM_BYTES (8 * COLUMN_BYTES)
 #define STEP_BYTES         32
 
@@ -59,7 +60,7 @@ static __device__ __forceinline__ void matrix_begin(void)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* Ends a group of operations: commit_group. */
+/* Ends a group of operations (PTX: commit_group). */
 static __device__ __forceinline__ void matrix_end(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -71,8 +72,9 @@ template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Moves registers from the producers' warps, which need few, to the consumers' warps, which hold sums.  A block has
- * only the registers with which it begins.  A warp that requests more registers than are free waits for ever. */
+/* Moves registers from the producers' warps, which need few registers, to the consumers' warps, which hold sums.  A
+ * block has only the registers with which it begins.  A warp that requests more registers than are free never
+ * continues. */
 template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -95,7 +97,7 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 
 #if HALVES
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
-#define SCALES       ", 1, 1, 1, 0;" /* add to the sums, negate nothing, columns K-major */
+#define SCALES       ", 1, 1, 1, 0;" /* the operands mean: add to the sums, negate nothing, columns are K-major */
 #define SUM_OPERAND  "+f"
 #else
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "
@@ -126,7 +128,7 @@ static __device__ __forceinline__ void multiply(partial *sums, const uint32_t (&
 {
 #ifdef EMULATE_CUDA
     unsigned lane = threadIdx.x % 32;
-    uint32_t rows[2][8]; /* 32 bytes of rows i and i + 8 */
+    uint32_t rows[2][8]; /* the 32 bytes of row i, and the 32 bytes of row i + 8 */
 
     for (unsigned r = 0; r < 4; r++)
         for (unsigned t = 0; t < 4; t++)

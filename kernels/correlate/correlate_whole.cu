@@ -38,7 +38,8 @@
 #define correlate_whole_args correlate_args
 
 #define N_TILES    (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* tiles of a block */
-#define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* tiles of the last block */
+/* number of tiles of the last block of antennas */
+#define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)
 #define ROW_ANTS   (N_TILES * TILE_ANTS)
 #define COL_ANTS   ROW_ANTS
 #define N_STAGES   (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* number of stages that fit in 200 KiB */
@@ -130,7 +131,8 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
 {
 #pragma unroll
     for (int task = 0; task < N_TASKS; task++)
-        if (!columns->there[task]) { /* zeros are so rare that a branch is faster than selects */
+        /* loads beyond the end are so rare that a branch is faster than select instructions */
+        if (!columns->there[task]) {
             asm volatile("");
 #pragma unroll
             for (uint32_t tile = 0; tile < N_TILES; tile++)
@@ -162,8 +164,8 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
 #define BASELINE_SUMS 8 /* [product][re, im] */
 #define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
 
-/* Returns the start of an item's sums: the first antenna's baseline with itself.  find_baseline() returns the offset
- * from this start, for antennas a1 and a2 of the block. */
+/* Returns the address of an item's first sum, for the baseline of the first antenna with itself.  find_baseline()
+ * returns the offset of baseline (a1, a2) of the block from this address. */
 static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
 {
     return c->chan * (uint64_t)CHAN_SUMS + c->row_ant * (uint64_t)(c->row_ant + 3) / 2 * BASELINE_SUMS;
@@ -188,7 +190,9 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-#define PREFETCHED_STAGES 8 /* stages left when sums are fetched: early enough to arrive, late enough to stay in L2 */
+/* number of stages left when the sums are fetched; early enough to arrive in time, late enough to stay in the L2
+ * cache */
+#define PREFETCHED_STAGES 8
 
 /* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
@@ -214,7 +218,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         if (at.stage == prefetched)
             prefetch_sums(&at, sums);
         advance_producer(&at);
-        fetch_columns(&at, &columns); /* loads start before the fence, which waits for stores */
+        fetch_columns(&at, &columns); /* start the loads before the fence, because the fence waits for stores */
         fence_proxy_async();
         hand_over_slot(shared, slot);
     }
@@ -222,8 +226,8 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* Returns the consumer of tile 'tile' of n_tiles.  The tiles are assigned in order, the longest first, each tile to the
- * consumer with fewer products so far. */
+/* Returns the consumer of tile 'tile' of n_tiles.  The tiles are assigned in order, the longest first, each tile to
+ * the consumer that has fewer products so far. */
 static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
 {
     unsigned n[N_GROUPS] = {}, group = 0;
@@ -257,9 +261,10 @@ static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned 
     return n;
 }
 
-/* Returns the number of sets of rows in registers.  A set is the rows of one tile for half a stage, two steps.  The
- * tensor cores work on all sets except the set that is being loaded.  The number of sets that a consumer uses for a
- * stage is a multiple of the number of sets in registers.  Otherwise the assembler would need more registers. */
+/* Returns the number of sets of rows that a consumer has in registers.  A set is the rows of one tile for half a
+ * stage (two steps).  The tensor cores work on all sets except the set that is being loaded.  The number of sets that
+ * a consumer uses for a stage is a multiple of the number of sets in registers.  Otherwise the assembler would need
+ * more registers. */
 static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tiles)
 {
     unsigned n = count_group_tiles(group, n_tiles);
@@ -311,23 +316,24 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint
     }
 }
 
-/* A thread's part of the sums of one row with four column antennas.  Four threads share these sums.  After wgmma the
- * thread has two of these antennas, in polarisation 'column_pol'.  After exchange() the thread adds one part, real or
- * imaginary, of all four antennas to memory. */
+/* A thread's part of the sums of products of one row with four column antennas.  Four threads share these sums.
+ * After wgmma the thread has two of these antennas, in polarisation 'column_pol'.  After exchange() the thread adds
+ * one part, real or imaginary, of all four antennas to memory. */
 struct quarter {
     uint32_t lane, row_ant, column_pol, part;
 };
 
 static __device__ __forceinline__ struct quarter find_quarter(void)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* opaque: used once per item, so not kept in a register */
+    /* opaque(), so that the compiler does not keep the value in a register; it is used once per item */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS);
     uint32_t lane = thread % 32;
 
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
 }
 
-/* Returns the sums of im of a thread's two columns, in the four antennas from 'first_ant' on, over both producers.  The
- * turned products lack these sums. */
+/* Returns the sums of the imaginary parts of a thread's two columns, over both producers.  The columns are among
+ * those of the four antennas from 'first_ant' on.  The turned products lack these sums. */
 static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
                                                     shared_address slot, shared_address slot_before)
 {
@@ -358,13 +364,13 @@ static __device__ __forceinline__ void exchange(const partial *sums, int2 lackin
     }
 }
 
-#define EIGHTS_AT_ONCE 4 /* groups of 8 columns at a time; a group is four antennas */
+#define EIGHTS_AT_ONCE 4 /* number of groups of 8 columns that a thread adds at a time; a group is four antennas */
 
-/* Destination of a consumer's sums of an item. */
+/* Place in memory to which a consumer adds the sums of an item. */
 struct target {
-    partial *corner; /* sums of the block's first baseline */
+    partial *corner; /* first sum of the block's first baseline */
     uint32_t row_ant;
-    shared_address column_sums, more; /* column sums in the last two slots */
+    shared_address column_sums, more; /* sums of the columns, in the last two slots */
 };
 
 /* Adds the sums of tile TILE of N to memory with atomics.  The kernel uses atomics even if no other block has sums of
@@ -393,7 +399,7 @@ static __device__ __forceinline__ void add_tile(const struct target *target, con
                     atomicAdd(row + find_baseline(target->row_ant, a1, a2), parts[j]);
             }
         }
-        asm volatile("" ::: "memory"); /* limits the registers in use at a time */
+        asm volatile("" ::: "memory"); /* limits the number of registers that are in use at a time */
     }
 }
 
@@ -408,8 +414,8 @@ static __device__ __forceinline__ void add_tiles(const struct target *target, co
     }
 }
 
-/* Computes a consumer's part of an item of N tiles, or of the block's part of the item.  'slot' is the item's first
- * slot.  Returns the slot after the last one. */
+/* Computes a consumer's part of an item of N tiles.  If several blocks share the item, computes only the stages of
+ * this block.  'slot' is the item's first slot.  Returns the slot after the last one. */
 template <unsigned GROUP, unsigned N>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
                                                    shared_address shared, partial *sums)
@@ -465,7 +471,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* shows the compiler that all lanes agree */
+    /* shows the compiler that all lanes have one value */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0);
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

@@ -1,5 +1,5 @@
-/* reduce.c - plain C twin of reduce: runs once per dump, after the dump's last correlate.  It also runs before each
- * correlate whose spectra would overflow the sums. */
+/* reduce.c - plain C twin of reduce: runs once per dump, after the dump's last correlate.  The host also runs it
+ * before a launch of correlate, if the launch's spectra would overflow the sums. */
 #include "kernels/correlate/reduce.h"
 
 #include "common/base/units.h"
@@ -27,7 +27,7 @@ static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
 
 /* ---- A dump ------------------------------------------------------------------------------------------------------ */
 
-/* Writes sums plus totals of a baseline in one channel to 'taken'.  Zeroes the sums and totals. */
+/* Writes the sums of a baseline in one channel, plus its totals, to 'taken'.  Zeroes the sums and totals. */
 static inline void take_integers(const struct reduce_args *a, size_t at, int64_t taken[N_PARTS])
 {
     int32_t *sums = a->sums.integer + at;
@@ -60,7 +60,7 @@ static inline void take_reals(const struct reduce_args *a, size_t at, double tak
     }
 }
 
-/* Clips to the symmetric range of int32.  Sets 'clipped' if the sum was outside. */
+/* Clips a sum to the range +-(2^31 - 1).  Sets 'clipped' if the sum was outside this range. */
 static inline int32_t clip(int64_t sum, unsigned *clipped)
 {
     int64_t bounded = sum > INT32_MAX ? INT32_MAX : sum < -INT32_MAX ? -INT32_MAX : sum;
@@ -135,7 +135,7 @@ void reduce_constants(const struct reduce_args *args, struct kernel_constant *co
 
 struct kernel_grid reduce_grid(const struct reduce_args *args)
 {
-    /* An item is two visibilities, or one visibility with totals. */
+    /* An item is two visibilities; with totals, an item is one visibility. */
     uint64_t n_items = (uint64_t)args->n_chan * args->n_baselines * N_POL_PRODUCTS / (args->totals.integer ? 1 : 2);
     uint64_t of_block = REDUCE_THREADS * REDUCE_ITEMS;
 

@@ -24,7 +24,7 @@
 #define REDUCE_MISSING_IM  1
 #define REDUCE_MISSING_NAN 0x7FC00000 /* bits of a quiet NaN (float) */
 
-/* Totals, 8 bytes a part: int64 for int32 sums, double for float sums. */
+/* Address of totals; each part has 8 bytes: int64 for int32 sums, double for float sums. */
 union reduce_totals {
     int64_t *integer;
     double *real; /* VOLTAGES_16_BITS */
@@ -53,7 +53,8 @@ extern const struct kernel reduce_kernel;
  * needs 'sums', 'totals' and 'out' aligned to 16 bytes. */
 #define REDUCE_N_CONSTANTS 1
 #define REDUCE_THREADS     256
-#define REDUCE_ITEMS       4 /* items that a thread loads before its first store.  Worth measuring: 1, 2, 4, 8 */
+/* number of items that a thread loads before its first store; other values worth measuring: 1, 2, 8 */
+#define REDUCE_ITEMS       4
 void reduce_constants(const struct reduce_args *args, struct kernel_constant *constants);
 struct kernel_grid reduce_grid(const struct reduce_args *args);
 

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Wanted spectra of one channel: list[0 .. n), or 'n' spectra from 'first' on if 'list' is NULL. */
+/* Wanted spectra of one channel: the spectra list[0 .. n).  If 'list' is NULL, the 'n' spectra from 'first' on. */
 struct wanted {
     const uint32_t *list;
     size_t first, n;
@@ -31,8 +31,8 @@ static inline size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Returns the index in 'in' of the spectrum that an input contributes to wanted spectrum 't'.  The index counts the
- * history too. */
+/* Returns the index in 'in' of the spectrum that an input contributes to wanted spectrum 't'.  The index includes the
+ * spectra of the history. */
 static inline size_t find_source(const struct select_spectra_args *a, size_t ant, size_t pol, size_t t)
 {
     return (size_t)a->n_history * a->n_spectra + t - (a->delays ? a->delays[ant * N_POLS + pol] : 0);
@@ -46,8 +46,8 @@ static inline const uint8_t *find_sample(const struct select_spectra_args *a, si
     return (const uint8_t *)a->in + ((heap * a->n_spectra + from % a->n_spectra) * N_POLS + pol) * bytes;
 }
 
-/* Returns the length of the run of consecutive wanted spectra from the j-th on.  The j-th wanted spectrum is 't'.  The
- * run stays in one batch, and in one heap of each polarisation of 'in'. */
+/* Returns the length of the run of consecutive spectra that begins with the j-th wanted spectrum, 't'.  The spectra
+ * of a run are in one batch.  For each polarisation, they come from one heap of 'in'. */
 static size_t find_run(const struct select_spectra_args *a, const struct wanted *w, size_t j, size_t t, size_t ant)
 {
     size_t n = smaller(w->n - j, a->n_spectra - t % a->n_spectra), run = 1;
@@ -120,8 +120,9 @@ const struct kernel select_spectra_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS 256 /* threads of a block; worth measuring: 64, 128, 256, 512 */
-#define BLOCK_ANTS  8   /* antennas that share one look-up of a spectrum; worth measuring: 1, 4, 8, 16 */
+#define MAX_THREADS 256 /* number of threads of a block; values worth measuring: 64, 128, 256, 512 */
+/* number of antennas for which a thread looks up a spectrum once; values worth measuring: 1, 4, 8, 16 */
+#define BLOCK_ANTS  8
 
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants)
 {

@@ -24,15 +24,16 @@ typedef uint2 pair;
 
 #define N_POLS 2
 
-/* Returns the index of spectrum 'from' of an antenna's channel.  The index counts pairs of polarisations. */
+/* Returns the index in 'in' of spectrum 'from' of an antenna's channel.  The index counts spectra, each with both
+ * polarisations. */
 static __device__ __forceinline__ size_t place(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                                uint32_t chan)
 {
     return (((size_t)(from / N_SPECTRA) * a.n_ants + ant) * a.n_chan + chan) * N_SPECTRA + from % N_SPECTRA;
 }
 
-/* Returns both polarisations of an antenna whose heap is present.  'from' is the spectrum before the delay is
- * subtracted. */
+/* Returns a spectrum in both polarisations of an antenna whose heap is present.  'from' is the spectrum before the
+ * delay is subtracted. */
 static __device__ __forceinline__ pair load(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                             uint32_t chan)
 {

@@ -32,8 +32,8 @@ struct select_spectra_args {
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
-    uint32_t n_spectra; /* spectra of a heap of 'in' */
-    uint32_t n_history; /* batches of 'in' before batch 0 */
+    uint32_t n_spectra; /* number of spectra of a heap of 'in' */
+    uint32_t n_history; /* number of batches of 'in' before batch 0 */
     uint32_t first_batch;
     uint32_t n_batches;
     uint32_t n_out_spectra;

@@ -1,9 +1,9 @@
 /* ddc.c - plain C twin of ddc: the first step of a narrowband output, before the polyphase filter bank.
  *
- * The kernel computes a block of outputs in several passes.  Each pass uses the samples whose indices have the same
- * residue modulo the subsampling factor.  These samples are unpacked into a column.  The taps of the same residue slide
- * over this column, one sample per output and tap.  So the innermost loops run along the outputs, and each sample is
- * unpacked once for a block. */
+ * The kernel computes a block of outputs in several passes.  Each pass uses the samples whose indices are equal
+ * modulo the subsampling factor.  These samples are unpacked into a column.  The taps with the same residue slide
+ * over this column.  Each tap uses one sample per output.  So the innermost loops run along the outputs, and each
+ * sample is unpacked once for a block. */
 #include "kernels/ddc/ddc.h"
 
 #include "common/base/units.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define BLOCK_OUT   256
-#define COLUMN_TAPS 64 /* maximum number of taps with the same residue in one pass */
+#define COLUMN_TAPS 64 /* maximum number of taps, all with the same residue, that one pass adds */
 
 struct block {
     float column[BLOCK_OUT + COLUMN_TAPS];
@@ -33,8 +33,8 @@ static void unpack_column(const uint8_t *in, size_t first, size_t stride, size_t
         column[i] = i < n_there ? unpack_one(in, (first + i * stride) * sample_bits, sample_bits) : 0;
 }
 
-/* Adds taps [0, n) of a column.  The weights (re, im) of consecutive taps are 2 * stride floats apart.  Four taps are
- * added for each load and store of a sum. */
+/* Adds the products with taps [0, n) of a column to the sums.  The weights (re, im) of consecutive taps are 2 *
+ * stride floats apart.  Four taps are added for each load and store of a sum. */
 KERNEL_CLONES static void filter_column(const float *weights, size_t stride, size_t n, const float *restrict column,
                                         float *restrict re, float *restrict im)
 {
@@ -124,8 +124,9 @@ const struct kernel ddc_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_WEIGHT       0x1p14 /* largest stored weight; half floats reach 65504 */
-#define MAX_PACKED_WORDS 56     /* maximum packed words in a thread's registers, while the thread holds no sums */
+#define MAX_WEIGHT       0x1p14 /* largest magnitude of a stored weight; the largest half float is 65504 */
+/* maximum number of packed words in a thread's registers, at a time when the thread holds no sums */
+#define MAX_PACKED_WORDS 56
 
 static uint32_t round_up_16(uint32_t n)
 {
@@ -136,14 +137,14 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    if (args->sample_bits > 10 && row >= 64) /* packed samples and unpacked samples both need much memory */
+    if (args->sample_bits > 10 && row >= 64) /* both the packed samples and the unpacked samples need much memory */
         return (struct ddc_shape){.n_warps = 4, .n_tiles = 2, .columns = 64};
     if (row > 128)
         return (struct ddc_shape){.n_warps = 2, .n_tiles = 2, .columns = 128};
     return (struct ddc_shape){.n_warps = 4, .n_tiles = row <= 64 ? 4 : 2, .columns = row};
 }
 
-/* Returns the number of rows of samples that a row of outputs uses. */
+/* Returns the number of rows of samples that the kernel needs for a row of outputs. */
 static uint32_t n_shifts_of(const struct ddc_args *args)
 {
     uint32_t row = DDC_ROW_OUTPUTS * args->subsampling;
@@ -157,8 +158,8 @@ static uint32_t n_chunks_of(const struct ddc_args *args, const struct ddc_shape 
     return (DDC_ROW_OUTPUTS * args->subsampling + shape->columns - 1) / shape->columns;
 }
 
-/* Half floats of the weights of a step of 16 samples.  Each lane has 4 registers of high terms and 4 registers of low
- * terms.  A register has two halves. */
+/* Number of half floats for the weights of a step of 16 samples.  Each lane has 4 registers with high terms and 4
+ * registers with low terms.  A register has two half floats. */
 #define STEP_HALVES ((size_t)2 * 32 * 8)
 
 static size_t n_steps_of(const struct ddc_args *args, const struct ddc_shape *shape)
@@ -175,7 +176,7 @@ size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *sh
 
 /* Returns the weight of a sample for output 'out' of a row of outputs.  The sample is in 'column' of the row that is
  * 'shift' rows after the outputs' row.  The weight includes the rotation from the row's first output to this output,
- * e^{2 pi i f A out}.  So one rotation serves a whole row of outputs. */
+ * e^{2 pi i f A out}.  So the kernel needs only one rotation for a whole row of outputs. */
 static double complex row_weight(const struct ddc_args *args, const float *filter, const struct mixer *mixer,
                                  uint32_t shift, uint32_t column, uint32_t out)
 {
@@ -240,8 +241,8 @@ static uint32_t n_load_rows_of(const struct ddc_args *args, const struct ddc_sha
     return 16 * shape->n_tiles * shape->n_warps + n_shifts_of(args) - 1;
 }
 
-/* Returns true if packed samples are unpacked in place, through registers.  This needs whole rows and enough registers.
- * Every thread must also unpack the same columns in all of its rows. */
+/* Returns true if packed samples are unpacked in place, through registers.  This is possible only with whole rows and
+ * enough registers.  Also, every thread must unpack the same columns in all of its rows. */
 static bool is_in_place(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t group = DDC_ROW_OUTPUTS * args->subsampling % 16 == 0 ? 16 : 8, threads = 32 * shape->n_warps;
@@ -268,7 +269,7 @@ void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, s
     memcpy(constants, all, sizeof(all));
 }
 
-/* Returns the bytes of a block's packed samples in shared memory, as in ddc.cu. */
+/* Returns the size in bytes of a block's packed samples in shared memory, as ddc.cu computes it. */
 static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     bool is_cut = n_chunks_of(args, shape) > 1;
@@ -278,7 +279,8 @@ static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape
     return (is_cut ? n_rows : 1) * DDC_SEGMENT_QUADS(segment * args->sample_bits) * 16;
 }
 
-/* Returns the bytes of a block's packed and unpacked samples: the maximum of the two if they share their memory. */
+/* Returns the number of bytes that a block needs for packed and unpacked samples.  If both use the same memory, this
+ * is the larger of the two sizes. */
 static uint32_t samples_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t plane = n_load_rows_of(args, shape) * (shape->columns + 8) * 2, packed = packed_bytes(args, shape);

@@ -1,8 +1,8 @@
 /* ddc.cu - see ddc.h.
  *
  * The filter is a product of matrices, for the tensor cores (mma.m16n8k16).  Eight consecutive outputs are a row.  A
- * row uses n_taps + 7 A samples; the next row uses samples 8 A further on.  All rows have the same weights.  So the
- * filter is
+ * row uses n_taps + 7 A samples.  The samples of the next row start 8 A samples later.  All rows have the same
+ * weights.  So the filter is a product of two matrices:
  *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights,
  *     shifted by A from output to output)
  * With 16 * A taps, 7 of 23 weights are zeros.  A sample in registers is multiplied by its weights for all eight
@@ -27,27 +27,30 @@
 
 #define N_THREADS   (32 * N_WARPS)
 #define ROWS        (16 * N_TILES * N_WARPS)
-#define ROW_SAMPLES (DDC_ROW_OUTPUTS * SUBSAMPLING) /* distance between rows, in samples */
+#define ROW_SAMPLES (DDC_ROW_OUTPUTS * SUBSAMPLING) /* distance between the starts of consecutive rows, in samples */
 #define WINDOW      (N_TAPS + (DDC_ROW_OUTPUTS - 1) * SUBSAMPLING)
 #define N_SHIFTS    ((WINDOW + ROW_SAMPLES - 1) / ROW_SAMPLES)
 #define N_CHUNKS    ((ROW_SAMPLES + COLUMNS - 1) / COLUMNS)
 #define N_STEPS     (COLUMNS / 16)
 #define LOAD_ROWS   (ROWS + N_SHIFTS - 1)
-#define PITCH       (COLUMNS + 8) /* distance between rows, in halves; 16 bytes of 8 rows lie in different banks */
+/* distance between rows, in half floats; with this distance, 16 bytes of each of 8 rows lie in different banks */
+#define PITCH       (COLUMNS + 8)
 #define N_PLANES    (SAMPLE_BITS > 12 ? 2 : 1)
 #define PLANE       (LOAD_ROWS * PITCH)
 #define N_SUMS      (N_TILES * 8)
 
-/* Number of warps whose registers fit in a multiprocessor: 64, 80 or 128 registers for each thread. */
+/* Number of warps whose registers fit in a multiprocessor, for 64, 80 or 128 registers per thread. */
 #define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 32)
 #define BLOCKS_WANTED (WARPS_WANTED < N_WARPS ? 1 : WARPS_WANTED / N_WARPS)
 
-/* A thread unpacks GROUP_SAMPLES samples at a time.  Groups begin at the same bit of a byte.  kernels/README.md has a
- * picture of rows, groups, segments and quads. */
+/* A thread unpacks GROUP_SAMPLES samples at a time.  All groups begin at the same bit of a byte.  kernels/README.md
+ * has a picture of rows, groups, segments and quads. */
 #define GROUP_SAMPLES (ROW_SAMPLES % 16 == 0 ? 16 : 8)
 #define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* groups of a row */
-#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* words of a group that begins at a word's start */
-#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* words of a group that begins at any bit */
+/* number of words of a group that begins at the start of a word */
+#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32)
+/* number of words of a group that may begin at any bit of a word */
+#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32)
 
 /* Packed samples of a chunk in shared memory: one segment, or one segment for each row if rows have several chunks. */
 #define N_SEGMENTS      (N_CHUNKS > 1 ? LOAD_ROWS : 1)
@@ -102,11 +105,11 @@ static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint3
 
 /* ---- Samples to shared memory ------------------------------------------------------------------------------------ */
 
-/* Input of a block.  The first quad, 16 aligned bytes, has the first sample. */
+/* Input of a block.  The first quad (16 aligned bytes) has the block's first sample. */
 struct source {
     const uint4 *quads;
-    uint32_t first_bit; /* first bit of the first row; < 128 */
-    uint32_t last_quad; /* last quad with a used sample */
+    uint32_t first_bit; /* position in the first quad of the first row's first bit; < 128 */
+    uint32_t last_quad; /* last quad that has a sample of the block */
 };
 
 static __device__ __forceinline__ struct source make_source(const struct ddc_args &args)
@@ -127,8 +130,9 @@ static __device__ __forceinline__ uint32_t bit_of(const struct source &source, u
     return source.first_bit + (row * ROW_SAMPLES + column) * SAMPLE_BITS;
 }
 
-/* Begins to copy columns [column, column + COLUMNS) of all rows, packed.  Beyond the last sample, the last 16 bytes are
- * copied again.  These values are multiplied by zeros, or belong to outputs that are not stored. */
+/* Begins to copy the packed samples of columns [column, column + COLUMNS) of all rows.  Instead of samples beyond the
+ * last sample, the function copies the last 16 bytes again.  These values are multiplied by zeros, or belong to
+ * outputs that are not stored. */
 static __device__ __forceinline__ void fetch_columns(const struct source &source, uint32_t column, uint4 *quads)
 {
     if (N_SEGMENTS == 1 && source.last_quad >= N_QUADS) {
@@ -167,8 +171,8 @@ static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM
     return __funnelshift_r(stream[word + 1], stream[word], (uint32_t)(32 + shift));
 }
 
-/* Returns a field of each of two samples as half floats, plus 1024.  A field has 'bits' <= 10 bits, and becomes the
- * mantissa of its half float.  'flip' inverts the sign bit, which adds 2^(bits - 1). */
+/* Extracts a field of each of two samples.  Returns 1024 plus each field as half floats.  A field has 'bits' <= 10
+ * bits, and becomes the mantissa of its half float.  'flip' inverts the sign bit, which adds 2^(bits - 1). */
 static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[STREAM_WORDS + 1], int position,
                                                       int bits, uint32_t flip)
 {
@@ -205,7 +209,8 @@ static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[
     return half2_fma(two_fields(stream, position + 8, 8, 0), HALF_1, MINUS(0));
 }
 
-/* Makes a stream of a group's bits from bit 'first' of its words on, the most significant bit of a word first. */
+/* Joins a group's bits to a stream that begins at bit 'first' of the group's words.  The most significant bit of a
+ * word comes first. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WORDS], uint32_t first,
                                                    uint32_t (&stream)[STREAM_WORDS + 1])
@@ -221,7 +226,7 @@ static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WOR
     stream[STREAM_WORDS] = 0;
 }
 
-/* Unpacks a group.  The group begins at bit 'first' of its words.  IS_BYTE is true if this bit is the first bit of a
+/* Unpacks a group.  The group begins at bit 'first' of its words.  IS_BYTE is true if 'first' is the first bit of a
  * byte. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WORDS], uint32_t first, uint16_t *to)
@@ -260,8 +265,8 @@ static __device__ __forceinline__ void unpack_columns(const struct source &sourc
     }
 }
 
-/* Unpacks as unpack_columns() does, into the memory of the packed samples.  All threads load their packed samples into
- * registers before any thread stores samples. */
+/* Unpacks columns as unpack_columns() does, but writes the samples to the memory of the packed samples.  All threads
+ * load their packed samples into registers before any thread stores samples. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_in_place(const struct source &source, uint4 *quads)
 {
@@ -298,8 +303,8 @@ static __device__ __forceinline__ void unpack(const struct source &source, uint3
  * outputs is lane % 4. */
 typedef float block_sums[N_TILES][2][4];
 
-/* Adds the products of the columns in shared memory.  'row' is the row of the warp's first tile that this lane
- * addresses for ldmatrix.  'weights' is [shift][step][high, low][lane]. */
+/* Adds the products of the columns in shared memory and their weights.  'row' is the row of the warp's first tile
+ * that this lane addresses for ldmatrix.  'weights' is [shift][step][high, low][lane]. */
 static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
 {
 #pragma unroll 1
@@ -340,8 +345,8 @@ static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-/* Stores a row's pair of outputs to 'to'.  'n' outputs remain from 'to' on.  IS_WHOLE is true if at least two outputs
- * always remain. */
+/* Stores a row's pair of outputs to 'to'.  'n' is the number of outputs that remain from 'to' on.  IS_WHOLE is true
+ * if at least two outputs always remain. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store_pair(float *to, int n, float2 first, float2 second)
 {
@@ -351,7 +356,7 @@ static __device__ __forceinline__ void store_pair(float *to, int n, float2 first
         __stcs((float2 *)to, first);
 }
 
-/* Stores the warp's outputs.  rotations[i] is the rotation by 8 i rows, times 'scale'. */
+/* Stores the warp's outputs. rotations[i] is the phase rotation over 8 i rows, multiplied by 'scale'. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
                                              const block_sums &sums)

@@ -32,7 +32,7 @@ struct ddc_args {
     int64_t offset;       /* sample index in 'in' of the first sample of out[0]'s window */
     uint64_t phase;       /* phase of out[0] in 2^-64 turns */
     uint64_t phase_step;  /* phase difference between consecutive outputs, in 2^-64 turns */
-    uint32_t n_out;       /* outputs of each polarisation */
+    uint32_t n_out;       /* number of outputs of each polarisation */
     uint32_t n_taps;
     uint32_t subsampling;
     uint32_t sample_bits;
@@ -50,16 +50,16 @@ static inline uint64_t ddc_window_samples(uint32_t subsampling, uint32_t n_taps,
     return n_out ? (uint64_t)(n_out - 1) * subsampling + n_taps : 0;
 }
 
-/* Sizes into which the CUDA variant divides its work. */
+/* Shape of the CUDA variant: the sizes of the parts into which it divides its work. */
 struct ddc_shape {
     uint32_t n_warps; /* warps of a block; 1..16 */
-    uint32_t n_tiles; /* tiles of a warp: 16 rows of DDC_ROW_OUTPUTS each */
-    uint32_t columns; /* samples of a row that shared memory holds at a time; a multiple of 16 */
+    uint32_t n_tiles; /* number of tiles of a warp; a tile is 16 rows of DDC_ROW_OUTPUTS outputs */
+    uint32_t columns; /* number of samples of a row that shared memory holds at a time; a multiple of 16 */
 };
 
 #define DDC_ROW_OUTPUTS 8
 
-/* Number of 16-byte units for n_bits consecutive bits at any alignment, and for the word after these bits.  The
+/* Number of 16-byte units that contain n_bits consecutive bits at any alignment, and the word after these bits.  The
  * number is odd, so eight adjacent segments of this length begin in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
@@ -67,8 +67,8 @@ struct ddc_shape {
  * subsampling and sample_bits of 'args'. */
 struct ddc_shape ddc_default_shape(const struct ddc_args *args);
 
-/* Returns the bytes of the weights in the order and precision of the device's variant.  'compiles' is
- * device_compiles(). */
+/* Returns the size in bytes of the weights, in the order and precision of the device's variant.  'compiles' is the
+ * result of device_compiles(). */
 size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles);
 
 /* Writes the weights of the filter h[n_taps] to host memory.  Returns the value for ddc_args.scale. */
@@ -76,7 +76,8 @@ struct mixer;
 float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles, const float *filter,
                   const struct mixer *mixer, void *weights);
 
-/* Constants of the CUDA variant, and the grid of a launch of at least one output. */
+/* ddc_constants() writes the constants of the CUDA variant.  ddc_grid() returns the grid of a launch of at least one
+ * output. */
 #define DDC_N_CONSTANTS 7
 void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants);
 struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape);

@@ -1,7 +1,7 @@
 /* ddc_tuner - the candidate shapes of ddc's CUDA variant (common/device/tuner.h).
  *
- * Warps of a block and tiles of a warp vary.  The columns do not vary: sums are taken over one chunk of columns, so the
- * number of columns decides the rounding of sums. */
+ * The shapes differ in the number of warps of a block and the number of tiles of a warp.  The columns do not vary:
+ * sums are taken over one chunk of columns, so the number of columns decides the rounding of sums. */
 #ifndef KERNELS_DDC_DDC_TUNER_H
 #define KERNELS_DDC_DDC_TUNER_H
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Lists the bands in units of the rate after subsampling.  Returns the number of bands. */
+/* Lists the edges of the bands, in units of the sample rate after subsampling.  Returns the number of bands. */
 static size_t find_bands(const struct design_ddc *d, struct remez_band *bands)
 {
     double half_rate = d->subsampling / 2.0;

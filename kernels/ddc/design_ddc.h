@@ -17,7 +17,8 @@
 #include <stddef.h>
 
 struct design_ddc {
-    unsigned subsampling; /* A, the ratio of the sample rates; 2..DESIGN_DDC_MAX_SUBSAMPLING */
+    /* A, the input's sample rate divided by the output's sample rate; 2..DESIGN_DDC_MAX_SUBSAMPLING */
+    unsigned subsampling;
     size_t n_taps;        /* length of the filter; 4..DESIGN_DDC_MAX_TAPS */
     double weight_pass;   /* > 0 */
     double pass_fraction; /* p: 0 <= p < 1 */
@@ -27,8 +28,8 @@ struct design_ddc {
 #define DESIGN_DDC_MAX_TAPS        8192
 
 /* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM if no such filter exists in double precision.
- * Usually the cause is that n_taps is far larger than the bands need, so a smaller n_taps suffices.  Otherwise the gap
- * between the bands is too narrow. */
+ * Usually the cause is that n_taps is far larger than the bands need.  A smaller n_taps then suffices.  Otherwise the
+ * gap between the bands is too narrow. */
 int design_ddc(const struct design_ddc *design, float *weights);
 
 /* Writes the same weights without rounding them to float. */

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 struct mixer {
-    unsigned __int128 numerator, denominator; /* f modulo 1, as a fraction; both below 2^127 */
+    /* f modulo 1 as a fraction; numerator and denominator are below 2^127 */
+    unsigned __int128 numerator, denominator;
 };
 
 /* Initialises the mixer.  1 <= rate < 2^37, and centre is 0 or 2^-37 <= centre < 2^37.  These limits keep the

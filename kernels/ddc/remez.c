@@ -21,21 +21,24 @@
 #include <string.h>
 
 #define GRID_DENSITY   16
-#define HALVED_TAPS    64 /* from this number of taps on, the filter with half as many taps is found first */
+/* with at least this number of taps, the code first finds the filter with half as many taps */
+#define HALVED_TAPS    64
 #define MAX_ITERATIONS 250
-#define CONVERGED      1e-7 /* converged: the largest error exceeds the alternating error by at most this fraction */
+/* the iteration has converged if the largest error exceeds the alternating error by at most this fraction */
+#define CONVERGED      1e-7
 #define N_REFINEMENTS  2    /* number of times that find_taps() refines the taps */
-#define BLOCK          64   /* grid points whose error is computed together */
+#define BLOCK          64   /* number of grid points whose errors are computed together */
 
 struct exchange {
-    size_t n; /* coefficients; there are n + 1 extrema */
+    size_t n; /* number of coefficients; there are n + 1 extrema */
     bool even;
     size_t n_grid;
     double *frequency, *x, *desired, *weight, *error; /* [n_grid]; x = cos(2 pi frequency) */
     size_t *extrema, *found;                          /* grid indices: [n + 1] and [n_grid] */
     double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, values of the polynomial */
     double *wanted, *node_frequency;                  /* [n + 1]: values and frequencies at nodes, for find_taps() */
-    double deviation;                                 /* weighted error at the first extremum, with its sign */
+    /* weighted error at the first extremum, with the sign of the error */
+    double deviation;
 };
 
 static void exchange_fini(struct exchange *e)
@@ -84,8 +87,8 @@ static void make_grid(struct exchange *e, const struct remez_band *bands, size_t
 
     for (size_t band = 0; band < n_bands; band++) {
         double frequency = bands[band].low;
-        /* Adds one step after another, as other programs do.  Rounding then gives the same number of points as in
-         * these programs.  A multiplication would round differently. */
+        /* The loop adds one step after another, as other programs do.  So rounding gives the same number of grid
+         * points as in these programs.  A multiplication would round differently. */
         for (; frequency + step <= bands[band].high; frequency += step)
             add_point(e, &bands[band], frequency);
         add_point(e, &bands[band], bands[band].high);
@@ -114,7 +117,7 @@ static void find_factors(struct exchange *e)
         e->factors[i] = logarithm + log(product);
         least = fmin(least, e->factors[i]);
     }
-    /* The nodes decrease, so the product of node i has i negative differences. */
+    /* The nodes decrease, so the product for node i has i negative factors. */
     for (size_t i = 0; i <= e->n; i++)
         e->factors[i] = (i % 2 ? -1 : 1) * exp(least - e->factors[i]);
 }
@@ -165,7 +168,7 @@ static void evaluate(const struct exchange *e, const double *x, size_t n, double
         memcpy(out + first, block, count * sizeof(*out));
     }
     for (size_t j = 0; j < n; j++)
-        if (!isfinite(out[j])) /* x[j] is a node, or equal to a node within rounding */
+        if (!isfinite(out[j])) /* x[j] equals a node, exactly or except for rounding */
             for (size_t i = 0; i <= e->n; i++)
                 if (fabs(e->nodes[i] - x[j]) <= 4 * DBL_EPSILON)
                     out[j] = e->values[i];
@@ -200,7 +203,7 @@ static size_t remove_found(struct exchange *e, size_t first, size_t n_removed, s
 }
 
 /* Reduces the extrema to n + 1.  Removes the smallest extrema so that the signs of the remaining extrema still
- * alternate.  Each step removes one extremum at either end, or two neighbours. */
+ * alternate.  Each step removes one extremum at one of the ends, or two neighbouring extrema. */
 static void reduce_extrema(struct exchange *e, size_t n_found)
 {
     while (n_found > e->n + 1) {
@@ -260,8 +263,10 @@ static void drop_node(struct exchange *e)
  * polynomial at n_taps equally spaced frequencies.  Overwrites the grid's arrays. */
 static void add_taps(struct exchange *e, size_t n_taps, double *taps)
 {
-    double *x = e->x, *response = e->error, *cosines = e->frequency; /* arrays suffice: 2 n_taps <= 4 n <= n_grid */
-    size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* other points mirror these; at 1/2 an even filter is 0 */
+    /* the arrays are large enough: 2 n_taps <= 4 n <= n_grid */
+    double *x = e->x, *response = e->error, *cosines = e->frequency;
+    /* the other points mirror these points; at frequency 1/2 the response is 0 if n_taps is even */
+    size_t n_points = n_taps / 2 + (e->even ? 0 : 1);
 
     for (size_t j = 0; j < n_points; j++)
         x[j] = cos(2 * M_PI * (double)j / (double)n_taps);

@@ -19,11 +19,12 @@
 struct remez_band {
     double low, high; /* low < high; bands are in rising order and do not touch */
     double gain;      /* wanted response */
-    double weight;    /* weight of the error; > 0 */
+    double weight;    /* weight of the error in the band; > 0 */
 };
 
-/* Writes taps[n_taps], exactly symmetric.  n_taps >= 4, 1 <= n_bands <= REMEZ_MAX_BANDS.  Returns 0, -ENOMEM, or -EDOM
- * if double precision does not suffice for such a filter.  The usual cause is far more taps than the bands need. */
+/* Writes taps[n_taps], exactly symmetric.  n_taps >= 4, 1 <= n_bands <= REMEZ_MAX_BANDS.  Returns 0, -ENOMEM, or
+ * -EDOM if double precision does not suffice for this filter.  The usual cause of -EDOM is a filter with far more
+ * taps than the bands need. */
 int remez(size_t n_taps, const struct remez_band *bands, size_t n_bands, double *taps);
 
 #endif

@@ -1,4 +1,4 @@
-/* channelise.c - the F-engine's work on the device, between the pipeline's input and output buffers. */
+/* channelise.c - runs the F-engine's kernels on the device, from the pipeline's input to its output buffers. */
 #include "kernels/filterbank/channelise.h"
 
 #include "kernels/filterbank/channelise_fused.h"
@@ -10,21 +10,25 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Largest number of points of an FFT that a GPU computes in one pass over memory. */
+/* Largest number of points of an FFT for which a GPU reads and writes memory only once. */
 #define MAX_FFT_POINTS 16384
 
 struct channelise {
     struct channelise_config config;
-    size_t n_spectra; /* spectra of an output buffer */
+    size_t n_spectra; /* number of spectra of an output buffer */
     uint32_t unzip;   /* FFTs per spectrum */
     struct device *device;
     float *weights;         /* device: [n_taps][spacing] */
     float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
-    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or the shape of 'filtered' */
-    struct device_fft *fft; /* transform from 'filtered' to 'transformed' */
-    struct device_kernel *pfb_fir, *postproc; /* 'pfb_fir' is pfb_fir_complex if the input is complex */
-    struct channelise_fused *fused;           /* fused kernels, used instead of 'weights' to 'postproc'; or NULL */
-    struct channelise_narrow *narrow;         /* fused kernels for complex input, used instead; or NULL */
+    /* device: complex [pol][n_spectra][unzip][n_chan / unzip]; for complex input, the same shape as 'filtered' */
+    float *transformed;
+    struct device_fft *fft; /* Fourier transform from 'filtered' to 'transformed' */
+    /* kernels of the stages; if the input is complex, 'pfb_fir' is pfb_fir_complex */
+    struct device_kernel *pfb_fir, *postproc;
+    /* fused kernels for real input, which replace the members 'weights' to 'postproc'; or NULL */
+    struct channelise_fused *fused;
+    /* fused kernels for complex input, which replace the same members; or NULL */
+    struct channelise_narrow *narrow;
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -52,7 +56,7 @@ static size_t weights_bytes(const struct channelise_config *config)
     return channelise_window_samples(config) * sizeof(float);
 }
 
-/* Returns the bytes of the filtered samples of a buffer.  The buffer's transforms have the same number of bytes. */
+/* Returns the size in bytes of the filtered samples of a buffer.  The transforms of the buffer have the same size. */
 static size_t spectra_bytes(const struct channelise_config *config)
 {
     size_t row = channelise_spacing_samples(config) * (config->n_bins ? 2 : 1);
@@ -60,8 +64,8 @@ static size_t spectra_bytes(const struct channelise_config *config)
     return N_POLS * n_spectra_of(config) * row * sizeof(float);
 }
 
-/* Returns true if the two fused kernels run.  They need CUDA variants, real input, and enough shared memory for the
- * channels and taps. */
+/* Returns true if the two fused kernels for real input run.  They need a device that runs CUDA variants, real input,
+ * and enough shared memory for the numbers of channels and taps. */
 static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
     struct channelise_shape shape;
@@ -73,7 +77,7 @@ static bool is_fused(const struct channelise_config *config, size_t shared_bytes
            channelise_shape_valid(config, &shape, shared_bytes);
 }
 
-/* Returns true if the two fused kernels for complex input run.  Some sizes have no such kernels. */
+/* Returns true if the two fused kernels for complex input run.  They do not support all sizes. */
 static bool is_narrow(const struct channelise_config *config, size_t shared_bytes)
 {
     struct channelise_narrow_shape shape;
@@ -105,8 +109,8 @@ static int upload_weights(struct channelise *c)
     return err;
 }
 
-/* Returns the number of FFTs per spectrum.  The cpu device gains nothing from smaller FFTs.  Complex input has one
- * FFT. */
+/* Returns the number of FFTs per spectrum.  Smaller FFTs make the cpu device no faster.  Complex input has one FFT
+ * per spectrum. */
 static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
 {
     if (!compiles || config->n_bins)
@@ -216,7 +220,8 @@ int channelise_create(struct device *device, const struct channelise_config *con
     if (!c)
         return -ENOMEM;
     c->config = *config;
-    c->config.shape = NULL; /* the caller may free both shapes after create; the kernels have copies */
+    /* the caller may free both shapes after channelise_create(), because the kernels have copies */
+    c->config.shape = NULL;
     c->config.narrow = NULL;
     c->n_spectra = n_spectra_of(config);
     c->device = device;
@@ -260,7 +265,7 @@ static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, s
     return run;
 }
 
-/* Filters spectra [first, first + n) of one polarisation with the stages. */
+/* Filters spectra [first, first + n) of one polarisation with the kernel of the filter stage. */
 static void filter(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol, size_t first,
                    size_t n, const struct channelise_spectrum *spectra, uint64_t *power)
 {

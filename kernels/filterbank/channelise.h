@@ -21,8 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Two fused kernels (channelise_fused.h), or the equivalent stages, which 'Flow' above lists.  The cpu device has
- * stages only. */
+/* Two fused kernels (channelise_fused.h), or the equivalent stages, which 'Flow' above lists.  The cpu device always
+ * uses the stages. */
 enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 
 struct channelise_shape;
@@ -38,29 +38,33 @@ struct channelise_config {
     unsigned n_taps; /* 1..32 */
     double w_cutoff;
     enum pfb_window window;
-    unsigned sample_bits;      /* 2..10, 12 or 16; packed input only */
+    unsigned sample_bits;      /* 2..10, 12 or 16; used only for packed input */
     unsigned spectra_per_heap; /* a multiple of 16 */
-    unsigned n_batches;        /* batches of an output buffer; CUDA: at most CHANNELISE_CUDA_SPECTRA spectra in all */
+    /* number of batches of an output buffer; CUDA: the batches have at most CHANNELISE_CUDA_SPECTRA spectra in all */
+    unsigned n_batches;
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
-    bool power; /* true: a buffer's 'power' is computed; real input only */
+    bool power; /* true: a buffer's 'power' is computed; possible only for real input */
     uint64_t seed;
     uint32_t stream_id;
     /* The following fields are for CUDA variants. */
-    unsigned append_spectra; /* usual number of spectra of an append; 0: unknown */
+    unsigned append_spectra; /* usual number of spectra of a call of channelise_append(); 0: unknown */
     enum channelise_method method;
-    const struct channelise_shape *shape;         /* fused: tile sizes; NULL: the default for these sizes */
-    const struct channelise_narrow_shape *narrow; /* fused, complex input: tile sizes; NULL: the default */
-    unsigned unzip; /* stages: FFTs per spectrum, 1, 2 or 4; 0: the default for these sizes */
+    /* for the fused kernels: tile sizes; NULL: the default for these sizes */
+    const struct channelise_shape *shape;
+    /* for the fused kernels of complex input: tile sizes; NULL: the default */
+    const struct channelise_narrow_shape *narrow;
+    unsigned unzip; /* for the stages: number of FFTs per spectrum, 1, 2 or 4; 0: the default for these sizes */
 };
 
-/* Readable bytes required after the samples of an input. */
+/* Number of bytes after the last sample of an input that must be readable. */
 #define CHANNELISE_SPARE_BYTES 32
 
 /* Input window, delay and phase of one output spectrum of one polarisation. */
 struct channelise_spectrum {
     int64_t offset; /* index of the window's first sample in the device input */
-    float fine;     /* remaining delay in samples, [-1/2, 1/2]; in a narrow band [-1, 1] */
+    /* delay that remains after the shift by whole samples, in samples: [-1/2, 1/2]; in a narrow band [-1, 1] */
+    float fine;
     float phase;    /* phase at the band's centre, in radians */
 };
 
@@ -82,9 +86,10 @@ struct channelise;
  * n_chan, or n_bins. */
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
-size_t channelise_voltage_bytes(const struct channelise_config *config); /* Returns the bytes of a buffer's voltages. */
-/* Returns the bytes of device memory that the object uses.  'shared_bytes' is the device's shared memory for a
- * block. */
+/* Returns the size in bytes of a buffer's voltages. */
+size_t channelise_voltage_bytes(const struct channelise_config *config);
+/* Returns the number of bytes of device memory that the object uses.  'shared_bytes' is the device's shared memory
+ * for a block. */
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes);
 
 /* Creates the object.  Returns 0 or negative errno: -ENOMEM if memory is short. */
@@ -92,15 +97,15 @@ int channelise_create(struct device *device, const struct channelise_config *con
 void channelise_destroy(struct channelise *channelise);
 
 /* Filters 'n' spectra from input[pol] (device memory, packed samples or complex float) to the output buffer's spectra
- * [first, first + n).  The window of every spectra[pol][0..n) must lie in the input.  Splits runs in which the offset
- * does not advance by exactly the spacing.  Reads 'spectra' before returning. */
+ * [first, first + n).  The window of every spectra[pol][0..n) must lie in the input.  Splits the spectra into several
+ * launches where the offset does not advance by exactly the spacing.  Reads 'spectra' before returning. */
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS]);
 
-/* Transforms and quantises the whole buffer.  Spectra that were not appended give unspecified heaps, which must not be
- * sent.  'first_spectrum' is the absolute index of spectrum 0, an even number.  'gain' is device memory, complex float
- * [chan][pol]. */
+/* Transforms and quantises the whole buffer.  If a spectrum of a heap was not appended, the heap's content is
+ * undefined, and the heap must not be sent.  'first_spectrum' is the absolute index of spectrum 0, an even number.
+ * 'gain' is device memory, complex float [chan][pol]. */
 void channelise_finish(struct channelise *channelise, struct device_stream *stream,
                        const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);
 

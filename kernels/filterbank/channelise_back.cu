@@ -20,17 +20,17 @@
 #define N_THREADS    BACK_THREADS
 #define N_LINES      (PAIRS * 2 * TILE_SPECTRA) /* transforms of a tile */
 
-/* Between the two passes the layout of a line is [a][b].  Because of the padding, the lanes of a warp access different
+/* Between the two passes the layout of a line is [a][b].  The padding makes the lanes of a warp access different
  * banks in both passes.  After the last pass the layout is [k]. */
 #define PITCH_A    (RADIX_B > 1 ? RADIX_B + 1 : 1)
 #define LINE_PITCH (RADIX_A * PITCH_A)
 
-#define N_TOGETHER 4 /* spectra of a channel that a thread stores together */
+#define N_TOGETHER 4 /* number of spectra of a channel that a thread stores together */
 #define N_GROUPS   (TILE_SPECTRA / N_TOGETHER)
 
 /* A warp processes whole lines, the same lines in both passes.  So a warp never waits for another warp. */
 #define WARP_LINES (N_LINES / (N_THREADS / 32))
-static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "transforms do not fill all lanes");
+static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "transforms must use all lanes");
 
 struct tile {
     uint32_t pair, spectrum; /* first pair of rows, and index of the first spectrum in the buffer */
@@ -39,10 +39,12 @@ struct tile {
 /* Order of the blocks.  The spectra of a 128-byte line of a channel of the output belong to consecutive blocks.  The
  * next blocks process the same spectra of the next pairs of rows.  So the lines in the L2 cache are complete soon, and
  * each line is written to memory once. */
-#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* spectra of a 128-byte line, each with both polarisations */
+/* number of spectra in a 128-byte line; each spectrum has both polarisations */
+#define LINE_SPECTRA (128 / (OUT_BITS / 2))
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
-#define N_PLACES     (M1 / 2 / PAIRS) /* gridDim.x: groups of pairs of rows, one group for each block */
+/* gridDim.x is the number of groups of pairs of rows; each block has one group */
+#define N_PLACES     (M1 / 2 / PAIRS)
 
 /* Returns the first tile of the block. */
 static __device__ __forceinline__ struct tile find_tile(void)
@@ -74,7 +76,7 @@ static __device__ __forceinline__ unsigned nth_item(unsigned m, unsigned n_rest)
     return threadIdx.x / 32 * (WARP_LINES * n_rest) + m * 32 + threadIdx.x % 32;
 }
 
-/* Multiplies the points by the twiddles.  One load fetches two twiddles.  The twiddle of point 0 is 1. */
+/* Multiplies the points by the twiddle factors.  One load fetches two factors.  The factor of point 0 is 1. */
 static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const float4 *twiddles)
 {
 #pragma unroll
@@ -86,8 +88,8 @@ static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const f
     }
 }
 
-/* Ends the first pass, along a: multiplies item 'i' by the twiddles, and stores the item as [a][b].  If there is only
- * one pass, the transform is then complete. */
+/* Ends the first pass, along a: multiplies item 'i' by the twiddle factors, and stores the item as [a][b].  If there
+ * is only one pass, the transform is then complete. */
 static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, float2 (&v)[RADIX_A],
                                                    const float4 *twiddles)
 {

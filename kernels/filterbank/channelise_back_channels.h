@@ -4,7 +4,7 @@
 #ifndef KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 #define KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 
-/* Computes Philox4x32-7 (philox.h) with precomputed keys of the rounds. */
+/* Computes Philox4x32-7 (philox.h).  The caller passes the keys of the rounds. */
 static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7][2])
 {
 #pragma unroll
@@ -16,9 +16,9 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
     return c;
 }
 
-/* Amount by which the float made from dither bits exceeds the dither.  The last bits of the float are 16 bits of dither
- * with the sign bit inverted.  With the float's exponent, one unit of these bits has the value 1/65536.  The last
- * multiplication subtracts DITHER_BEFORE. */
+/* Difference between the float that is made from dither bits, and the dither.  The last bits of the float are 16 bits
+ * of dither with the sign bit inverted.  With the float's exponent, one unit of these bits has the value 1/65536.
+ * The last multiplication subtracts DITHER_BEFORE. */
 #define DITHER_BEFORE (DITHER ? 128.5f : 0.0f)
 
 static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
@@ -61,7 +61,7 @@ static __device__ __forceinline__ float2 clip(float2 v)
                        v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
 }
 
-/* Values of a channel in N_TOGETHER spectra. */
+/* Quantised values of a channel in N_TOGETHER spectra. */
 struct __align__(OUT_BITS * 2) chunk
 {
     uint32_t words[OUT_BITS / 2];
@@ -77,7 +77,7 @@ static __device__ __forceinline__ struct chunk pack_chunk(const uint32_t (&words
     return chunk;
 }
 
-#define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* bytes of one channel in a heap */
+#define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* size of one channel in a heap, in bytes */
 
 /* Returns the offset in the output of spectrum 'first' of channel k, in bytes. */
 static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
@@ -102,8 +102,8 @@ static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
     return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
 }
 
-/* Separates the polarisations: computes one channel of each from points k and POINTS - k of the transform.  The
- * results are multiplied by 2. */
+/* Separates the polarisations.  Computes channel k of both polarisations from points k and POINTS - k of the
+ * transform.  The results are multiplied by 2. */
 static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
 {
     *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);
@@ -115,8 +115,8 @@ static __device__ __forceinline__ float slope_of(unsigned k)
     return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
 }
 
-/* Returns the dither's bits of channel k in two spectra.  'pair' is half of the even spectrum's absolute index.  In
- * each half of a word the lowest bit is set and the sign bit is inverted. */
+/* Returns the random bits for the dither of channel k in two spectra.  'pair' is half of the even spectrum's absolute
+ * index.  In each half of a word the lowest bit is set and the sign bit is inverted. */
 static __device__ __forceinline__ uint4 draw_bits(const struct channelise_back_args &args, unsigned k, uint64_t pair)
 {
     uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
@@ -141,9 +141,9 @@ static __device__ __forceinline__ void add_clipped(const struct channelise_back_
 /* A thread's offsets for a row of the tile.  The row's channels are row + M1 k2.  The offsets are computed once for all
  * channels of the row. */
 struct row {
-    uint32_t line, mirrors; /* starts of the row and of its mirror row, in the thread's first spectrum */
+    uint32_t line, mirrors; /* indices at which the row and its mirror row start, in the thread's first spectrum */
     uint32_t row;
-    uint32_t mirror_of_0; /* the mirror of k2 is mirror_of_0 - k2 */
+    uint32_t mirror_of_0; /* the mirror of point k2 is point mirror_of_0 - k2 */
     uint32_t gains;       /* index of the row's first gains */
 };
 
@@ -152,7 +152,7 @@ struct row {
 static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned i, unsigned s)
 {
     unsigned pair = tile.pair + i / 2, which = i % 2;
-    bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
+    bool alone = pair == 0; /* row 0 and row M1 / 2 are their own mirror rows */
 
     return {keep((i * TILE_SPECTRA + s) * LINE_PITCH), keep(((alone ? i : i ^ 1) * TILE_SPECTRA + s) * LINE_PITCH),
             keep(row_of(pair, which)), keep(M2 - (alone && which == 0 ? 0u : 1u)),
@@ -190,7 +190,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
         x[0][i] = x0;
         x[1][i] = x1;
     }
-    if (any_clipped) /* clipping is rare, so values are counted and clipped only here */
+    if (any_clipped) /* clipping is rare, so the kernel counts and clips values only in this branch */
 #pragma unroll
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll
@@ -239,7 +239,8 @@ static __device__ __forceinline__ void load_rotations(struct task &task, const f
             task.rotations[pol][j] = rotations[pol * n_spectra + task.s + j];
 }
 
-/* Returns true if the thread has an n-th row.  With few rows, some threads have one row fewer than other threads. */
+/* Returns true if the thread has an n-th row.  If there are few rows, some threads have one row less than other
+ * threads. */
 static __device__ __forceinline__ bool has_row(const struct task &task, unsigned n)
 {
     return N_ROWS * ROW_STEP <= PAIRS * 2 || n * ROW_STEP + task.first_row < PAIRS * 2;
@@ -250,7 +251,8 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
     return has_row(task, n) ? n * ROW_STEP + task.first_row : 0;
 }
 
-#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks that the block keeps */
+/* number of chunks that the block keeps in shared memory */
+#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0)
 
 /* TILE_CHUNKS and ALL_CHUNKS are the numbers of chunks of a channel that a warp has in one tile and in all tiles.
  * WARP_CHANNELS is the number of channels that a warp quantises at a time. */
@@ -262,12 +264,13 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
  * the same channels in all tiles.  Neighbouring lanes store neighbouring chunks.  The addresses are computed once for a
  * tile. */
 struct delivery {
-    uint32_t from;  /* index in kept[] of the chunk of the thread's first channels */
-    uint32_t ahead; /* stored channel minus the lane's own channel, modulo 2^32 */
+    uint32_t from;  /* index in kept[] of the chunk, for the thread's first channels */
+    uint32_t ahead; /* channel of the chunk minus the lane's own channel, modulo 2^32 */
     uint64_t to;    /* offset in the output for channel 0, in bytes */
 };
 
-/* Computes the delivery.  'first' is the block's first spectrum.  All lanes of the warp call this function. */
+/* Computes the addresses for the chunks that the lane copies.  'first' is the block's first spectrum.  All lanes of
+ * the warp call this function. */
 static __device__ __forceinline__ struct delivery enable_delivery(uint32_t first)
 {
     unsigned lane = threadIdx.x % 32, part = lane % ALL_CHUNKS, channel = lane / ALL_CHUNKS;
@@ -278,7 +281,7 @@ static __device__ __forceinline__ struct delivery enable_delivery(uint32_t first
             keep((uint32_t)to) | (uint64_t)keep((uint32_t)(to >> 32)) << 32};
 }
 
-/* Stores the warp's i-th channels.  The lane's i-th channel is k. */
+/* Copies the chunks of the warp's i-th channels to the output.  The lane's i-th channel is k. */
 static __device__ __forceinline__ void deliver(uint8_t *out, const struct chunk *kept, const struct delivery &delivery,
                                                unsigned k, unsigned i)
 {
@@ -307,7 +310,7 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
 #pragma unroll 1
     for (unsigned n = 0; n < N_ROWS; n++) {
         const struct row row = find_row(tile, nth_row(task, n), task.s);
-        float4 gains[ROW_CHANNELS]; /* loaded together, so that the thread waits once */
+        float4 gains[ROW_CHANNELS]; /* loads all rotations together, so that the thread waits once */
 
         if (!has_row(task, n))
             break;

@@ -22,11 +22,12 @@
 #define RADIX_LAST     (TWO_PASSES ? RADIX_B : RADIX_A)
 #define N_THREADS      (M1 * COLUMNS / THREAD_COLUMNS)
 #define N_SUMS         (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* words between the starts of consecutive rows */
-#define ROWS           2                                 /* rows filtered together; each weight is read once */
+#define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* number of words between the starts of consecutive rows */
+/* number of rows that are filtered together; each weight is read once for these rows */
+#define ROWS           2
 #define STAGES         FRONT_STAGES
 #define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* rows before spectrum 0 */
-#define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* lead rows that lie before the first window */
+#define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* number of rows at the start that lie before the first window */
 
 #define FITS_FLOAT (THREAD_COLUMNS * SAMPLE_BITS <= 22)
 
@@ -39,19 +40,20 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #ifdef EMULATE_CUDA
     return __byte_perm(first, second, how);
 #else
-    uint32_t bytes; /* __byte_perm() would mask 'how' */
+    uint32_t bytes; /* the function __byte_perm() would also mask 'how' */
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(first), "r"(second), "r"(how));
     return bytes;
 #endif
 }
 
-/* Number of bits by which the samples of a thread's column i are shifted up.  The column's weights are divided by
- * 2^SAMPLE_SHIFT(i). */
+/* Number of bits by which unpacking leaves the samples of a thread's column i shifted up.  The column's weights are
+ * divided by 2^SAMPLE_SHIFT(i). */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
-/* Unpacks the samples in four bytes.  Samples that fit a float's mantissa lie 'shift' bits above the lowest bit.  One
- * operation masks a sample, inverts its sign bit and sets the exponent of a float, because masks[] are in registers.
- * The sample is then the float's mantissa.  Samples that do not fit lie 'shift' bits below the highest bit. */
+/* Unpacks the samples in four bytes.  If samples fit in a float's mantissa, they lie 'shift' bits above the lowest
+ * bit.  Then one operation masks a sample, inverts its sign bit and sets the exponent of a float, and the sample is
+ * the float's mantissa.  This needs only one operation because masks[] is in registers.  If samples do not fit, they
+ * lie 'shift' bits below the highest bit. */
 static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[THREAD_COLUMNS],
                                               float (&x)[THREAD_COLUMNS])
 {
@@ -82,8 +84,8 @@ static __device__ __forceinline__ void unpack_rows(const struct place (&places)[
     }
 }
 
-/* Adds the squares of a thread's samples in ROWS rows.  The first of these rows is 'row' of a section of n_rows
- * rows. */
+/* Adds the squares of a thread's samples in ROWS rows, beginning with row number 'row' of the section.  The section
+ * has n_rows rows. */
 static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THREAD_COLUMNS], int row, int n_rows,
                                                    uint64_t (&power)[2])
 {
@@ -113,15 +115,15 @@ struct __align__(2 * THREAD_COLUMNS * 4) weights
     float of[2][THREAD_COLUMNS];
 };
 
-/* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] still lacks i + 1 rows.  In
- * sums[i], x[r] is multiplied by weight N_TAPS - 1 - i + r.  So the first ROWS sums are completed into done[], and all
- * other sums move down by ROWS indices.  Each weight is read once, ROWS weights at a time. */
+/* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] needs i + 1 more rows.  In
+ * sums[i], x[r] is multiplied by weight N_TAPS - 1 - i + r.  So the first ROWS sums are completed into done[], and
+ * all other sums move down by ROWS indices.  Each weight is read once, ROWS weights at a time. */
 static __device__ __forceinline__ void filter_rows(const struct weights *weights,
                                                    const float (&x)[ROWS][2][THREAD_COLUMNS],
                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS],
                                                    float (&done)[ROWS][2][THREAD_COLUMNS])
 {
-    float w[ROWS][THREAD_COLUMNS]; /* w[r]: weight of x[r] for the current sum */
+    float w[ROWS][THREAD_COLUMNS]; /* w[r] is the weight of x[r] in the current sum */
     struct weights pair = {};
 
 #pragma unroll
@@ -175,7 +177,7 @@ static __device__ __forceinline__ void store_points(const float (&done)[2][THREA
 #define IS_OF_STEP(at_once, s) (STEP_SPECTRA % (at_once) == 0 || (s) < STEP_SPECTRA)
 
 /* Does the first pass of STEP_SPECTRA spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  't' is the
- * thread's number in its team. */
+ * thread's number among the threads of this pass. */
 static __device__ __forceinline__ void first_pass(float2 *points, const float2 *inner, unsigned t)
 {
     const int n_rest = RADIX_B * COLUMNS, at_once = AT_ONCE(RADIX_A, N_TEAM);
@@ -234,7 +236,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 
 /* ---- The block --------------------------------------------------------------------------------------------------- */
 
-/* Shared memory of the block, after the block's points. */
+/* Tables in the block's shared memory, after the block's points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS]; /* [pair of taps][thread] */
     float2 outer[M1][COLUMNS];                           /* [k1][c] */
@@ -309,7 +311,8 @@ static __device__ __forceinline__ void filter_stage(const struct place (&places)
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
-    extern __shared__ float4 shared_memory[];           /* starts at a multiple of 1024 bytes; boxes need 128 */
+    /* starts at a multiple of 1024 bytes; tensor copies need a multiple of 128 bytes */
+    extern __shared__ float4 shared_memory[];
     typedef float2 buffer[STEP_SPECTRA * M1 * COLUMNS]; /* [spectrum][j1][c] */
     buffer *points = (buffer *)shared_memory;           /* [2] */
     struct tables *tables = (struct tables *)(points + 2);

@@ -43,7 +43,7 @@ struct __align__(128) stage
 struct fetcher {
     struct stage *stages;
     uint64_t *landed;     /* barriers of the stages; each opens when the stage's boxes have arrived */
-    uint32_t slot, round; /* next stage, and the number of completed rounds through the ring */
+    uint32_t slot, round; /* next stage to use, and number of completed rounds through the ring */
 };
 
 /* Returns the bit of the tensor's innermost axis at which the block's first sample begins. */
@@ -59,7 +59,8 @@ static struct {
     int32_t row;
 } emulated_stages[STAGES];
 
-static uint32_t emulated_bytes; /* bytes of the boxes in flight; must equal the bytes that the barrier expects */
+/* number of bytes of the boxes in flight; must equal the number of bytes that the barrier expects */
+static uint32_t emulated_bytes;
 
 static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t second, int32_t third,
                       uint64_t *)
@@ -67,7 +68,7 @@ static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t
     const struct device_tensor *tensor = (const struct device_tensor *)map;
     uint8_t *at = (uint8_t *)to;
 
-    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* a GPU requires these alignments */
+    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* the GPU's tensor copies require these alignments */
     emulated_bytes += tensor->box[0] * tensor->box[1] * tensor->box[2];
     for (uint32_t c = 0; c < tensor->box[2]; c++)
         for (uint32_t b = 0; b < tensor->box[1]; b++)
@@ -114,7 +115,8 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
         return;
 #ifdef EMULATE_CUDA
     emulated_stages[slot] = {true, row};
-    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* the slot is undefined until the copy arrives */
+    /* the content of the slot is undefined until the copy arrives */
+    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage));
     barrier_arrive(fetcher.landed + slot);
 #else
     bulk_expect(fetcher.landed + slot, STAGE_BYTES);
@@ -192,10 +194,11 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 /* ---- Lanes ------------------------------------------------------------------------------------------------------- */
 
 /* A stage has N_CHUNKS chunks of each piece of a row, for each polarisation; a chunk is 16 aligned bytes.  The first
- * chunks of all pieces are adjacent, then the second chunks, and so on.  So the lanes of a warp access different banks.
- * A lane fetches the same chunk of every ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
+ * chunks of all pieces are adjacent, then the second chunks, and so on.  With this order, the lanes of a warp access
+ * different banks.  A lane fetches the same chunk of every ROW_STEP-th row, or with N_STEPS > 1 several chunks of
+ * every row. */
 #define N_RINGS     N_WARPS
-#define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* samples may begin in the last bit of a chunk */
+#define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* the samples may begin at the last bit of a chunk */
 #define ROW_CHUNKS  (2 * N_CHUNKS * WARP_PIECES)
 #define LANE_ROWS   (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
 #define ROW_STEP    (LANE_ROWS < STEP_SPECTRA ? LANE_ROWS : STEP_SPECTRA)
@@ -216,14 +219,14 @@ static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 }
 
 /* The chunks that this lane fetches.  'from' are their addresses in row 'row', and 'to' is their position in the
- * stage.  'row' is counted from the first row of the window.  Steps that are not 'active' fetch nothing. */
+ * stage.  'row' is counted from the first row of the window.  Steps whose 'active' is false fetch nothing. */
 struct fetcher {
     struct stage *stages;
     const uint4 *from[N_STEPS];
     bool active[N_STEPS];
     uint32_t row, n_rows;
     uint32_t to;
-    uint32_t oldest, newest; /* index of the next stage to use, and of the next stage to fill */
+    uint32_t oldest, newest; /* index of the next stage to use, and index of the next stage to fill */
 };
 
 /* Returns the index of the polarisation's sample in the block's first column and in the first row of the window. */

@@ -1,4 +1,4 @@
-/* channelise_fused.c - the host code of the two kernels: tile sizes, tables, launches. */
+/* channelise_fused.c - the host code of channelise_front and channelise_back: tile sizes, tables, launches. */
 #include "kernels/filterbank/channelise_fused.h"
 
 #include "common/base/units.h"
@@ -10,12 +10,14 @@
 #include <string.h>
 
 #define MAX_BLOCKS    16 /* blocks per multiprocessor */
-#define MIN_SECTION   64 /* fewest spectra of a section, by default */
+#define MIN_SECTION   64 /* minimum number of spectra of a section, by default */
 #define MAX_SECTION   (1 << 20)
-#define LEAST_SECTION 16 /* smallest front_section; CHANNELISE_CUDA_SPECTRA spectra then make 16384 sections */
-#define START_ROWS    16 /* cost of starting a block, as the number of rows that a block filters in the same time */
-/* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensors and bulk copies.
- * Other GPUs give a block less shared memory. */
+/* minimum of front_section; with this minimum, CHANNELISE_CUDA_SPECTRA spectra have 16384 sections */
+#define LEAST_SECTION 16
+/* time that it takes to start a block, as the number of rows that a block filters in the same time */
+#define START_ROWS    16
+/* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensor copies and bulk
+ * copies.  Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)
 
 struct channelise_fused {
@@ -69,8 +71,8 @@ static uint32_t front_threads(const struct channelise_shape *s)
     return s->front_rows * s->front_columns / s->front_per_thread;
 }
 
-/* Returns the bytes to fetch for a block's columns of a row.  These are whole units of 16 bytes, and suffice for any
- * position of the first sample. */
+/* Returns the number of bytes to fetch for a block's columns of a row.  The number is a multiple of 16, and is large
+ * enough for any position of the first sample. */
 static size_t front_piece_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     return (s->front_columns * config->sample_bits + 254) / 128 * 16;
@@ -82,12 +84,13 @@ static bool front_row_pairs(const struct channelise_config *config, const struct
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
-/* Returns the bytes of shared memory of a block: the points, and struct tables of channelise_front.cu. */
+/* Returns the bytes of shared memory that a block of the front needs, for the points and for struct tables of
+ * channelise_front.cu. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;
-    /* Bytes of one polarisation in a stage.  With tensors the block has one ring of stages.  Otherwise each warp has
-     * a ring, so a stage has only the warp's bytes. */
+    /* Number of bytes of one polarisation in a stage.  With tensor copies the block has one ring of stages.
+     * Otherwise each warp has a ring, so a stage has only the warp's bytes. */
     int64_t stage = s->front_spectra * (int64_t)front_piece_bytes(config, s) *
                     (s->front_tensors ? s->front_rows : front_warp_pieces(s));
     int64_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
@@ -103,15 +106,15 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     uint32_t m2 = back_points(config, s), b = m2 / s->back_radix;
     size_t pitch = s->back_radix * (b > 1 ? b + 1 : 1);
     size_t n_lines = s->back_pairs * 2 * s->back_spectra, lines = n_lines * pitch * 8;
-    /* Bytes of the kept channels of both polarisations.  There are half as many channels as points.  With one tile no
-     * channels are kept. */
+    /* Number of bytes of the channels that a block keeps, in both polarisations.  There are half as many channels as
+     * points.  With one tile no channels are kept. */
     size_t kept = s->back_tiles > 1 ? s->back_tiles * n_lines * (m2 / 2) * config->out_bits / 2 : 0;
 
-    return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* plus one barrier for each warp */
+    return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* adds one barrier for each warp */
 }
 
-/* Returns true if the front can fetch the samples as boxes of tensors.  Rows, and the runs of each j1 within a row,
- * must begin at multiples of 16 bytes. */
+/* Returns true if the front can fetch the samples with tensor copies, as boxes of bytes.  Rows, and the runs of each
+ * j1 within a row, must begin at multiples of 16 bytes. */
 static bool may_have_tensors(const struct channelise_config *config, uint32_t n_back, size_t shared_bytes)
 {
     return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
@@ -140,9 +143,9 @@ static bool back_valid(const struct channelise_config *config, const struct chan
 }
 
 /* This choice was the fastest on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows a block
- * of the front reads long pieces and has one pass.  But the back has at most two passes, each with a radix of at most
- * 32.  With radix 16 the back has more warps or more spectra.  With boxes, many rows cost the front no more than few
- * rows. */
+ * of the front reads long pieces and has one pass.  But with few rows the back has long lines, and the back has at
+ * most two passes with a radix of at most 32 each.  With radix 16 the back has more warps or more spectra.  With
+ * boxes, many rows cost the front no more than few rows. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -161,7 +164,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_stages = rows < 128 ? 3 : 4,
-                                 /* With fewer rows, fetching by lanes is as fast as fetching boxes. */
+                                 /* With fewer rows, fetching by lanes is as fast as tensor copies. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
@@ -208,7 +211,8 @@ static bool front_valid(const struct channelise_config *config, const struct cha
         s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
-    /* Half of the threads, or with one pass all threads, have at least one transform of each spectrum. */
+    /* With two passes, half of the threads have at least one transform of each spectrum.  With one pass, all threads
+     * have at least one. */
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= 2 * s->front_per_thread) &&
            back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
            s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 64 && front_threads(s) <= 512 &&
@@ -303,7 +307,7 @@ static struct table_sizes table_sizes(const struct channelise_config *config)
 {
     size_t m = channelise_spacing_samples(config);
 
-    /* These sizes suffice for all shapes. */
+    /* The tables of all shapes fit in these sizes. */
     return (struct table_sizes){
         .weights = channelise_window_samples(config), .outer = 2 * m, .inner = 2 * m, .twiddles = 2 * m};
 }
@@ -422,8 +426,9 @@ void channelise_fused_destroy(struct channelise_fused *fused)
     free(fused);
 }
 
-/* Returns the length of sections for which the launch ends earliest.  Blocks run in waves.  A wave is the number of
- * blocks that the device runs at a time.  Each block begins with rows that the preceding section has filtered too. */
+/* Returns the number of spectra of a section for which the launch takes the least time.  Blocks run in waves.  A wave
+ * is the number of blocks that the device runs at a time.  Each block also filters some rows of the preceding section
+ * again. */
 static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 {
     const struct channelise_shape *s = &f->shape;
@@ -444,15 +449,15 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
     return (uint32_t)best;
 }
 
-/* Describes the samples as tensors.  The first spectrum's window begins in the tensors' first 16 bytes.  The tensors
- * end with the last spectrum's window. */
+/* Describes the samples of each polarisation as a tensor.  The first spectrum's window begins in the tensor's first
+ * 16 bytes.  The tensor ends with the last spectrum's window. */
 static void map_samples(const struct channelise_fused *f, struct device_stream *stream,
                         struct channelise_front_args *args)
 {
     const struct channelise_shape *s = &f->shape;
     const uint32_t bits = f->config.sample_bits;
     const bool pairs = front_row_pairs(&f->config, s);
-    /* Axes along a row's pieces, and along the rows. */
+    /* Axis of the tensor along a row's pieces, and axis along the rows. */
     const uint64_t extent[] = {s->front_rows, args->n_spectra + f->config.n_taps - 1};
     const uint64_t pitch[] = {f->n_points / s->front_rows * bits / 8, f->n_points * bits / 8};
     const uint32_t box[] = {s->front_rows, pairs ? 2 : s->front_spectra};

@@ -41,7 +41,7 @@ struct channelise_front_args {
     struct device_tensor_map map[2];
     uint32_t first_bit[2];
     uint32_t n_spectra;
-    uint32_t section_spectra; /* spectra of a block; a multiple of front_spectra */
+    uint32_t section_spectra; /* number of spectra of a block; a multiple of front_spectra */
 };
 
 struct channelise_gains_args {
@@ -57,7 +57,7 @@ struct channelise_back_args {
     uint8_t *out;          /* heaps as in postproc.h */
     uint32_t *saturated;   /* [batch][pol]; the kernel adds to these counts */
     uint64_t first_spectrum;
-    uint32_t keys[7][2]; /* [round][half of the seed]: keys of the dither's generator */
+    uint32_t keys[7][2]; /* [round][half of the seed]: keys of the random generator for the dither */
     uint32_t stream_id;
     uint32_t n_spectra; /* a multiple of back_tiles * back_spectra */
 };
@@ -72,17 +72,19 @@ extern const struct kernel channelise_gains_kernel;
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* columns of a block */
-    uint32_t front_spectra;    /* spectra whose rows a block fetches, filters and transforms together */
-    uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
-    uint32_t front_radix;      /* radix of the first of two passes, or M1 with one pass */
-    uint32_t front_stages;     /* stages of front_spectra rows, fetched or in flight */
+    uint32_t front_spectra;    /* number of spectra whose rows a block fetches, filters and transforms together */
+    uint32_t front_per_thread; /* number of columns of a thread: 1 or 2 */
+    uint32_t front_radix;      /* radix of the first of two passes; M1 if there is one pass */
+    uint32_t front_stages;     /* number of stages, each of front_spectra rows, that are fetched or in flight */
     uint32_t front_blocks;     /* blocks per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some samples */
-    uint32_t front_section;    /* spectra that a block filters one after the other; 0: the default for the launch */
-    uint32_t back_radix;       /* radix of the first of two passes, or M2 with one pass */
-    uint32_t back_spectra;     /* spectra of a tile: 4, 8 or 16 */
-    uint32_t back_pairs;       /* pairs of rows of a tile */
-    uint32_t back_tiles;       /* tiles of a block, with the same rows: 1 or 2; 1 if back_spectra is 16 */
+    /* number of spectra that a block filters one after the other; 0: the default for the launch */
+    uint32_t front_section;
+    uint32_t back_radix;       /* radix of the first of two passes; M2 if there is one pass */
+    uint32_t back_spectra;     /* number of spectra of a tile: 4, 8 or 16 */
+    uint32_t back_pairs;       /* number of pairs of rows of a tile */
+    /* number of tiles of a block, all with the same rows: 1 or 2; must be 1 if back_spectra is 16 */
+    uint32_t back_tiles;
     uint32_t back_bulk;        /* 1: points are fetched by bulk copies; 0: each lane loads some points */
     uint32_t back_threads, back_blocks;
 };
@@ -99,7 +101,7 @@ struct channelise_shape channelise_fused_shape(const struct channelise_config *c
  * invalid. */
 struct channelise_shape channelise_shape_of_rows(const struct channelise_config *config, uint32_t rows,
                                                  size_t shared_bytes);
-/* Returns true if the kernels can have this shape.  'shape' may have any values. */
+/* Returns true if the kernels support this shape.  'shape' may have any values. */
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 

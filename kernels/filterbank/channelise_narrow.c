@@ -1,4 +1,5 @@
-/* channelise_narrow.c - the host code of the two kernels.  The stages of channelise.c are the twin of these kernels. */
+/* channelise_narrow.c - the host code of channelise_narrow_front and channelise_narrow_back.  The stages of
+ * channelise.c are the twin of these kernels. */
 #include "kernels/filterbank/channelise_narrow.h"
 
 #include <assert.h>
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* about twice the number of largest blocks that an H200 runs at a time */
-#define MIN_SECTION  64  /* fewest spectra of a section; a section has n_taps - 1 more rows than spectra */
+#define MANY_BLOCKS  256 /* about twice the number of blocks of the largest size that an H200 runs at a time */
+#define MIN_SECTION  64  /* minimum number of spectra of a section; a section has n_taps - 1 more rows than spectra */
 
 const struct kernel channelise_narrow_front_kernel = {
     .name = "channelise_narrow_front",
@@ -40,11 +41,11 @@ static const struct channelise_narrow_shape shapes[] = {
 };
 #define LEAST_BINS 2048
 
-/* A thread needs more registers with more than MANY_TAPS taps.  A block then has at most MANY_TAPS_THREADS threads. */
+/* With more than MANY_TAPS taps, a thread needs more registers.  A block then has at most MANY_TAPS_THREADS threads. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 
-#define LINE_COLUMNS 16 /* complex numbers in a line of 128 bytes */
+#define LINE_COLUMNS 16 /* number of complex numbers in a 128-byte line */
 
 static size_t rows_of(const struct channelise_narrow_shape *s)
 {
@@ -73,7 +74,7 @@ bool channelise_narrow_valid(const struct channelise_config *config, const struc
            back_shared_bytes(shape) <= shared_bytes;
 }
 
-/* Returns the number of spectra of a block of the front for an append of 'n' spectra. */
+/* Returns the number of spectra of a block of the front for a call of channelise_append() with 'n' spectra. */
 static size_t section_of(const struct channelise_config *config, const struct channelise_narrow_shape *s, size_t n)
 {
     size_t n_columns = config->n_bins / rows_of(s) / s->columns, section = n * n_columns * N_POLS / MANY_BLOCKS;
@@ -147,7 +148,7 @@ static size_t weights_floats(const struct channelise_config *config)
 
 static size_t tables_bytes(const struct channelise_config *config)
 {
-    /* The outer factors take 2 n_bins floats.  The twiddles of a row need no more than this. */
+    /* The outer factors need 2 n_bins floats.  The twiddle factors of a row need at most the same number of floats. */
     return (weights_floats(config) + 4 * (size_t)config->n_bins) * sizeof(float);
 }
 

@@ -28,8 +28,8 @@ struct channelise_narrow_front_args {
     float *out;           /* complex [pol][n_buffer][k1][j2], from the first spectrum of polarisation 0 on */
     int64_t offset[2];    /* [pol]: index in in[pol] of the first sample of the first spectrum's window */
     uint32_t n_spectra;
-    uint32_t n_buffer;        /* spectra of a polarisation in 'out' */
-    uint32_t section_spectra; /* spectra of a block; a multiple of NARROW_TOGETHER */
+    uint32_t n_buffer;        /* number of spectra of a polarisation in 'out' */
+    uint32_t section_spectra; /* number of spectra of a block; a multiple of NARROW_TOGETHER */
 };
 
 struct channelise_narrow_back_args {
@@ -47,13 +47,13 @@ struct channelise_narrow_back_args {
 extern const struct kernel channelise_narrow_front_kernel;
 extern const struct kernel channelise_narrow_back_kernel;
 
-#define NARROW_BACK_SPECTRA 4 /* spectra of a block of the back, stored together */
+#define NARROW_BACK_SPECTRA 4 /* number of spectra of a block of the back, which stores them together */
 
 /* Tile sizes; powers of two.  M1 = radix_a * radix_b of the front, M2 = radix_a * radix_b of the back. */
 struct channelise_narrow_shape {
     uint32_t front_radix_a, front_radix_b; /* 2..16; 1..16 */
-    uint32_t columns;                      /* columns of a block of the front */
-    uint32_t together;                     /* spectra that the front transforms at a time */
+    uint32_t columns;                      /* number of columns of a block of the front */
+    uint32_t together;                     /* number of spectra that the front transforms at a time */
     uint32_t back_radix_a, back_radix_b;   /* 4..32 */
 };
 
@@ -68,7 +68,7 @@ struct channelise_narrow;
 bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape);
 
-/* Returns true if the front can have this shape.  'columns' and 'together' may be any powers of two that fit.  The
+/* Returns true if the front supports this shape.  'columns' and 'together' may be any powers of two that fit.  The
  * radices must be the radices of a default shape. */
 bool channelise_narrow_valid(const struct channelise_config *config, const struct channelise_narrow_shape *shape,
                              size_t shared_bytes);

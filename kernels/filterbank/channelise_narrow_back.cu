@@ -10,18 +10,18 @@
 #define M1            (N_BINS / M2)
 #define M2            (RADIX_A * RADIX_B)
 #define BLOCK_SPECTRA NARROW_BACK_SPECTRA
-#define PITCH         (RADIX_B + 1) /* odd, so that lanes access different banks */
+#define PITCH         (RADIX_B + 1) /* odd number, so that the lanes of a warp access different banks */
 #define LINE_PITCH    (RADIX_A * PITCH)
 #define N_KEPT        (N_CHAN / M1) /* channels of a row */
 
 /* Blocks that a multiprocessor runs at a time.  With several blocks, some blocks load while other blocks compute.
- * GPUs with enough shared memory run three blocks, with 80 registers a thread and 66 KiB a block.  If half of the
- * threads are idle in the first pass, 80 registers do not suffice. */
+ * GPUs with enough shared memory run three blocks, with 80 registers per thread and 66 KiB per block.  If half of the
+ * threads are idle in the first pass, 80 registers are too few. */
 #define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
 
 extern __shared__ float4 shared_memory[]; /* lines: float2 [pol][BLOCK_SPECTRA][LINE_PITCH] */
 
-/* Loads the lines, and transforms along a. */
+/* Loads the lines, and transforms them along a. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const struct channelise_narrow_back_args &args)
 {
 #pragma unroll 1
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
             v[a] = __ldcs(from + a * RADIX_B);
         fft_registers<RADIX_A>(v);
         to[0] = v[0];
-#pragma unroll /* with ascending 'a' the compiler would spill registers */
+#pragma unroll /* if 'a' ascended, the compiler would spill registers */
         for (int a = RADIX_A - 1; a > 0; a--)
             to[a * PITCH] = complex_multiply(v[a], twiddles[a * RADIX_B]);
     }
@@ -55,7 +55,7 @@ static __device__ __forceinline__ constexpr bool is_kept(int b)
     return b * 2 * N_BINS < RADIX_B * N_CHAN || (RADIX_B - 1 - b) * 2 * N_BINS < RADIX_B * N_CHAN;
 }
 
-/* Transforms along b, in place. */
+/* Transforms the lines along b, in place. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
 #pragma unroll 1

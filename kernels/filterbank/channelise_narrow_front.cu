@@ -4,16 +4,16 @@
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/fir_complex.h"
 
-/* PITCH is the distance from ka to ka + 1 in points.  With this PITCH the lanes of the last pass access different
- * banks.  With KEEPS_FACTORS a thread keeps its outer factors in registers.  N_LEAD is the number of rows before the
- * first spectrum is complete, rounded up to a whole number of steps. */
+/* PITCH is the distance, in points, from index ka to index ka + 1.  With this distance the lanes of the last pass
+ * access different banks.  With KEEPS_FACTORS a thread keeps its outer factors in registers.  N_LEAD is the number of
+ * rows before the first spectrum is complete, rounded up to a whole number of steps. */
 #define POINTS          N_BINS
 #define M1              (RADIX_A * RADIX_B)
 #define M2              (POINTS / M1)
 #define COLUMNS         NARROW_COLUMNS
 #define STEP_SPECTRA    NARROW_TOGETHER
 #define N_THREADS       (M1 * COLUMNS)
-#define N_REST          (RADIX_B * COLUMNS) /* points with the same ka */
+#define N_REST          (RADIX_B * COLUMNS) /* number of points with the same ka */
 #define PITCH           (N_REST + (RADIX_B > 1 ? COLUMNS : 0))
 #define SPECTRUM_POINTS (RADIX_A * PITCH)
 #define RADIX_LAST      (RADIX_B > 1 ? RADIX_B : RADIX_A) /* radix of the last pass */
@@ -21,8 +21,8 @@
 #define N_FIRST         (M1 / RADIX_LAST)
 #define N_LEAD          ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA)
 
-/* Shared memory: float2 [2][STEP_SPECTRA][SPECTRUM_POINTS], points of two buffers; then [M1][COLUMNS], outer
- * factors. */
+/* Shared memory: points of two buffers, float2 [2][STEP_SPECTRA][SPECTRUM_POINTS]; then the outer factors, float2
+ * [M1][COLUMNS]. */
 extern __shared__ float4 shared_memory[];
 
 /* Loads rows [row, row + STEP_SPECTRA).  Rows that no spectrum of the section uses get arbitrary values. */
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
                        (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * POINTS + place;
     float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * POINTS;
     float weights[N_TAPS];
-    float2 sums[N_SUMS], rows[STEP_SPECTRA], kept[RADIX_LAST], step; /* rows: the next STEP_SPECTRA rows */
+    float2 sums[N_SUMS], rows[STEP_SPECTRA], kept[RADIX_LAST], step; /* 'rows' has the next STEP_SPECTRA rows */
 
     load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, rows);
     sincospif(-2.0f * (threadIdx.x / COLUMNS % N_FIRST) / M1, &step.y, &step.x);
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
 #pragma unroll
     for (int b = 0; b < RADIX_LAST; b++)
         kept[b] = outer[threadIdx.x % (N_FIRST * COLUMNS) + b * N_FIRST * COLUMNS];
-    for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* s: first spectrum that these rows complete */
+    for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* 's' is the first spectrum that these rows complete */
         /* Two buffers alternate.  So no thread waits for threads that are still in the last pass of the other
          * buffer. */
         float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM_POINTS;

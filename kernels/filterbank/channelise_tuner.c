@@ -12,8 +12,8 @@
 
 /* ---- Candidates of a wide band ----------------------------------------------------------------------------------- */
 
-/* A field of the shape and its values.  The fields of a group vary in all combinations; other fields keep the values of
- * the base shape. */
+/* A field of a shape, and the values that the tuner tries for this field.  The fields of a group vary in all
+ * combinations.  Other fields keep the values of the base shape. */
 struct axis {
     size_t number, n;
     uint32_t values[8];
@@ -44,7 +44,8 @@ static uint32_t registers(uint32_t threads, uint32_t blocks)
 }
 
 /* Returns true if a shape of the front is worth measuring.  A thread of the front keeps the unfinished sums of both
- * polarisations, and little else.  Registers beyond twice this need would be better spent on more blocks. */
+ * polarisations, and little else.  If a thread could have more than twice the registers for these sums, more blocks
+ * would be the better use of the registers. */
 static bool front_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t columns = s->front_rows * s->front_columns, threads = columns / s->front_per_thread;
@@ -55,8 +56,8 @@ static bool front_plausible(const struct channelise_config *config, const struct
     return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
 }
 
-/* Returns true if a shape of the back is worth measuring.  Such a shape has enough points for each thread but not too
- * many, and enough registers for the longer pass. */
+/* Returns true if a shape of the back is worth measuring.  A shape is worth measuring if each thread has enough
+ * points, but not too many, and enough registers for the longer pass. */
 static bool back_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t m2 = 2 * config->n_chan / s->front_rows, a = s->back_radix, b = m2 / a;
@@ -125,7 +126,7 @@ static size_t wide_candidates(const struct tuner_kernel *kernel, const void *siz
 
 /* ---- Candidates of a narrow band --------------------------------------------------------------------------------- */
 
-/* Lists shapes whose 'columns' and 'together' are half, one or two times the defaults. */
+/* Lists shapes whose 'columns' and 'together' are 1/2, 1 or 2 times the defaults. */
 static size_t narrow_candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
                                 void *shapes)
 {
@@ -182,7 +183,7 @@ static void append_and_finish(void *work, struct device_stream *stream)
     finish(work, stream);
 }
 
-/* Uploads gains that bring the input to a usual level, so that few values are clipped.  The input is random bits, or
+/* Uploads gains that scale the output to a usual level, so that few values are clipped.  The input is random bits, or
  * numbers around 1. */
 static void upload_gain(struct tuner_bed *bed, const struct channelise_config *c, float *gain)
 {
@@ -224,7 +225,7 @@ static int create(struct tuner_bed *bed, const void *sizes, const void *shape, v
         r->spectra[i] = (struct channelise_spectrum){.offset = (int64_t)(i * spacing), .fine = 0.3f, .phase = 0.5f};
     int err = channelise_create(bed->device, &c, &r->channelise);
     if (!err)
-        append(r, bed->stream); /* input for the back */
+        append(r, bed->stream); /* runs the front once, so that the back has input */
     return err;
 }
 

@@ -15,13 +15,13 @@
  * values in the fields of the other kernel.  The shapes of the third tuner are struct channelise_narrow_shape. */
 extern const struct tuner_kernel channelise_front_tuner, channelise_back_tuner, channelise_narrow_tuner;
 
-/* Shapes of one output.  Zeros mean the defaults. */
+/* Shapes of one output.  A shape of zeros means the default. */
 struct channelise_choice {
     struct channelise_shape shape;
     struct channelise_narrow_shape narrow;
 };
 
-/* Sets the shapes of 'config'.  'config' then points to the choice. */
+/* Makes the shapes of 'config' point to the shapes in 'choice'. */
 void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config);
 
 /* Lists valid shapes that differ from 'base' only in fields of 'kernel', the front's tuner or the back's tuner.  'base'

@@ -45,7 +45,7 @@ static __device__ __forceinline__ void fft_butterfly(int k, float2 &e, float2 &o
     float2 u;
     float c;
 
-    if (k >= 8) { /* a quarter turn first: e^{-i pi / 2} o = (o.y, -o.x) */
+    if (k >= 8) { /* first rotates o by a quarter turn: e^{-i pi / 2} o = (o.y, -o.x) */
         o = make_float2(o.y, -o.x);
         k -= 8;
     }

@@ -13,10 +13,11 @@
 
 #define MAX_TAPS      32
 #define BLOCK_COLUMNS 128 /* with 32 taps, the ring and the weights take 16 KiB each; with 16 taps, 8 KiB each */
-#define BLOCK_SPECTRA 256 /* spectra that a thread filters at a time; with 32 taps it reads 31 more rows */
+/* number of spectra that a thread filters at a time; with 32 taps the thread also reads 31 more rows */
+#define BLOCK_SPECTRA 256
 
 struct ring {
-    float rows[MAX_TAPS][BLOCK_COLUMNS]; /* [r % MAX_TAPS]: row r of the input */
+    float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at index r % MAX_TAPS */
 };
 
 /* Unpacks samples [first, first + n).  Eight samples take a whole number of bytes.  So the bit positions within a group
@@ -107,7 +108,7 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
     size_t next_row = s0;
     uint64_t power = 0;
 
-    if (n < BLOCK_COLUMNS) { /* results beyond column 'n' are not stored, but must be defined */
+    if (n < BLOCK_COLUMNS) { /* the results of columns from 'n' on are not stored, but their input must be defined */
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
@@ -155,9 +156,11 @@ const struct kernel pfb_fir_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS  128  /* threads of a block: each has a column, or a pair of columns of real samples */
+/* number of threads of a block; a thread has one column, or a pair of columns of real samples */
+#define MAX_THREADS  128
 #define MANY_BLOCKS  4096 /* about six times the number of blocks that an H200 runs at a time */
-#define MIN_SECTION  64   /* fewest spectra of a section; a section has n_taps - 1 more rows than spectra */
+/* minimum number of spectra of a section; a section has n_taps - 1 more rows than spectra */
+#define MIN_SECTION  64
 #define MAX_BLOCKS_Y 65535
 
 uint32_t pfb_fir_threads(uint32_t n_columns)

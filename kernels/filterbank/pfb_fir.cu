@@ -8,9 +8,9 @@
 #include "kernels/filterbank/pfb_fir.h"
 
 #define STEP       (2 * N_CHAN)
-#define PITCH      (STEP / 32 * SAMPLE_BITS) /* words between the starts of consecutive rows */
+#define PITCH      (STEP / 32 * SAMPLE_BITS) /* number of words between the starts of consecutive rows */
 #define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define ROWS_AHEAD 4 /* rows that a thread loads while it filters the previous ROWS_AHEAD rows */
+#define ROWS_AHEAD 4 /* number of rows that a thread loads while it filters the previous ROWS_AHEAD rows */
 
 /* Place of the pair's samples in a row.  The samples lie within 4 bytes.  'selector' selects these bytes, reversed,
  * from the words with the samples' first and last bits. */
@@ -18,7 +18,7 @@ struct place {
     const uint32_t *words; /* words of the row to load next */
     uint32_t last;         /* word of the last bit minus word of the first bit: 0 or 1 */
     uint32_t selector;
-    uint32_t shift; /* bits before the first sample in the 4 bytes; < 8 */
+    uint32_t shift; /* number of bits in the 4 bytes before the first sample; < 8 */
 };
 
 struct words {
@@ -37,7 +37,7 @@ static __device__ __forceinline__ struct place make_place(const uint8_t *in, int
     return place;
 }
 
-/* Loads the next ROWS_AHEAD rows.  Only 'n' rows exist.  Zeros replace the other rows and add nothing. */
+/* Loads the next ROWS_AHEAD rows.  If only 'n' of these rows exist, zeros replace the other rows. */
 static __device__ __forceinline__ void load_rows(struct place &place, int n, struct words (&rows)[ROWS_AHEAD])
 {
 #pragma unroll
@@ -64,12 +64,12 @@ static __device__ __forceinline__ float2 unpack(const struct place &place, struc
     uint32_t bytes = __byte_perm(words.first, words.last, place.selector);
     uint32_t second = bytes >> (32 - 2 * SAMPLE_BITS - place.shift);
 
-    if (2 * SAMPLE_BITS <= 22) /* the mantissa has room for both samples and the sign */
+    if (2 * SAMPLE_BITS <= 22) /* the mantissa has room for the bits of both samples */
         return make_float2(unpack_one(second, SAMPLE_BITS), unpack_one(second, 0));
     return make_float2(unpack_one(bytes >> (32 - SAMPLE_BITS - place.shift), 0), unpack_one(second, 0));
 }
 
-/* Adds one row of samples to the sums.  Returns the two sums that the row completes.  sums[i] still lacks i + 1
+/* Adds one row of samples to the sums.  Returns the two sums that the row completes.  Then sums[i] needs i + 1 more
  * rows. */
 static __device__ __forceinline__ float2 filter(const float2 (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
 {
@@ -95,7 +95,7 @@ static __device__ __forceinline__ uint32_t square(float2 x)
     return (uint32_t)(a * a) + (uint32_t)(b * b);
 }
 
-/* Sums 'power' over the warp's threads, and adds the result to '*sum' with one atomic. */
+/* Sums 'power' over the warp's threads, and adds the result to '*sum' with one atomic operation. */
 static __device__ __forceinline__ void add_power(unsigned long long power, uint64_t *sum)
 {
 #pragma unroll
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_spectra = min(section, (int)args.n_spectra - begin), n_rows = n_spectra + N_TAPS - 1;
     struct place place = make_place(args.in, args.offset + (int64_t)begin * STEP + 2 * pair);
-    /* Address in the output of the spectrum that row 0 would complete. */
+    /* Address in the output for row 0, as if row 0 completed a spectrum. */
     float2 *out =
         (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_CHAN + pair % UNZIP * (N_CHAN / UNZIP) + pair / UNZIP;
     float2 weights[N_TAPS], sums[N_SUMS];

@@ -37,15 +37,16 @@ struct pfb_fir_args {
 
 extern const struct kernel pfb_fir_kernel;
 
-/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one spectrum.  A block
- * has a section of 'section_spectra' spectra.  If 'section_spectra' is 0, there are enough sections to keep a large GPU
- * busy. */
+/* pfb_fir_constants() writes the CUDA variant's constants for the sizes in 'args'.  pfb_fir_grid() returns the grid
+ * of a launch of at least one spectrum.  A block has a section of 'section_spectra' spectra.  If 'section_spectra' is
+ * 0, there are enough sections to keep a large GPU busy. */
 #define PFB_FIR_N_CONSTANTS 5
 void pfb_fir_constants(const struct pfb_fir_args *args, struct kernel_constant *constants);
 struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra);
 
-/* Threads of a block and grid of a launch, for both filters, real and complex.  Each thread has one of 'n_columns'
- * columns.  With real samples a column is a pair of samples. */
+/* pfb_fir_threads() returns the number of threads per block, and pfb_fir_sections() the grid of a launch, for the
+ * real and for the complex filter.  Each thread has one of 'n_columns' columns.  A column of the real filter is a
+ * pair of samples. */
 uint32_t pfb_fir_threads(uint32_t n_columns);
 struct kernel_grid pfb_fir_sections(uint32_t n_columns, uint32_t n_spectra, uint32_t section_spectra);
 

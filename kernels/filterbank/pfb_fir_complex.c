@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define MAX_TAPS      32
-#define BLOCK_COLUMNS 128 /* 32 KiB of samples and 32 KiB of weights with 32 taps */
-#define BLOCK_SPECTRA 64  /* spectra of a thread's piece of work */
+#define BLOCK_COLUMNS 128 /* with 32 taps, a block has 32 KiB of samples and 32 KiB of weights */
+#define BLOCK_SPECTRA 64  /* number of spectra that a thread filters at a time */
 
 /* Filters spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
 KERNEL_CLONES static void filter_block(const struct pfb_fir_complex_args *a, size_t s0, size_t s1, size_t column,

@@ -7,7 +7,7 @@
 #include "kernels/filterbank/pfb_fir_complex.h"
 #include "kernels/filterbank/fir_complex.h"
 
-#define ROWS_AHEAD 4 /* rows that a thread loads while it filters the previous ROWS_AHEAD rows */
+#define ROWS_AHEAD 4 /* number of rows that a thread loads while it filters the previous ROWS_AHEAD rows */
 
 /* Loads rows [row, row + ROWS_AHEAD).  Rows from n_rows on do not exist.  Zeros replace these rows and add nothing. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[ROWS_AHEAD])
@@ -23,8 +23,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const st
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_rows = min(section, (int)args.n_spectra - begin) + N_TAPS - 1;
     const float2 *in = (const float2 *)args.in + args.offset + (int64_t)begin * N_BINS + column;
-    float2 *out =
-        (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column; /* spectrum that row 0 would complete */
+    /* Address for row 0, as if row 0 completed a spectrum. */
+    float2 *out = (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column;
     float weights[N_TAPS];
     float2 sums[N_SUMS], now[ROWS_AHEAD], next[ROWS_AHEAD];
 

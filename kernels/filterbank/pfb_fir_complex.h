@@ -27,9 +27,9 @@ struct pfb_fir_complex_args {
 
 extern const struct kernel pfb_fir_complex_kernel;
 
-/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one spectrum.  A block
- * has a section of 'section_spectra' spectra.  If 'section_spectra' is 0, there are enough sections to keep a large GPU
- * busy. */
+/* pfb_fir_complex_constants() writes the CUDA variant's constants for the sizes in 'args'.  pfb_fir_complex_grid()
+ * returns the grid of a launch of at least one spectrum.  A block has a section of 'section_spectra' spectra.  If
+ * 'section_spectra' is 0, there are enough sections to keep a large GPU busy. */
 #define PFB_FIR_COMPLEX_N_CONSTANTS 3
 void pfb_fir_complex_constants(const struct pfb_fir_complex_args *args, struct kernel_constant *constants);
 struct kernel_grid pfb_fir_complex_grid(const struct pfb_fir_complex_args *args, uint32_t section_spectra);

@@ -14,7 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   128 /* channels of a tile: 1 KiB of each spectrum, because spectra are far apart in memory */
+/* number of channels of a tile: 1 KiB of each spectrum at a time, because spectra are far apart in memory */
+#define BLOCK_CHANS   128
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -29,7 +30,7 @@ struct channel_tables {
     struct complex_block unzip[MAX_UNZIP]; /* [r]: e^{-2 pi j r k / n_chan} */
     struct complex_block real;             /* e^{-pi j k / n_chan} / 2j */
     struct complex_block gain[N_POLS];
-    float slope[BLOCK_CHANS]; /* phase slope for a fine delay of one sample */
+    float slope[BLOCK_CHANS]; /* phase for a fine delay of one sample, in radians */
 };
 
 /* One tile of the output: [chan][spectrum][pol] (re, im), as in a heap. */
@@ -60,8 +61,8 @@ static void make_tables(const struct postproc_args *a, size_t first, size_t n, s
 }
 
 /* Computes Z_k = sum over r of e^{-2 pi j r k / n_chan} F_r[k mod n_fft] for the block's channels k, or for -k if
- * 'mirror'.  The twiddles of -k are the conjugates.  Runs of consecutive k mod n_fft are read in ascending order, so
- * that the compiler vectorises the loops. */
+ * 'mirror'.  The twiddles of -k are the conjugates.  The loops read runs of consecutive values of k mod n_fft in
+ * ascending order, so that the compiler vectorises the loops. */
 static inline void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
                           struct complex_block *restrict z)
 {
@@ -234,8 +235,8 @@ static void process_spectrum(const struct postproc_args *a, const struct channel
 static void process_tile(const struct postproc_args *a, const struct channel_tables *t, size_t batch, size_t s,
                          size_t n_spectra, uint32_t saturated[N_POLS])
 {
-    size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* bytes of one spectrum in one channel */
-    struct complex_block x[2][N_POLS];               /* two spectra with common dither bits */
+    size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* number of bytes of one spectrum in one channel */
+    struct complex_block x[2][N_POLS];               /* the two spectra that share the random words of the dither */
     struct turned turned;
 
     for (size_t i = 0; i < n_spectra; i += 2) {
@@ -298,8 +299,8 @@ const struct kernel postproc_kernel = {
 
 #define N_THREADS 256 /* threads of a block */
 
-/* The tile of a block.  The tile takes 34 KiB of shared memory or less, so that several blocks share a multiprocessor.
- * A block reads runs of at least 128 bytes if there are enough channels. */
+/* Size of a block's tile.  The tile needs at most 34 KiB of shared memory, so that several blocks share
+ * a multiprocessor.  A block reads runs of at least 128 bytes if there are enough channels. */
 struct tile {
     uint32_t slots, spectra;
 };

@@ -19,10 +19,12 @@
 #include "kernels/filterbank/quantise.h"
 
 #define N_FFT      (N_CHAN / UNZIP)
-#define N_MINE     (2 * UNZIP)           /* channels of a slot: at s first, then at n_fft - s */
-#define TILE_CHANS (N_MINE * TILE_SLOTS) /* channels of the block: N_MINE runs of neighbours */
-#define PITCH      (TILE_SPECTRA + 1)    /* odd, so that neighbouring channels are in different banks */
-#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* blocks per multiprocessor; more would spill registers */
+#define N_MINE     (2 * UNZIP)           /* number of channels of a slot: first those at s, then those at n_fft - s */
+/* number of channels of the block, which are N_MINE runs of consecutive channels */
+#define TILE_CHANS (N_MINE * TILE_SLOTS)
+#define PITCH      (TILE_SPECTRA + 1)    /* odd number, so that consecutive channels are in different banks */
+/* number of blocks per multiprocessor; with more blocks, registers would be spilled */
+#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2)
 #define PI         3.14159265358979f
 
 extern __shared__ float4 shared_memory[]; /* tile: float2 [pol][TILE_CHANS][PITCH] */
@@ -69,7 +71,7 @@ static __device__ __forceinline__ float2 real_turn(float2 t)
 }
 
 struct slot {
-    uint32_t s, mirrored; /* positions in the unzipped transforms */
+    uint32_t s, mirrored; /* positions of the slot's values in the unzipped transforms */
     float2 unzip[UNZIP];  /* [r]: e^{-2 pi j r s / n_chan} */
     float2 real[UNZIP];   /* [p]: e^{-j pi k / n_chan} / 2j */
 };
@@ -126,7 +128,7 @@ static __device__ __forceinline__ float2 real_transform(float2 z, float2 mirrore
 /* Computes the slot's channels of one spectrum of one polarisation. */
 static __device__ __forceinline__ void finish_transform(const struct slot &slot, const float2 *fft, float2 (&x)[N_MINE])
 {
-    float2 a[UNZIP], b[UNZIP]; /* become Z_k of the first channels, and conj Z_-k */
+    float2 a[UNZIP], b[UNZIP]; /* values that become Z_k of the first channels, and conj Z_-k */
 
 #pragma unroll
     for (int r = 0; r < UNZIP; r++) {
@@ -144,7 +146,7 @@ static __device__ __forceinline__ void finish_transform(const struct slot &slot,
 #pragma unroll
         for (int p = 0; p < UNZIP; p++)
             x[p] = real_transform(a[p], b[p], slot.real[p], &x[UNZIP + p]);
-    } else { /* the values at 0 mirror each other, as do the values at n_fft / 2 */
+    } else { /* in slot 0, the values at 0 mirror each other, and the values at n_fft / 2 mirror each other */
 #pragma unroll
         for (int p = 0; p < UNZIP; p++) {
             float2 turn = real_turn(eighth((UNZIP - 1 - p) * (8 / UNZIP) + 4 / UNZIP));
@@ -162,8 +164,7 @@ static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, 
         x[i] = __ldcs(fft + ((channel_of(s, i) - N_CHAN / 2) & (N_BINS - 1)));
 }
 
-/* Returns the position of spectrum s in the tile.  Even spectra come first, so that the even spectra of neighbouring
- * pairs are adjacent, and so are their odd spectra. */
+/* Returns the position of spectrum s in the tile.  The even spectra of all pairs come first, then the odd spectra. */
 static __device__ __forceinline__ uint32_t position_of(uint32_t s)
 {
     return s / 2 + s % 2 * (TILE_SPECTRA / 2);

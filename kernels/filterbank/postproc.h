@@ -52,7 +52,8 @@ struct postproc_args {
 
 extern const struct kernel postproc_kernel;
 
-/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch. */
+/* postproc_constants() writes the CUDA variant's constants for the sizes in 'args'.  postproc_grid() returns the grid
+ * of a launch. */
 #define POSTPROC_N_CONSTANTS 9
 void postproc_constants(const struct postproc_args *args, struct kernel_constant *constants);
 struct kernel_grid postproc_grid(const struct postproc_args *args);

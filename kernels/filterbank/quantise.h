@@ -8,7 +8,7 @@
 
 #define QUANTISE_LIMIT (OUT_BITS == 8 ? 127.0f : 7.0f)
 
-/* Returns e^{j theta}, without the gain. */
+/* Returns the phase rotation e^{j theta}.  The gain is not included. */
 static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
 {
     float2 turn;
@@ -17,8 +17,8 @@ static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
     return turn;
 }
 
-/* Makes the dither's bits of channel k in spectra 2 pair and 2 pair + 1.  Each half of a word is s + 2^15, with s as in
- * philox_dither().  Adding 2^15 inverts the sign bit of s. */
+/* Makes the random bits for the dither of channel k in spectra 2 * pair and 2 * pair + 1.  Each half of a word is s +
+ * 2^15; philox_dither() defines s.  Adding 2^15 inverts the sign bit of s. */
 static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t stream_id, uint32_t k, uint64_t pair,
                                                    uint32_t (&bits)[4])
 {

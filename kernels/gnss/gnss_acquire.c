@@ -19,11 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BINS_PER_CHIP 4 /* fewest bins of a chip */
+#define BINS_PER_CHIP 4 /* minimum number of bins per chip */
 
 struct gnss_acquire {
     struct gnss_acquire_config config;
-    uint32_t block_samples, n_rows; /* n_rows is n_periods + 1: a block may begin within a period */
+    uint32_t block_samples, n_rows; /* n_rows is n_periods + 1, because a block may begin within a period */
     uint32_t bin_bits;              /* n_bins = 2^bin_bits */
     size_t n_bins, n_dopplers;
     double period_s;
@@ -31,15 +31,15 @@ struct gnss_acquire {
     uint64_t carrier_step; /* advance of the carrier phase per sample, 2^-64 turns */
     int8_t carrier[2 * GNSS_CARRIER_ENTRIES];
     kiss_fft_cfg fft;
-    kiss_fft_cpx *replica; /* [bin]: conjugate transform of the replica */
+    kiss_fft_cpx *replica; /* [bin]: complex conjugate of the replica's Fourier transform */
     kiss_fft_cpx *rows;    /* [pol][row][bin]: bins of a block */
-    kiss_fft_cpx *turns;   /* [bin]: rotation by a Doppler */
-    kiss_fft_cpx *work[2]; /* [bin]: operands of the FFT */
-    /* Sums since the restart. */
+    kiss_fft_cpx *turns;   /* [bin]: factors that rotate the bins by one Doppler frequency */
+    kiss_fft_cpx *work[2]; /* [bin]: input and output of the FFT */
+    /* Sums over all samples since gnss_acquire_restart(). */
     float *powers; /* [pol][doppler][bin] */
     uint32_t n_blocks;
-    double sum_middles_s;   /* sum over the blocks of the time of their middles */
-    uint64_t sum_fractions; /* sum of the samples' positions within their bins, in 2^-32 bins */
+    double sum_middles_s;   /* sum over all blocks of the time at a block's middle */
+    uint64_t sum_fractions; /* sum over all samples of a sample's position within its bin, in 2^-32 bins */
 };
 
 static double doppler_step_hz(const struct gnss_acquire_config *c)
@@ -78,7 +78,7 @@ static double table_integral(const double *sums, const int8_t *table, uint32_t n
     return sums[whole] + (subchips - (double)whole) * table[whole];
 }
 
-/* Computes the mean level of each bin, and transforms the means. */
+/* Computes the mean level of the code in each bin, and the Fourier transform of these means. */
 static int make_replica(struct gnss_acquire *a, const int8_t *table, uint32_t n_subchips)
 {
     double *sums = malloc(n_subchips * sizeof(*sums)), sum = 0, width = (double)n_subchips / (double)a->n_bins;
@@ -189,11 +189,11 @@ static void bin_samples(struct gnss_acquire *a, const int8_t *samples, uint64_t 
         a->sum_fractions += period << a->bin_bits >> 32;
         carrier += a->carrier_step;
         period += a->period_step;
-        row += period < a->period_step ? a->n_bins : 0; /* the next period begins */
+        row += period < a->period_step ? a->n_bins : 0; /* here the next code period begins */
     }
 }
 
-/* Computes, for each bin, the factor that removes the rotation by a Doppler. */
+/* Computes, for each bin, the factor that removes the rotation by one Doppler frequency. */
 static void make_turns(struct gnss_acquire *a, double doppler_turns)
 {
     double angle = -2 * M_PI * doppler_turns / (double)a->n_bins, step_re = cos(angle), step_im = sin(angle);
@@ -249,7 +249,7 @@ static void search_doppler(struct gnss_acquire *a, size_t pol, double doppler_tu
     add_powers(a->work[0], moved, powers + a->n_bins - moved);
 }
 
-/* Returns the number of bins by which a Doppler shifts the code during 'time_s'. */
+/* Returns the number of bins by which a Doppler frequency shifts the code during 'time_s'. */
 static double bins_moved(const struct gnss_acquire *a, double doppler, double time_s)
 {
     return doppler / a->config.facts->carrier_hz * time_s / a->period_s * (double)a->n_bins;
@@ -309,8 +309,8 @@ double gnss_acquire_threshold(uint64_t n_powers, uint64_t cells, double false_al
     return high;
 }
 
-/* Computes 1 / noise of each polarisation, or 0 for a polarisation that has only zeros.  Returns the number of
- * polarisations with a sample other than 0. */
+/* Computes 1 / (noise power) of each polarisation, or 0 for a polarisation whose samples are all 0.  Returns the
+ * number of polarisations with a sample other than 0. */
 static uint32_t weigh(const struct gnss_acquire *a, double weights[N_POLS])
 {
     uint32_t n_live = 0;
@@ -325,7 +325,7 @@ static uint32_t weigh(const struct gnss_acquire *a, double weights[N_POLS])
     return n_live;
 }
 
-/* Returns the sum over the polarisations of a cell's power divided by the noise. */
+/* Returns the sum, over the polarisations, of a cell's power divided by the polarisation's noise power. */
 static double cell_at(const struct gnss_acquire *a, const double weights[N_POLS], size_t doppler, size_t bin)
 {
     const float *powers = a->powers + doppler * a->n_bins + (bin & (a->n_bins - 1));
@@ -343,7 +343,7 @@ static double top_between(double before, double middle, double behind)
 }
 
 /* Interpolates the peak between a cell and its neighbours, and sets the result's Doppler and code phase.  The code
- * phase is the mean of all blocks. */
+ * phase is the mean over all blocks. */
 static void interpolate(const struct gnss_acquire *a, const double weights[N_POLS], size_t doppler, size_t bin,
                         struct gnss_acquired *result)
 {
@@ -355,7 +355,7 @@ static void interpolate(const struct gnss_acquire *a, const double weights[N_POL
         between = top_between(cell_at(a, weights, doppler - 1, bin), peak, cell_at(a, weights, doppler + 1, bin));
     result->doppler_hz = doppler_hz(a, doppler) + between * doppler_step_hz(&a->config);
     at = (double)bin + top_between(cell_at(a, weights, doppler, bin - 1), peak, cell_at(a, weights, doppler, bin + 1));
-    at -= in_bin - 0.5; /* the replica's values belong to the middles of bins */
+    at -= in_bin - 0.5; /* the replica's values are for the middles of the bins */
     at -= bins_moved(a, between * doppler_step_hz(&a->config), middle_s);
     result->code_phase = gnss_code_phase(at / (double)a->n_bins * a->config.n_subchips, a->config.n_subchips);
 }

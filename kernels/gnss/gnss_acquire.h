@@ -45,11 +45,12 @@
 struct gnss_acquire_config {
     const struct gnss_signal_facts *facts;
     const int8_t *table; /* table from gnss_code_table(); only create reads it */
-    uint32_t n_subchips; /* sub-chips of the table */
-    uint32_t n_periods;  /* code periods of a block */
+    uint32_t n_subchips; /* number of sub-chips in the table */
+    uint32_t n_periods;  /* number of code periods of a block */
     double sample_rate_hz;
-    double carrier_hz; /* frequency of the satellite's carrier in the samples' band, without Doppler */
-    bool is_inverted;  /* true: a positive Doppler lowers the carrier's frequency in the samples' band */
+    double carrier_hz; /* frequency of the satellite's carrier within the band of the samples, without Doppler */
+    /* true: a positive Doppler lowers the frequency of the carrier within the band of the samples */
+    bool is_inverted;
     double min_doppler_hz, max_doppler_hz;
     double false_alarm; /* probability of a false alarm in one search */
 };
@@ -70,11 +71,11 @@ int gnss_acquire_create(const struct gnss_acquire_config *config, struct gnss_ac
 /* Frees a search.  Accepts NULL. */
 void gnss_acquire_destroy(struct gnss_acquire *acquire);
 
-/* Returns the number of samples of a block for each polarisation. */
+/* Returns the number of samples that a block has for each polarisation. */
 uint32_t gnss_acquire_block_samples(const struct gnss_acquire *acquire);
 
-/* Adds a block.  'samples' begins with sample 'first' (>= 0) of the row.  Rows are 'pitch_samples' apart.  Blocks may
- * have gaps between them. */
+/* Adds a block.  'samples' begins with sample 'first' (>= 0) of the antenna's samples.  The rows of the two
+ * polarisations are 'pitch_samples' apart.  Blocks may have gaps between them. */
 void gnss_acquire_add(struct gnss_acquire *acquire, const int8_t *samples, uint64_t pitch_samples, int64_t first);
 
 /* Returns the result of all blocks so far.  If no block has been added, or all samples are 0, all fields are 0. */

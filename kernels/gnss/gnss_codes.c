@@ -48,7 +48,8 @@ static int8_t chip_of(unsigned bit)
     return bit ? -1 : 1;
 }
 
-/* IS-GPS-200, table 3-Ia: stages of G2.  The sum of both stages is the satellite's G2i. */
+/* IS-GPS-200, table 3-Ia: two stages of register G2 for each satellite.  The sum of both stages is the satellite's
+ * G2i. */
 static const uint8_t g2_stages[GPS_PRNS][2] = {
     {2, 6}, {3, 7}, {4, 8}, {5, 9}, {1, 9},  {2, 10}, {1, 8}, {2, 9}, {3, 10}, {2, 3}, {3, 4},
     {5, 6}, {6, 7}, {7, 8}, {8, 9}, {9, 10}, {1, 4},  {2, 5}, {3, 6}, {4, 7},  {5, 8}, {6, 9},
@@ -115,8 +116,8 @@ struct reading {
     const struct gnss_signal_facts *facts;
     unsigned prn;
     int8_t *chips;
-    size_t n;       /* chips read so far */
-    bool is_wanted; /* the current code is the wanted code */
+    size_t n;       /* number of chips read so far */
+    bool is_wanted; /* true: the code that is being read is the wanted code */
     bool is_found;
 };
 
@@ -204,7 +205,7 @@ int gnss_code_read(const char *path, enum gnss_signal signal, unsigned prn, int8
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-#define CBOC_SUBCHIPS 12 /* half periods of BOC(6,1) in a chip; the sub-carriers start with +1 */
+#define CBOC_SUBCHIPS 12 /* number of half periods of BOC(6,1) in a chip; each sub-carrier starts with +1 */
 
 uint32_t gnss_subchips(enum gnss_subcarrier subcarrier)
 {

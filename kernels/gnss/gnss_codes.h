@@ -26,7 +26,7 @@ enum gnss_signal { GNSS_L1CA, GNSS_L5I, GNSS_L5Q, GNSS_E1B, GNSS_E1C };
 enum gnss_subcarrier { GNSS_PLAIN, GNSS_BOC, GNSS_CBOC_PLUS, GNSS_CBOC_MINUS };
 
 #define GNSS_MAX_CHIPS    10230
-#define GNSS_MAX_SUBCHIPS 49104 /* sub-chips of a table */
+#define GNSS_MAX_SUBCHIPS 49104 /* maximum number of sub-chips of a table */
 #define GNSS_MAX_LEVEL    2     /* the largest magnitude in a table */
 
 struct gnss_signal_facts {
@@ -36,9 +36,10 @@ struct gnss_signal_facts {
     uint32_t n_chips;
     uint32_t max_prn;      /* PRNs are 1 to max_prn */
     bool is_in_memory;     /* true: a memory code, read from a file */
-    const char *secondary; /* chips of the secondary code as "0" and "1"; "0": no secondary code */
+    /* chips of the secondary code as characters "0" and "1"; the string "0": no secondary code */
+    const char *secondary;
     enum gnss_subcarrier subcarrier;
-    uint32_t symbol_periods; /* code periods of a data symbol; 0: a pilot without data */
+    uint32_t symbol_periods; /* number of code periods of a data symbol; 0: a pilot signal without data */
 };
 
 const struct gnss_signal_facts *gnss_signal_facts(enum gnss_signal signal);

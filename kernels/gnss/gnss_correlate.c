@@ -48,8 +48,8 @@ static void make_carrier(const int8_t *carrier, uint64_t phase, uint64_t step, s
     }
 }
 
-/* Looks up the levels of a block.  The phase advances by at most 'length' in a block, so the phase wraps at most once.
- * The phase plus the advance is below 2^64. */
+/* Looks up the code's levels for the samples of a block.  The phase advances by at most 'length' in a block, so the
+ * phase wraps at most once.  The phase plus the advance is below 2^64. */
 static void make_levels(const int8_t *table, uint64_t phase, uint64_t step, uint64_t length, size_t n, int16_t *levels)
 {
     for (size_t i = 0; i < n; i++) {
@@ -171,12 +171,16 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define N_THREADS          128
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
-#define MMA_MAX_WINDOW     1312 /* largest window in samples: several blocks of small arrays fit a multiprocessor */
-#define MMA_MIN_ANTS       8    /* fewest antennas for gnss_correlate_mma: 16 inputs are the rows of a tile */
-#define MMA_MAX_TILES      4    /* largest number of tiles of a block, for MMA_ANTS antennas */
-#define MMA_WARP_TILES     1    /* tiles of a warp, if this divides the block's tiles */
-#define MMA_WARPS          4    /* pieces that a block correlates at a time, times the column tiles of a piece */
-#define MMA_SPREAD_SAMPLES 256  /* spare samples of a window for differences of offsets, if a slice has two chunks */
+/* maximum size of a window in samples; with this maximum, several blocks of small arrays fit on a multiprocessor */
+#define MMA_MAX_WINDOW     1312
+/* minimum number of antennas for gnss_correlate_mma; the rows of a tile are 16 inputs */
+#define MMA_MIN_ANTS       8
+#define MMA_MAX_TILES      4    /* maximum number of tiles of a block, for MMA_ANTS antennas */
+#define MMA_WARP_TILES     1    /* number of tiles of a warp, if it divides the block's number of tiles */
+/* number of pieces that a block correlates at a time, multiplied by the number of column tiles of a piece */
+#define MMA_WARPS          4
+/* number of additional samples of a window, for differences between offsets, if a slice has two chunks */
+#define MMA_SPREAD_SAMPLES 256
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
@@ -185,8 +189,10 @@ const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 
 /* Tile sizes of gnss_correlate_mma. */
 struct shape {
-    uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block, tiles of a warp, blocks for all inputs */
-    uint32_t n_pieces, satellites;              /* pieces of a block, and pieces that it correlates at a time */
+    /* number of tiles of a block, number of tiles of a warp, number of blocks for all inputs */
+    uint32_t row_tiles, warp_tiles, row_blocks;
+    /* number of pieces of a block, and number of pieces that the block correlates at a time */
+    uint32_t n_pieces, satellites;
     uint32_t slice_samples, window_samples;
 };
 
@@ -195,7 +201,7 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* Returns the bytes of shared memory without the windows. */
+/* Returns the number of bytes of shared memory that a block needs besides the windows. */
 static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
 {
     uint32_t n_columns = divide_up(2 * n_taps, 8) * 8;
@@ -203,7 +209,7 @@ static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
     return 2 * shape->satellites * n_columns * MMA_CHUNK_SAMPLES * 2 + (uint32_t)sizeof(struct mma_head);
 }
 
-/* Returns the shape.  A row of the windows has an odd multiple of 64 bytes. */
+/* Returns the tile sizes for a launch.  The size of a row of the windows is an odd multiple of 64 bytes. */
 static struct shape shape_of(const struct gnss_correlate_args *args, size_t shared_bytes)
 {
     uint32_t n_tiles = divide_up(args->n_ants * N_POLS, 16), column_tiles = divide_up(2 * args->n_taps, 8);

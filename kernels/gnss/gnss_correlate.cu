@@ -16,7 +16,7 @@
 
 extern __shared__ float4 shared_memory[]; /* char2 [GNSS_CARRIER_ENTRIES], then int [N_WARPS][N_SUMS] */
 
-/* Adds a sample of both polarisations. */
+/* Adds the products of one sample, in both polarisations, to the thread's sums. */
 static __device__ __forceinline__ void add_sample(const struct replica &r, const char2 *carrier,
                                                   const char2 (&x)[N_POLS], int (&sums)[N_SUMS])
 {
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void add_sample(const struct replica &r, const
     }
 }
 
-/* Adds the block's sums through 'shared' [warp][sum], and then to the integration's sums. */
+/* Adds up the threads' sums by way of 'shared' [warp][sum].  Adds the result to the integration's sums. */
 static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args &args, const struct gnss_piece &piece,
                                                 uint32_t ant, int (&sums)[N_SUMS], int *shared)
 {

@@ -46,19 +46,20 @@
 
 #define GNSS_MAX_ANTS   64
 #define GNSS_MAX_TAPS   15
-#define GNSS_MAX_PIECES 65535 /* pieces of a launch, limited by CUDA's grid */
+#define GNSS_MAX_PIECES 65535 /* maximum number of pieces of a launch; CUDA's grid has this limit */
 
-/* Samples of a block.  A code phase wraps at most once in a block. */
+/* Number of samples of a block.  A code phase wraps at most once in a block. */
 #define GNSS_BLOCK_SAMPLES 1024
 
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
 #define GNSS_AMPLITUDE       63  /* amplitude of the carrier; a replica with levels of +-2 then fits int8 */
-#define GNSS_CARRIER_ERROR   1.5 /* error of half an entry's phase, plus rounding: 63 pi / 256 + sqrt(1/2) */
+/* error of an entry: half of the entry's range of phases, plus rounding: 63 pi / 256 + sqrt(1/2) */
+#define GNSS_CARRIER_ERROR   1.5
 
 struct gnss_satellite {
     uint32_t table;               /* index of the table's first level in 'codes' */
-    uint32_t n_subchips;          /* sub-chips of the table */
+    uint32_t n_subchips;          /* number of sub-chips in the table */
     uint64_t taps[GNSS_MAX_TAPS]; /* [tap]: 2^-48 sub-chips */
 };
 
@@ -67,7 +68,7 @@ struct gnss_piece {
     uint64_t code_step;     /* advance of the code phase per sample, 2^-48 sub-chips */
     uint64_t carrier_phase; /* carrier phase of sample 0, 2^-64 turns */
     uint64_t carrier_step;  /* advance of the carrier phase per sample, 2^-64 turns, modulo 2^64 */
-    int64_t first;          /* index of sample 0 in the row, with an offset of 0 */
+    int64_t first;          /* index in the row of the piece's sample 0, for an offset of 0 */
     uint32_t n_samples;
     uint32_t satellite;
     uint32_t integration; /* index in 'sums' */
@@ -102,15 +103,15 @@ static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips
  * each entry. */
 void gnss_carrier_table(int8_t *carrier);
 
-/* Two CUDA variants with the same arguments and twin: gnss_correlate for few antennas, gnss_correlate_mma for
- * arrays. */
+/* Two CUDA variants, which take the same arguments and have the same twin: gnss_correlate for few antennas,
+ * gnss_correlate_mma for arrays. */
 extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 
-/* Returns the variant for n_ants antennas. */
+/* Returns the CUDA variant for n_ants antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
-/* Constants that a variant is compiled with, and the grid of its launch, on a device with 'shared_bytes' of shared
- * memory. */
+/* The first function writes the constants with which a variant is compiled.  The second function returns the grid of
+ * its launch.  The device has 'shared_bytes' of shared memory for a block. */
 #define GNSS_CORRELATE_N_CONSTANTS 8
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants);

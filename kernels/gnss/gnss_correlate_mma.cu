@@ -25,7 +25,7 @@
 
 #define COLUMN_TILES  ((2 * N_TAPS + 7) / 8)
 #define COLUMN_BYTES  (MMA_CHUNK_SAMPLES * 2)
-#define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* bytes of a piece's columns */
+#define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* size of a piece's columns, in bytes */
 #define WINDOW_BYTES  (WINDOW_SAMPLES * 2)
 #define N_ROWS        (16 * ROW_TILES)
 #define N_ANTS        (N_ROWS / 2)
@@ -33,7 +33,8 @@
 #define PIECE_WARPS   (ROW_TILES / WARP_TILES)
 #define WARP_ROWS     (2 * WARP_TILES) /* rows of a lane */
 #define QUADS         (MMA_CHUNK_SAMPLES / 4)
-#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4) /* rounds that make a chunk */
+/* rounds of a thread per chunk */
+#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4)
 #define MAKERS        (QUADS / ROUNDS)
 #define EVERY_LANE    0xffffffffu
 
@@ -63,7 +64,7 @@ static __device__ __forceinline__ struct mma_head *head(void)
  * jump gives the phase of the thread's next four samples. */
 struct quads {
     uint64_t code, code_step, code_jump, carrier, carrier_step, carrier_jump;
-    uint64_t length, rests[N_TAPS]; /* [tap]: code phase from the tap to the end of the table */
+    uint64_t length, rests[N_TAPS]; /* [tap]: difference between the end of the table and the tap's code phase */
     uint32_t n_subchips;
     const int8_t *table;
 };
@@ -137,8 +138,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
         write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
-/* Makes the replica of a chunk.  'n_samples' samples of the slot remain from the chunk's start on; zeros follow them.
- * Columns without a tap in the last tile keep old bytes, and their sums are not used. */
+/* Makes the replica of a chunk.  From the chunk's start on, the slot has 'n_samples' more samples.  Zeros follow
+ * these samples.  Columns without a tap in the last tile keep old bytes, and their sums are not used. */
 static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
                                                   uint8_t *columns)
 {
@@ -163,7 +164,8 @@ struct row {
     const uint4 *words;
     uint32_t by_4, not_by_4, shift;
     bool by_2;
-    uint32_t read[2], moved_4, moved_2; /* last words: as read, after the first step, after the second step */
+    /* the last word as it was read, after the first step, and after the second step */
+    uint32_t read[2], moved_4, moved_2;
 };
 
 static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
@@ -234,7 +236,7 @@ static __device__ __forceinline__ void multiply_chunk(struct row (&rows)[WARP_RO
     }
 }
 
-/* Adds a tile's sums for tap 4 column + lane % 4 and the rows of the lane. */
+/* Adds a tile's sums to memory, for tap 4 column + lane % 4 and the rows of the lane. */
 static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args &args, const struct gnss_piece &piece,
                                                 uint32_t input, int (&sums)[COLUMN_TILES][4])
 {
@@ -252,7 +254,7 @@ static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args
 
 /* A window of the lane's antenna, as sample indices in its rows: multiples of 8. */
 struct window {
-    int64_t begin, last, end; /* 'last' is the start of the last piece */
+    int64_t begin, last, end; /* 'last' is the position at which the last piece starts */
 };
 
 static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot)
@@ -287,7 +289,7 @@ static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_
                                                     const struct window &window, bool is_rest)
 {
     const uint32_t lane = threadIdx.x % 32, n_inputs = args.n_ants * 2;
-    const int64_t last = n_inputs * args.pitch_samples - 8; /* start of the last copy within the rows */
+    const int64_t last = n_inputs * args.pitch_samples - 8; /* last position at which a copy may start */
 
     for (uint32_t row = threadIdx.x / 32; row < N_ROWS; row += N_WARPS) {
         const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(row / 2));
@@ -364,7 +366,7 @@ static __device__ __forceinline__ void correlate_slot(const struct gnss_correlat
     const uint32_t n_samples = slot ? slot->end - slot->from : 0;
     int sums[WARP_TILES][COLUMN_TILES][4] = {};
     uint32_t in_block[WARP_ROWS],
-        samples[WARP_ROWS]; /* rows of the lane, and their starts in the window */
+        samples[WARP_ROWS]; /* the lane's rows, and the positions in the window at which they start */
     struct quads quads;
 
 #pragma unroll

@@ -6,9 +6,9 @@
 
 #include "kernels/gnss/gnss_correlate.h"
 
-#define MMA_PIECES        16 /* largest number of pieces of a block */
-#define MMA_ANTS          32 /* largest number of antennas of a block */
-#define MMA_RUN           13 /* consecutive 16-byte words of a lane in a row and chunk; odd */
+#define MMA_PIECES        16 /* maximum number of pieces of a block */
+#define MMA_ANTS          32 /* maximum number of antennas of a block */
+#define MMA_RUN           13 /* number of consecutive 16-byte words that a lane has of a row in a chunk; odd */
 #define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
 
 /* A piece with samples in the block's slice of time. */
@@ -16,11 +16,11 @@ struct mma_slot {
     struct gnss_piece piece;
     uint32_t from, end;
     struct gnss_satellite satellite;
-    int64_t begins[MMA_ANTS]; /* index of sample 'from' in the rows of each antenna */
+    int64_t begins[MMA_ANTS]; /* [ant]: index in the antenna's rows of the piece's sample 'from' */
 };
 
 struct mma_head {
-    int32_t carrier[GNSS_CARRIER_ENTRIES + 1]; /* re + 2^16 im; the last entry is 0 */
+    int32_t carrier[GNSS_CARRIER_ENTRIES + 1]; /* an entry is re + 2^16 im; the last entry is 0 */
     uint32_t n_slots, unused[2];
     struct mma_slot slots[MMA_PIECES];
 };

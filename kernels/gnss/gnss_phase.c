@@ -10,7 +10,7 @@ uint64_t gnss_code_phase(double subchips, uint32_t n_subchips)
     uint64_t phase;
 
     within += within < 0 ? n_subchips : 0;
-    if (within >= n_subchips) /* a small negative number has been rounded up */
+    if (within >= n_subchips) /* a small negative number was rounded up to the length */
         return 0;
     phase = (uint64_t)nearbyint(ldexp(within, GNSS_CODE_BITS));
     return phase < gnss_code_length(n_subchips) ? phase : 0;

@@ -12,8 +12,8 @@
 
 #include <stdint.h>
 
-#define GNSS_CODE_BITS 48                  /* bits of the fraction of a code phase */
-#define GNSS_STEP_BITS 50                  /* bits of a code step */
+#define GNSS_CODE_BITS 48                  /* number of bits of the fraction of a code phase */
+#define GNSS_STEP_BITS 50                  /* number of bits of a code step */
 #define GNSS_MAX_RUN   (UINT32_C(1) << 30) /* gnss_code_at() skips fewer samples than this limit */
 
 /* Returns a table's length as a code phase. */
@@ -33,7 +33,8 @@ static inline uint64_t gnss_code_add(uint64_t a, uint64_t b, uint64_t length)
 /* Returns the phase 'n' samples after 'phase'.  n < GNSS_MAX_RUN. */
 static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, uint32_t n_subchips)
 {
-    const uint64_t low = n * (step & 0xffffffff), high = n * (step >> 32) + (low >> 32); /* units of 1 and of 2^32 */
+    /* n * step, in units of 1 and of 2^32 */
+    const uint64_t low = n * (step & 0xffffffff), high = n * (step >> 32) + (low >> 32);
     const uint64_t subchips = (uint32_t)(high >> 16) % n_subchips;
     const uint64_t moved = subchips << GNSS_CODE_BITS | (high & 0xffff) << 32 | (low & 0xffffffff);
 

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #define LIMIT         ((float)GNSS_QUANTISE_LIMIT)
-#define BLOCK_SAMPLES 4096 /* samples whose sum of squares fits 32 bits: 4096 * 2 * 127^2 < 2^28 */
+#define BLOCK_SAMPLES 4096 /* number of samples whose sum of squares fits in 32 bits: 4096 * 2 * 127^2 < 2^28 */
 
 KERNEL_CLONES static void quantise_block(const float *restrict in, float scale, float im_scale, size_t n,
                                          int8_t *restrict out, struct gnss_level *level)

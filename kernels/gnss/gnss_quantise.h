@@ -36,19 +36,20 @@ struct gnss_quantise_args {
     int8_t *out;               /* [pol][sample][re, im] */
     uint64_t pitch_samples;    /* distance between the rows of the polarisations, in samples */
     struct gnss_level *levels; /* [pol] */
-    uint64_t n_samples;        /* samples of each polarisation */
+    uint64_t n_samples;        /* number of samples of each polarisation */
     float scale[2];            /* [pol] */
-    float im_sign;             /* 1; or -1 to conjugate the samples of a band with reversed frequencies */
+    float im_sign;             /* 1, or -1 to conjugate the samples if the frequencies of the band are reversed */
 };
 
 extern const struct kernel gnss_quantise_kernel;
 
-/* Constants of the CUDA variant, and the grid of a launch of at least one sample. */
+/* gnss_quantise_constants() writes the constants of the CUDA variant.  gnss_quantise_grid() returns the grid of a
+ * launch of at least one sample. */
 #define GNSS_QUANTISE_N_CONSTANTS 1
 void gnss_quantise_constants(struct kernel_constant *constants);
 struct kernel_grid gnss_quantise_grid(const struct gnss_quantise_args *args);
 
-#define GNSS_MIN_RMS   8 /* rms of a component, in steps */
+#define GNSS_MIN_RMS   8 /* rms of a real or imaginary part, in quantisation steps */
 #define GNSS_MAX_RMS   32
 #define GNSS_MIN_SCALE 0x1p-12f
 #define GNSS_MAX_SCALE 0x1p12f

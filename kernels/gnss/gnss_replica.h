@@ -9,7 +9,8 @@
 
 struct replica {
     uint64_t length, taps[N_TAPS];
-    uint64_t code, code_step, carrier, carrier_step; /* phases of a sample, steps to the thread's next sample */
+    /* phases of the current sample, and steps of the phases to the thread's next sample */
+    uint64_t code, code_step, carrier, carrier_step;
     const int8_t *table;
 };
 
@@ -49,7 +50,8 @@ static __device__ __forceinline__ void replica_next(struct replica &r)
     r.carrier += r.carrier_step;
 }
 
-/* Copies the carrier's table to shared memory.  A thread must wait for the block before it reads the table. */
+/* Copies the carrier's table to shared memory.  The caller must wait at a barrier of the block before a thread reads
+ * the table. */
 static __device__ __forceinline__ void copy_carrier(const struct gnss_correlate_args &args, char2 *carrier)
 {
     for (uint32_t i = threadIdx.x; i < GNSS_CARRIER_ENTRIES; i += N_THREADS)

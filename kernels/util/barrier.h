@@ -1,12 +1,12 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
- * A barrier opens when n_threads threads (barrier_init()) and the expected bytes have arrived.  Then the barrier counts
- * from 0 again for the next opening, and so on.  A thread may wait without arriving.  A waiting thread passes the
- * number of the last opening or of the next opening to barrier_wait().  The first opening is number 0.  Data written
- * before an arrival are visible after the wait.
+ * A barrier opens when n_threads threads (barrier_init()) and the expected bytes have arrived.  Then the barrier
+ * counts from 0 again for its next opening.  A thread may wait without arriving.  A thread that waits passes a number
+ * to barrier_wait(): that of the last opening or that of the next opening.  The first opening is number 0.  Data
+ * written before an arrival are visible after the wait.
  *
  * Every lane that has read or written the guarded data must arrive.  The arrival of one lane of a warp after a
- * __syncwarp() would suffice, but is no faster.  racecheck could not check such an arrival. */
+ * __syncwarp() would suffice, but is no faster.  CUDA's tool racecheck cannot check such an arrival. */
 #ifndef KERNELS_UTIL_BARRIER_H
 #define KERNELS_UTIL_BARRIER_H
 

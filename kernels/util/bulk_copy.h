@@ -1,5 +1,6 @@
 /* bulk_copy.h - bulk copies to shared memory for the CUDA kernels (PTX's cp.async.bulk, from compute capability 9.0
- * on).  One lane starts each copy.  The copies bypass the L1 cache.  A finished copy arrives at a barrier. */
+ * on).  One lane starts each copy.  The copies bypass the L1 cache.  When a copy has finished, it arrives at a
+ * barrier. */
 #ifndef KERNELS_UTIL_BULK_COPY_H
 #define KERNELS_UTIL_BULK_COPY_H
 
@@ -32,9 +33,10 @@ static struct {
     const void *from;
     uint32_t n_bytes;
     uint64_t *barrier;   /* NULL: no copy */
-} emulated_copies[1024]; /* more than the copies of a tile */
+} emulated_copies[1024]; /* more than the number of copies of a tile */
 
-static uint32_t emulated_expected; /* bytes that the barrier expects minus the bytes of started copies */
+/* number of bytes that the barrier expects, minus the number of bytes of started copies */
+static uint32_t emulated_expected;
 
 static void bulk_fence_barriers(void)
 {
@@ -83,7 +85,7 @@ static __device__ __forceinline__ void bulk_fence_barriers(void)
     fence_proxy_async();
 }
 
-/* Arrives at the barrier, and makes the barrier wait for 'n_bytes' bytes of copies. */
+/* Arrives at the barrier, and makes the barrier wait until copies have written 'n_bytes' bytes. */
 static __device__ __forceinline__ void bulk_expect(uint64_t *barrier, uint32_t n_bytes)
 {
     asm volatile(

@@ -23,7 +23,9 @@ const struct kernel gather_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define N_THREADS  128 /* threads; each loads 16 bytes, so a packet of 8 KiB is four rounds of loads */
+/* number of threads of a block; each thread loads 16 bytes at a time, so a packet of 8 KiB needs four rounds of loads
+ * */
+#define N_THREADS  128
 #define MAX_BLOCKS 65536
 
 void gather_constants(struct kernel_constant *constants)

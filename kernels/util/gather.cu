@@ -8,7 +8,7 @@
  * Constants: N_THREADS. */
 #include "kernels/util/gather.h"
 
-#define MAX_LOADS 4 /* loads of a thread in flight */
+#define MAX_LOADS 4 /* maximum number of loads that a thread has in flight */
 
 template <typename Vector>
 static __device__ __forceinline__ void copy(const uint8_t *from, uint8_t *to, uint64_t n_bytes)

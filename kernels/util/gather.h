@@ -11,7 +11,7 @@
 #include "common/device/device.h"
 
 struct gather_piece {
-    uint64_t from, to; /* addresses of uint8 [n_bytes] */
+    uint64_t from, to; /* addresses of the first byte; each points to uint8 [n_bytes] */
     uint64_t n_bytes;
 };
 
@@ -22,7 +22,8 @@ struct gather_args {
 
 extern const struct kernel gather_kernel;
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one piece. */
+/* gather_constants() writes the constants of the CUDA variant.  gather_grid() returns the grid of a launch of at least
+ * one piece. */
 #define GATHER_N_CONSTANTS 1
 void gather_constants(struct kernel_constant *constants);
 struct kernel_grid gather_grid(const struct gather_args *args);

@@ -12,7 +12,8 @@ static inline float half_to_float(uint16_t half)
     uint32_t exponent = half & 0x7C00, bits = (uint32_t)(half & 0x7FFF) << 13;
     float magnitude;
 
-    memcpy(&magnitude, &bits, sizeof(magnitude)); /* the bits as a float: 2^112 times too small, also for subnormals */
+    /* the bits, read as a float, give a value that is 2^112 times too small, also for subnormal numbers */
+    memcpy(&magnitude, &bits, sizeof(magnitude));
     magnitude *= 0x1p112f;
     memcpy(&bits, &magnitude, sizeof(bits));
     bits |= (exponent == 0x7C00 ? UINT32_C(0x7F800000) : 0) | (uint32_t)(half & 0x8000) << 16;

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-/* Computes the 64-bit product of a and b.  Without the assembly code, the compiler would split the product with useless
- * instructions. */
+/* Computes the 64-bit product of a and b.  Without the assembly code, the compiler would add useless instructions to
+ * split the product into two words. */
 static inline void philox_multiply(uint32_t a, uint32_t b, uint32_t *high, uint32_t *low)
 {
 #ifdef __CUDA_ARCH__

@@ -38,7 +38,7 @@ const struct kernel power_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define N_THREADS     256
-#define GROUP_SAMPLES 32 /* samples that a thread adds at a time */
+#define GROUP_SAMPLES 32 /* number of samples that a thread adds at a time */
 #define MAX_BLOCKS    1024
 
 void power_constants(const struct power_args *args, struct kernel_constant *constants)

@@ -20,7 +20,8 @@ struct power_args {
 
 extern const struct kernel power_kernel;
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one sample. */
+/* power_constants() writes the constants of the CUDA variant.  power_grid() returns the grid of a launch of at least
+ * one sample. */
 #define POWER_N_CONSTANTS 2
 void power_constants(const struct power_args *args, struct kernel_constant *constants);
 struct kernel_grid power_grid(const struct power_args *args);

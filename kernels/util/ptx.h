@@ -62,7 +62,7 @@ static __device__ __forceinline__ void copies_commit(void)
 #endif
 }
 
-/* Waits for all but the last N groups of this thread's copies. */
+/* Waits until all groups of this thread's copies have finished, except the last N groups. */
 template <int N> static __device__ __forceinline__ void copies_wait(void)
 {
 #ifdef EMULATE_CUDA
@@ -104,7 +104,8 @@ static __device__ __forceinline__ void fence_proxy_async(void)
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Returns sum + the products of a's two signed 16-bit numbers with the two low bytes of b, which are unsigned. */
+/* Returns 'sum' plus two products: the signed 16-bit numbers of 'a' times the two low bytes of 'b', which are
+ * unsigned. */
 static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
 {
 #ifdef EMULATE_CUDA
@@ -115,7 +116,8 @@ static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
 #endif
 }
 
-/* Returns sum + the products of a's two signed 16-bit numbers with the two high bytes of b, which are signed. */
+/* Returns 'sum' plus two products: the signed 16-bit numbers of 'a' times the two high bytes of 'b', which are
+ * signed. */
 static __device__ __forceinline__ int dot_high(uint32_t a, uint32_t b, int sum)
 {
 #ifdef EMULATE_CUDA

@@ -13,13 +13,13 @@ enum voltage_format {
     VOLTAGES_16_BITS,       /* two half floats (IEEE binary16), little endian */
 };
 
-/* Returns the bytes of a complex sample: 1, 2 or 4. */
+/* Returns the number of bytes of a complex sample: 1, 2 or 4. */
 static inline uint32_t voltage_bytes(enum voltage_format format)
 {
     return format == VOLTAGES_16_BITS ? 4 : format == VOLTAGES_8_BITS ? 2 : 1;
 }
 
-/* Returns the byte that fills a buffer of zeros. */
+/* Returns the value of the bytes of a buffer whose voltages are all zero. */
 static inline uint8_t voltage_zero(enum voltage_format format)
 {
     return format == VOLTAGES_4_BITS_OFFSET ? 0x88 : 0;

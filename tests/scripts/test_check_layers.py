@@ -9,7 +9,7 @@ TABLE = """# Hacking
 
 ## Folders
 
-| floor | folder | subjects |
+| layer | folder | subjects |
 |---|---|---|
 | 1 | `low`, `low/part` | |
 | 2 | `middle` | |
@@ -40,15 +40,15 @@ def test_arrows_down(tmp_path):
 
 
 @pytest.mark.parametrize("files, said", [
-    ({"low/a.h": "\n#include \"middle/c.h\"\n"}, ["low/a.h:2: uses middle/c.h, but middle is on floor 2 and low on 1"]),
-    ({"low/a.h": '#include "part/b.h"\n'}, ["low/a.h:1: uses low/part/b.h, but low/part is on floor 1 and low on 1"]),
+    ({"low/a.h": "\n#include \"middle/c.h\"\n"}, ["low/a.h:2: uses middle/c.h, but middle is on layer 2 and low on 1"]),
+    ({"low/a.h": '#include "part/b.h"\n'}, ["low/a.h:1: uses low/part/b.h, but low/part is on layer 1 and low on 1"]),
     ({"middle/c.h": '#include "beside/f.h"\n', "beside/d.c": '#include "middle/c.h"\n', "beside/f.h": ""},
-     ["beside/d.c:1: uses middle/c.h, but middle is on floor 2 and beside on 2",
-      "middle/c.h:1: uses beside/f.h, but beside is on floor 2 and middle on 2"]),
+     ["beside/d.c:1: uses middle/c.h, but middle is on layer 2 and beside on 2",
+      "middle/c.h:1: uses beside/f.h, but beside is on layer 2 and middle on 2"]),
     ({"middle/run": "#!/usr/bin/env python3\ndef f():\n    import tool\n"},
-     ["middle/run:3: uses beside/tool.py, but beside is on floor 2 and middle on 2"]),
-    ({"attic/g.c": '#include "low/a.h"\n'}, ["HACKING.md: attic is on no floor"]),
-], ids=["upward", "same floor", "circle", "import", "no floor"])
+     ["middle/run:3: uses beside/tool.py, but beside is on layer 2 and middle on 2"]),
+    ({"attic/g.c": '#include "low/a.h"\n'}, ["HACKING.md: attic is on no layer"]),
+], ids=["upward", "same layer", "circle", "import", "no layer"])
 def test_wrong_arrow(tmp_path, files, said):
     status, lines = check(tmp_path, files)
     assert status == 1 and lines[:-1] == said

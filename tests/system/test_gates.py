@@ -384,8 +384,8 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
 
 
 @pytest.mark.parametrize("gate, recv, says", [
-    ({}, {"shifts": [1, 2, 3]}, "shifts must be 6, one for each polarisation of 3 antennas, not 3"),
-    ({"output": [1, 2, 3]}, {}, "shifts must be 6, one for each polarisation of 3 antennas, not 3"),
+    ({}, {"shifts": [1, 2, 3]}, "shifts must have 6 items, one for each polarisation of 3 antennas, not 3"),
+    ({"output": [1, 2, 3]}, {}, "shifts must have 6 items, one for each polarisation of 3 antennas, not 3"),
     ({"output": [0, 17, 0, 0, 0, 0]}, {}, "a shift of 17 spectra, of polarisation 1 of antenna 0, is longer than a heap of 16"),
     ({"output": [0, 1, 0, 0, 0, -1]}, {"chunks": 8}, "chunks must be at least 9 with a window of 2 and shifts, not 8"),
     ({}, {"shifts": [0, 17, 0, 0, 0, 0]}, "a shift of 17 spectra, of polarisation 1 of antenna 0, is longer than a heap of 16"),
@@ -393,12 +393,12 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
     ({}, {"shifts": [0, 1, 0, 0, 0, -1], "chunks": 8}, "chunks must be at least 9 with a window of 2 and shifts, not 8"),
     ({"name": "other"}, {}, "no output uses gate other"),
     ({"name": "other"}, {}, "output bcp0 has gate pulse, but gates has no gate of that name"),
-    ({"take": [4]}, {}, "gate pulse takes bin 4, but of 4 bins the last is 3"),
+    ({"take": [4]}, {}, "gate pulse takes bin 4, but has 4 bins, and the last is bin 3"),
     ({"take": []}, {}, "gate pulse takes no bins"),
-    ({"frequency": 2e9}, {}, "gate pulse has a frequency of 2e+09 Hz, not below adc_sample_rate"),
+    ({"frequency": 2e9}, {}, "gate pulse has a frequency of 2e+09 Hz, but must be below adc_sample_rate"),
     ({"epoch": 5, "epoch_time": 1700000001}, {}, "gate pulse needs one of epoch and epoch_time, not both"),
     ({"dispersion_measure": 3}, {}, "gate pulse with a dispersion_measure needs a centre_frequency"),
-    ({"dispersion_measure": 3, "centre_frequency": 1e6}, {}, "has channel 8 at -320000000 Hz, not above 0"),
+    ({"dispersion_measure": 3, "centre_frequency": 1e6}, {}, "channel 8 would be at -320000000 Hz, but must be above 0 Hz"),
     ({"dispersion_measure": 1e5, "centre_frequency": 3.30e8, "reference_frequency": 1}, {},
      "gate pulse with a dispersion_measure of 100000 delays a channel by 7.1e+29 samples, more than 2^60"),
     ({"period": 100}, {}, "period"),

@@ -296,8 +296,9 @@ static int reach(struct beamrec_writer *writer, const struct stream *stream, str
             return err;
         counter_add(&writer->stats->files, 1);
         beamrec_product_restart(&recording->product);
-        log_limited(&writer->next_limit, LOG_LEVEL_WARNING, "a gap of %lld samples: the recording continues in %s",
-                    (long long)gap_samples, beamrec_file_path(recording->file));
+        log_limited(&writer->next_limit, LOG_LEVEL_WARNING, "time went %s by %lld samples: the recording continues in %s",
+                    gap_samples < 0 ? "back" : "ahead", llabs((long long)gap_samples),
+                    beamrec_file_path(recording->file));
         is_empty = true;
     }
     if (is_empty) {

@@ -30,16 +30,16 @@ struct vulkan;
 struct cuda_device {
     struct device base;
     const struct device_host *host;                  /* [const] */
-    int index;                                       /* [const] the GPU's index in the CUDA runtime */
+    int index;                                       /* [const] number of the GPU in the CUDA runtime */
     int major, minor;                                /* [const] compute capability */
     size_t max_pitch_bytes;                          /* [const] largest pitch of a 2D copy */
-    int numa_node;                                   /* [const] NUMA node of the host next to the GPU; < 0: none */
+    int numa_node;                                   /* [const] NUMA node nearest to the GPU; < 0: not known */
     char *kernel_cache;                              /* [const] directory of compiled kernels; NULL: none */
     uint8_t uuid[16];                                /* [const] */
     bool orders_writes;                              /* [const] the GPU orders NICs' writes before later operations */
     bool flushes_writes;                             /* [const] the GPU can flush NICs' writes on request */
-    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] function of the driver; NULL: it has none */
-    struct vulkan *vulkan;                           /* [creating thread] opened when first needed; NULL: not opened */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] function of the driver; NULL: not available */
+    struct vulkan *vulkan;                           /* [creating thread] the GPU in Vulkan; NULL: not opened yet */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] all streams, linked by 'next' */
     struct pinned_memory *pinned GUARDED; /* [lock] */
@@ -63,8 +63,8 @@ struct cuda_stream {
     struct pending_then thens[DEVICE_STREAM_DEPTH]; /* [lock] callback k is thens[k % DEVICE_STREAM_DEPTH] */
     uint64_t n_given GUARDED;                       /* [lock] number of callbacks enqueued since creation */
     uint64_t n_run GUARDED;                         /* [lock] number of callbacks that have run or are running */
-    uint64_t n_run_seen;                            /* [watch] n_run at the last check */
-    unsigned n_looks;                               /* [watch] number of successive checks at which callbacks hang */
+    uint64_t n_run_seen;                            /* [watch] value of n_run at the last check */
+    unsigned n_looks;                               /* [watch] number of successive checks with the same n_run */
 };
 
 struct cuda_event {

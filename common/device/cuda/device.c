@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_BYTES 2048 /* longest message of log.c */
+#define MESSAGE_BYTES 2048 /* size in bytes of the longest message of log.c */
 
 _Thread_local bool cuda_in_callback;
 
-/* The daemon's functions.  Each call of the open function sets the same pointer. */
+/* Functions of the daemon that this shared object calls.  Each call of the open function sets the same pointer. */
 static const struct device_host *the_host;
 
 /* Files of common/ that are linked into this shared object call this log_message(), which passes messages to the

@@ -88,7 +88,8 @@ void cuda_free_exported(struct device *device, const struct device_exported *exp
     cudaFree(exported->owned);
 }
 
-/* Does nothing on most GPUs, because these GPUs order a NIC's writes before operations that are enqueued afterwards. */
+/* Does nothing on most GPUs.  These GPUs order a NIC's writes before all operations that are enqueued after the
+ * writes. */
 void cuda_flush_exported(struct device *device)
 {
     struct cuda_device *self = cuda_device_of(device);

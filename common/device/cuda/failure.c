@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define WATCH_INTERVAL_MS 100
-#define HANGS_LOOKS       30 /* number of checks (3 s in all); in real time, no chunk takes as long */
+#define HANGS_LOOKS       30 /* number of checks until a stream hangs: 3 s, longer than a real-time chunk takes */
 
 static int errno_of(cudaError_t error)
 {
@@ -47,7 +47,7 @@ int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char
     char why[256], sentence[300];
     int err = cuda_explain(error, call, why, sizeof(why));
 
-    cudaGetLastError(); /* clears the error, which the next launch would report otherwise */
+    cudaGetLastError(); /* clears the error, so that the next launch does not report it again */
     snprintf(sentence, sizeof(sentence), "cuda: %s", why);
     if (err != -ENOMEM)
         device->host->fail(&device->base, sentence);

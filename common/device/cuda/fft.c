@@ -12,7 +12,7 @@
 struct cuda_fft {
     struct device_fft base;
     size_t n, batch;  /* [const] */
-    cufftHandle plan; /* not used for n == 1 */
+    cufftHandle plan; /* plan of cuFFT; not used for n == 1 */
     void *work;
     const struct cuda_stream *bound; /* the last stream that was set for the plan */
 };

@@ -1,8 +1,8 @@
 /* image.h - a kernel's code for one GPU, from the cache or from the compiler.  The key of an entry is a hash of
  * everything that determines the compiler's result.  These are all embedded texts, the kernel's own text and constants,
  * the options, the target, and the build of NVRTC.  To find the build, every start loads NVRTC, which takes 7 ms if the
- * file is in memory (measured).  So an upgrade of NVRTC takes effect at once, and hosts with different builds can share
- * a cache. */
+ * file is in memory (measured).  So a start after an upgrade of NVRTC compiles all kernels again, and hosts with
+ * different builds of NVRTC can share a cache. */
 #ifndef COMMON_DEVICE_CUDA_IMAGE_H
 #define COMMON_DEVICE_CUDA_IMAGE_H
 
@@ -27,7 +27,7 @@ struct image {
 char *image_cache_directory(const char *configured);
 
 /* Checks that kernels can be compiled for a GPU of this compute capability.  Returns 0, or -ENOTSUP with one sentence
- * in 'why'.  (-ENODEV would let the cpu device replace a GPU that exists.) */
+ * in 'why'.  The error is not -ENODEV, because after -ENODEV the cpu device would replace a GPU that exists. */
 int image_check(int major, int minor, char *why, size_t why_bytes);
 
 /* Reads a kernel's code from the directory 'cache', or compiles the code and caches it there.  If 'cache' is NULL, only

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Loads a library.  On failure, writes the error to 'why' if 'why' is empty.  An error that is no missing file also
- * replaces the error of a missing file from an earlier call. */
+/* Loads a library.  On failure, writes the error to 'why' if 'why' is empty.  If an earlier call has written that a
+ * file is missing, any other error replaces that text. */
 static void *try(const char *name, char *why, size_t why_bytes)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

@@ -23,7 +23,7 @@ void *cuda_alloc(struct device *device, size_t bytes)
 {
     void *memory;
 
-    if (bytes > PTRDIFF_MAX) /* some drivers report another error than a lack of memory */
+    if (bytes > PTRDIFF_MAX) /* some drivers report a lack of memory as another error */
         return NULL;
     cuda_enter(cuda_device_of(device));
     cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);

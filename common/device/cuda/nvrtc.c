@@ -96,8 +96,8 @@ void nvrtc_identity(char *text, size_t text_bytes)
     int major = 0, minor = 0;
 
     nvrtc.version(&major, &minor);
-    /* NVRTC's version number has no patch level.  So the file's size distinguishes builds with the same version number.
-     * Two builds hardly ever have the same size. */
+    /* NVRTC's version number has no patch level.  So builds with the same version number are distinguished by the
+     * size of the library's file, which is hardly ever the same for two builds. */
     if (stat(nvrtc_path, &st) != 0)
         st.st_size = 0;
     snprintf(text, text_bytes, "%d.%d, %lld bytes", major, minor, (long long)st.st_size);

@@ -1,12 +1,12 @@
-/* tensor.c - finds functions of the CUDA driver that the runtime does not have, and makes tensor maps with one of these
- * functions. */
+/* tensor.c - finds functions that only the CUDA driver has, not the CUDA runtime.  Makes tensor maps with one of
+ * these functions. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/tensor_map.h"
 
 #include <cuda.h>
 #include <string.h>
 
-#define DRIVER_VERSION 12000 /* version of the driver's interface */
+#define DRIVER_VERSION 12000 /* version of the interface in which the driver must offer a function */
 
 bool cuda_find_in_driver(const char *name, void *function)
 {

@@ -166,7 +166,7 @@ static int open_device(struct vulkan *v, char *why, size_t why_bytes)
 {
     static const char *const extensions[] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME};
     const float priority = 1;
-    /* Vulkan requires a queue, although none is used. */
+    /* Vulkan requires a queue, although this program uses no queue. */
     const VkDeviceQueueCreateInfo queue = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
     const VkDeviceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,

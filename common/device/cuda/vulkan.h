@@ -17,13 +17,13 @@ struct vulkan;
 
 struct vulkan_memory {
     uint8_t *host;  /* address for writes by the host; coherent, but not cached */
-    size_t bytes;   /* at least the requested size */
+    size_t bytes;   /* size in bytes, at least the requested size */
     int fd;         /* descriptor for CUDA (cudaExternalMemoryHandleTypeOpaqueFd), owned by the caller */
     uint64_t owned; /* Vulkan's handle */
 };
 
-/* Opens the GPU with this UUID.  Returns 0, or negative errno with one sentence in 'why'; -ENODEV if a restart cannot
- * help. */
+/* Opens the GPU with this UUID.  Returns 0, or negative errno with one sentence in 'why'.  -ENODEV: a restart would
+ * fail again. */
 int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, char *why, size_t why_bytes);
 /* Closes the GPU.  All memory must have been freed.  NULL is accepted. */
 void vulkan_close(struct vulkan *vulkan);

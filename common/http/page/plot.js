@@ -1,5 +1,5 @@
 "use strict";
-/* A plot of curves over one axis of frequencies, on a canvas; all plots of a page show the same pointer position. */
+/* A plot of curves over one frequency axis, on a canvas.  All plots of a page mark the frequency at the pointer. */
 
 const plots = [];
 let pointed = null; // position of the pointer along the axis of all plots, from 0 to 1
@@ -23,7 +23,7 @@ function element(tag, { dataset = {}, attributes = {}, ...properties } = {}, ...
 /* Returns a number as text: 'digits' decimals, a minus sign instead of a hyphen, and the unit. */
 const short = (value, digits, unit = "") => value.toFixed(digits).replace("-", "−") + (unit && unit !== "°" ? " " : "") + unit;
 
-/* Returns the round numbers between 'low' and 'high' at which an axis has marks, about 'about' of them, and their step. */
+/* Returns about 'about' round numbers between 'low' and 'high', at which an axis has marks, and the step between them. */
 function ticks(low, high, about) {
   const raw = (high - low) / Math.max(1, about), power = 10 ** Math.floor(Math.log10(raw));
   const step = power * ([1, 2, 2.5, 5, 10].find(f => f * power >= raw) || 10), list = [];
@@ -32,10 +32,11 @@ function ticks(low, high, about) {
 }
 
 class Plot {
-  /* Members of 'options': title. label and unit of the values. height in pixels. range: [low, high] of the values; without it the
-   range fits the data. digits: number of decimals. dots: if true, the plot has dots instead of a line. cyclic: the values are
-   degrees. zoom(first, last) shows these channels, and zoom(null) shows the whole band. n_asked() returns the number of requested
-   channels, or 0 for the whole band.  The data of these channels may not have come yet. */
+  /* Members of 'options'.  title: text above the plot.  label, unit: name and unit of the values.  height: in pixels.  range:
+   [low, high] of the values; without this member the range fits the data.  digits: number of decimals.  dots: true for dots
+   instead of a line.  cyclic: true if the values are degrees.  zoom: zoom(first, last) shows these channels, and zoom(null) shows
+   the whole band.  n_asked: n_asked() returns the number of requested channels, or 0 for the whole band.  The data of the
+   requested channels may not have come yet. */
   constructor(parent, options) {
     Object.assign(this, { dots: false, digits: 1, height: 220, unit: "", caption: "" }, options);
     this.hidden = new Set(options.hidden || []);
@@ -237,7 +238,7 @@ class Plot {
     g.setLineDash([]);
   }
 
-  /* Zooms to the channels over which the mouse was dragged, unless these are very few. */
+  /* Zooms to the channels over which the mouse was dragged, unless these channels are very few. */
   end_drag() {
     const from = drag;
     drag = null;
@@ -285,7 +286,7 @@ class Plot {
 
   key_upright() { return false; }
 
-  /* Zooms to a band that is 'times' times narrower than now and has 'channel' in its middle. */
+  /* Zooms to a band with 'channel' in its middle.  The new band is narrower than the present band by the factor 'times'. */
   zoom_around(channel, times) {
     const { first, count } = this.axis.band, asked = this.n_asked() || count, n = Math.max(8, Math.round(asked / times));
     this.point_at_channel(channel);

@@ -19,7 +19,7 @@ function peak_cell(sat, old) {
   return { text: `early ${early}`, sub: `late ${late}`, level: old ? "idle" : "", peak: sat.taps, title: `amplitudes ${chips} chips before and after the prompt one, which is 1: means of a second` };
 }
 
-/* Draws the amplitudes of the early, prompt and late tap over the code's delay. */
+/* Draws the amplitudes of the early, prompt and late taps as a function of the code's delay. */
 function draw_peak(td, taps) {
   const svg = "http://www.w3.org/2000/svg", top = Math.max(1, ...taps);
   const places = taps.map((v, i) => [12 + 28 * i, 26 - 22 * v / top]);

@@ -459,7 +459,7 @@ function six_digits(number) {
   return `${Number(digits)} × 10^${power}`;
 }
 
-/* Returns a sensor's value: numbers with six digits, a UNIX time as UTC. */
+/* Returns a sensor's value as text: a number with six digits, or a UNIX time as UTC. */
 function sensor_text({ row_key, value, units }) {
   if (row_key.endsWith("unixtime") && value > 0) return `${day(value)} ${utc(value)} UTC`;
   const text = typeof value === "number" ? six_digits(value) : String(value).replace(/-?\d+\.\d+(e[-+]?\d+)?/g, n => six_digits(Number(n)));
@@ -544,7 +544,7 @@ function show_troubles(s) {
 const RANK = { bad: 0, warn: 1, wait: 2, idle: 2, ok: 3 };
 const WRONG_DELAY = ["silent after a wrong delay", "delay above 0.1 s"];
 
-/* Returns [state, headline, why] of the worst current or recent trouble.  Among equally bad troubles it is the first. */
+/* Returns [state, headline, why] of the worst current or recent trouble.  It returns the first of equally bad troubles. */
 function judge(s) {
   if (!s.healthy && s.program !== "visrec") return ["bad", "Failed", "results are wrong; see the log"];
   if (s.device && !s.device.ok) return ["bad", "Failed", "the device does not work any more; see the log"];
@@ -560,7 +560,7 @@ function judge(s) {
 const current_troubles = s => (s.troubles || []).filter(t => t.ongoing || t.n_minute > 0);
 const rows_of = (places, ...words) => t => places.includes(t.where) && words.some(w => t.what.includes(w));
 
-/* Returns the number of troubles besides the state 'worst': rows, and states that have no row. */
+/* Returns the number of troubles other than the state 'worst': rows of the history, and states without a row. */
 function n_more(s, found, worst) {
   const rows = current_troubles(s), others = found.filter(f => f !== worst && RANK[f.level] <= RANK.warn);
   const untold = others.filter(f => !rows.some(f.covers) && !f.places.every(p => worst.places.includes(p)));
@@ -612,7 +612,7 @@ function never_sent(s, t) {
   return known(output.sending_from) && newest - output.sending_from >= wait_s * s.adc_sample_rate && Math.max(...(s.fengs || s.inputs).map(flowed_s)) >= wait_s;
 }
 
-/* Returns the places that troubles of an input, or of the antennas of a receive thread, are listed under. */
+/* Returns the names under which the history lists the troubles of an input, or of a receive thread and its antennas. */
 function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
@@ -635,8 +635,8 @@ const ago = (s, t) => `${duration(Math.max(0, s.time - t))} ago`;
 const how_much = (t, n) => t.unit === "s" ? `${t.what} for ${duration(n)}` : `${count(n)} ${t.what}`;
 const capital = text => text[0].toUpperCase() + text.slice(1);
 
-/* Returns the worst of the ongoing troubles and the troubles of the last minute.  Among equals a wrong delay comes first, because it
- * removes an antenna's data.  A wrong delay hides its consequences. */
+/* Returns the worst of the ongoing troubles and the troubles of the last minute.  Among equally bad troubles a
+ * wrong delay comes first, because it removes an antenna's data.  The consequences of a wrong delay are left out. */
 function states_lately(s) {
   const delayed = current_troubles(s).filter(t => t.ongoing && WRONG_DELAY.includes(t.what)).map(t => t.where);
   const now = current_troubles(s).filter(t => !rows_of(delayed, "no output", "skipped")(t));
@@ -648,7 +648,7 @@ function states_lately(s) {
   return [{ level: t.level, headline: capital(t.what), why, places, covers: u => same.includes(u) || (WRONG_DELAY.includes(t.what) && rows_of(places, "no output", "skipped", ...WRONG_DELAY)(u)) }];
 }
 
-/* Returns the state if there is no current trouble: the sensors decide it, then the troubles of the last hour. */
+/* Returns the state if there is no current trouble: from the sensors, else from the troubles of the last hour. */
 function state_of_sensors(s) {
   const troubles = s.troubles || [], wrong = Object.entries(s.sensors || {}).filter(([, sensor]) => ["warn", "error", "failure"].includes(sensor.status));
   const state = (level, headline, why) => ({ level, headline, why, places: [], covers: () => false }), t = troubles[0];
@@ -699,7 +699,7 @@ function show_tiles(s) {
     ["age", "Newest data", age === Infinity ? "never" : age < 100 ? `${Math.max(0, age).toFixed(2)} s` : duration(age), "behind the clock", age > 5 ? "warn" : ""],
   ];
   if (s.program === "visrec") tiles.splice(0, tiles.length, ...recorder_tiles(s));
-  const synchronised = (s.other || {}).clock_synchronised;  // absent if the timebase is 'packets'
+  const synchronised = (s.other || {}).clock_synchronised;  // this metric is absent if the timebase is 'packets'
   if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
   if (box.children.length !== tiles.length)

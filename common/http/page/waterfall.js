@@ -3,11 +3,11 @@
  * stands for two seconds, and is grey if one of these seconds has no data. */
 
 const WATERFALL_S = 600, ROW_S = 2;
-/* Colours of matplotlib's viridis, and of its twilight with the light end at phase 0.  Both ends of twilight are equal. */
+/* Colours of two colour maps of matplotlib: viridis, and twilight with its light end at phase 0.  Both ends of twilight are equal. */
 const POWER_COLOURS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
 const PHASE_COLOURS = ["#2f1436", "#4a1342", "#741e4f", "#983550", "#b25652", "#c27c63", "#cca389", "#d8c7be", "#e2d9e2", "#c4ced4", "#95b5c7", "#7297c1", "#6276ba", "#5e51ad", "#592a8f", "#45135c", "#2f1436"];
 
-/* Returns 256 colours, interpolated between the given ones, as pixels of an ImageData. */
+/* Returns 256 colours, interpolated between the given colours, as pixels of an ImageData. */
 function ramp_of(colours) {
   const stops = colours.map(c => [1, 3, 5].map(i => parseInt(c.slice(i, i + 2), 16)));
   const bytes = Uint8Array.from({ length: 1024 }, (_, i) => {
