@@ -471,7 +471,7 @@ def test_stale_kernel_cache(work, files):
     assert found()["status"] == "warn" and "1 of 3" in found()["found"] and "older" in found()["found"]
     old.unlink()
     cache.chmod(0o777)
-    assert found()["status"] == "warn" and "other users may write to it" in found()["found"]
+    assert found()["status"] == "warn" and "users other than the owner may write to this directory" in found()["found"]
     cache.chmod(0o755)
     damaged = write(4)
     content = bytearray(damaged.read_bytes())

@@ -1,6 +1,7 @@
 /* config.c - compares F-engines' files with X-engines' files.  The engines may run on any host.
  *
- * An output of an F-engine and an X-engine form a pair if a destination of the output is in the X-engine's sources. */
+ * An F-engine's output and an X-engine form a pair if one of the output's destinations is among the X-engine's
+ * sources. */
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
 
@@ -55,7 +56,7 @@ static const struct {
                         false},
     [SHAPE_SUBSTREAM] = {"channels / destinations", "recv.channels_per_substream",
                          "every heap is refused (rejected_packets, reason heap_size)", true},
-    [SHAPE_PLACE] = {"the position of the address among the destinations", "recv.channel_offset",
+    [SHAPE_PLACE] = {"the number of the address among the destinations", "recv.channel_offset",
                      "every heap is refused, because its channels belong to another X-engine (reason bad_frequency)",
                      true},
     [SHAPE_HEAP] = {"outputs[].spectra_per_heap", "recv.spectra_per_heap",
@@ -64,7 +65,7 @@ static const struct {
                     "every heap is refused (rejected_packets, reason heap_size)", false},
     [SHAPE_STEP] = {"2 x channels x decimation", "recv.samples_between_spectra",
                     "every heap has a bad timestamp, or dumps have the wrong length", true},
-    [SHAPE_ENCODING] = {"fgpu's encoding of 4 bits, two's complement (0),", "recv.sample_encoding",
+    [SHAPE_ENCODING] = {"fgpu's encoding of 4-bit samples, two's complement (0),", "recv.sample_encoding",
                         "all voltages are decoded wrongly", false},
 };
 
@@ -105,7 +106,7 @@ static void fill_shape(struct pair *pair, size_t substream)
     memcpy(pair->x_values, x, sizeof(x));
 }
 
-/* Compares value 'k' of the two files of a pair, and reports a difference. */
+/* Compares value 'k' in the two files of a pair, and reports a difference. */
 static void compare(struct doctor *doctor, struct pair *pair, size_t k)
 {
     long long f_value = pair->f_values[k], x_value = pair->x_values[k];
@@ -149,7 +150,7 @@ static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n
             return;
     struct finding *f = disagree(doctor, "config.f-x", other->f, pairs[0].f);
     SAY(f->found, "%s", found);
-    SAY(f->expected, "the same value in all outputs that an X-engine receives");
+    SAY(f->expected, "the same value for all outputs that one X-engine receives");
     SAY(f->why, "both send to %s, which can receive only one of them", pairs[0].x->name);
     SAY(f->fix, "make %s equal in %s and %s", shape_keys[k].f_key, pairs[0].f->path, other->f->path);
 }
@@ -220,8 +221,8 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
     SAY(f->found, "send.array_size is %lld, but %s is %lld", (long long)mine,
         mine == n_ants ? "the largest number of antennas in these files" : "recv.antennas",
         (long long)(mine == n_ants ? largest : n_ants));
-    SAY(f->expected, "the array's number of antennas in both keys");
-    SAY(f->why, mine < largest ? "heaps of different antennas may have the same number"
+    SAY(f->expected, "the number of the array's antennas in both keys");
+    SAY(f->why, mine < largest ? "heaps of different antennas may have the same heap count"
                                : "the array has antennas that are not correlated");
     f->status = FINDING_WARN;
     if (mine < largest)
@@ -245,8 +246,8 @@ static void check_times(struct doctor *doctor, const struct doctor_file *a, cons
     if (!same_decimal(a->time->adc_sample_rate_hz, b->time->adc_sample_rate_hz)) {
         struct finding *f = disagree(doctor, "config.time", b, a);
         SAY(f->found, "adc_sample_rate is %.12g Hz and %.12g Hz", a->rate_hz, b->rate_hz);
-        SAY(f->expected, "one rate in all files");
-        SAY(f->why, "times, frequencies and integrations are wrong in one of them");
+        SAY(f->expected, "the same rate in all files");
+        SAY(f->why, "times, frequencies and integrations are wrong in one of the engines");
         SAY(f->fix, "grep -n adc_sample_rate %s %s   # and make them equal", a->path, b->path);
     }
 }
@@ -265,7 +266,7 @@ static void check_network(struct doctor *doctor, struct pair *pair)
     if (on_network && from_lo != to_lo && send->interface && pair->x->xbgpu.recv.base.interface) {
         struct finding *f = disagree(doctor, "config.interfaces", pair->x, pair->f);
         SAY(f->found, "sent on %s, received on %s", send->interface, pair->x->xbgpu.recv.base.interface);
-        SAY(f->expected, "lo on both sides, or on neither");
+        SAY(f->expected, "lo in both files, or in neither");
         SAY(f->why, "packets sent on lo never leave the host, and packets of the network do not arrive on lo");
         SAY(f->fix, "grep -n interface %s %s   # and name the network's interface", pair->f->path, pair->x->path);
         pair->n_bad++;
@@ -357,8 +358,8 @@ static bool has_control(const struct doctor_file *file)
     return false;
 }
 
-/* Reports an output whose send_enabled is false.  Such a daemon correlates but sends nothing, and an operator may
- * search long for the reason. */
+/* Reports an output whose send_enabled is false.  Such a daemon computes but does not send this output, and an
+ * operator may search long for the reason. */
 static void check_sent(struct doctor *doctor, const struct doctor_file *file, const char *name, const bool *enabled)
 {
     if (*enabled)
@@ -417,7 +418,7 @@ static void check_array(struct doctor *doctor)
     }
     if (n_ants > 0 && n_served > 0 && (int64_t)n_served < n_ants)
         doctor_note(doctor, FINDING_SKIPPED, "config.antennas", "",
-                    "%zu of the array's %lld antennas are in these files: give the files of the other antennas, too",
+                    "these files contain %zu of the array's %lld antennas: give the files of the other antennas, too",
                     n_served, (long long)n_ants);
 }
 
@@ -470,7 +471,7 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     }
 }
 
-/* Returns the number of streams of an F-engine: first the items of 'outputs', then the items of 'gnss'. */
+/* Returns the number of streams of an F-engine.  The streams are the items of 'outputs', then the items of 'gnss'. */
 static size_t n_streams(const struct fgpu_config *config)
 {
     return config->outputs.n + config->gnss.n;

@@ -18,8 +18,10 @@
 #define START_S         3  /* time after a start for which silent sources are normal */
 #define TROUBLES_MAX    30 /* greatest number of troubles that are reported one by one */
 #define MAX_NAMED_BEAMS 8
-#define DELAY_MAX_S     1e-3 /* greatest normal difference of delays in an array: light travels 300 km in this time */
-#define DELAY_FAIL_S    0.1  /* light crosses the Earth in 0.043 s, so a larger difference is a failure */
+#define DELAY_MAX_S                                                                                                    \
+    1e-3                 /* greatest normal difference between delays of an array; light travels 300 km in this
+                              * time */
+#define DELAY_FAIL_S 0.1 /* light crosses the Earth in 0.043 s, so a larger difference is a failure */
 
 struct trouble {
     enum finding_status status;
@@ -299,7 +301,8 @@ static void take_clock(struct engines *engines, const json_t *status)
     SAY(f->found, "the engines of this host run with an unsynchronised clock%s%s", since_s > 0 ? ", since " : "",
         since_s > 0 ? doctor_ago(engines->now_unix_s - since_s, ago) : "");
     SAY(f->expected, "a clock that the kernel reports as synchronised");
-    SAY(f->why, "timestamps and the start of delay models depend on this clock, so an error of the clock shifts both");
+    SAY(f->why, "timestamps and the start times of delay models depend on this clock, so an error of the clock "
+                "shifts them");
     SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
 }
 
@@ -328,7 +331,7 @@ static void take_beams(struct engines *engines, const struct doctor_file *file, 
     SAY(f->found, "more than half of the weights of %zu more beams are 0", n - MAX_NAMED_BEAMS);
     SAY(f->expected, "weights above 0 for most antennas");
     SAY(f->why, "the beams have less sensitivity than the array");
-    SAY(f->fix, "the status page of the engine lists its beams");
+    SAY(f->fix, "the engine's status page lists its beams");
 }
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
@@ -372,8 +375,8 @@ static void take_delays(const struct doctor_file *file, const json_t *status, st
             take_delay(file, status, o, i, delays, n);
 }
 
-/* Reports delays that are far from the median.  If half of the delays are large and half are small, reports the large
- * delays. */
+/* Reports delays that are far from the median.  If half of the delays are large and half are small, the median is
+ * small, so the large delays are reported. */
 static void judge_delays(struct engines *engines, struct delay *delays, size_t n)
 {
     char ago[DOCTOR_AGO_BYTES];
@@ -391,7 +394,7 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
         SAY(f->subject, "%s %s pol %zu", d->file->name, d->antenna, d->pol);
         SAY(f->found, "its delay in output %s is %.6g s since %s; the median of all inputs is %.6g s", d->stream,
             d->delay_s, doctor_ago(engines->now_unix_s - d->since_unix_s, ago), middle_s);
-        SAY(f->expected, "delays within %g ms of each other", DELAY_MAX_S * 1e3);
+        SAY(f->expected, "differences between delays of at most %g ms", DELAY_MAX_S * 1e3);
         SAY(f->why, "the antenna's signal is correlated at a wrong time: no fringes, and no output for a while after a "
                     "correction");
         SAY(f->fix, "?delays %s NOW INPUT=DELAY,RATE:PHASE,RATE   # over KATCP, or correct antennas[].delays in %s",
@@ -401,7 +404,7 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Orders troubles: failures before warnings, then F-engines before X-engines, then the earlier trouble first.
+/* Orders troubles: failures before warnings, then F-engines before X-engines, then by time, earliest first.
  * F-engines come first because they are upstream. */
 static int compare_troubles(const void *a, const void *b)
 {
@@ -462,7 +465,7 @@ void doctor_check_engines(struct doctor *doctor)
         take_beams(&engines, file, pages[i]);
         take_delays(file, pages[i], &delays, &n_delays);
     }
-    /* delays come first, because a wrong delay causes silences and refused heaps */
+    /* delays are reported first, because a wrong delay causes silences and refused heaps */
     judge_delays(&engines, delays, n_delays);
     report_troubles(&engines);
     for (size_t i = 0; i < doctor->n_files; i++)

@@ -91,7 +91,7 @@ static void add_recvs(struct doctor_file *file, const struct endpoint_list *list
     file->recvs.n += list->n;
 }
 
-/* With ibverbs, replaces the sizes of sockets by the size of the rings, because ibverbs has no sockets. */
+/* With ibverbs, replaces the sizes of socket buffers by the sizes of rings, because ibverbs has no sockets. */
 static void derive_ring(struct doctor_file *file)
 {
     if (file->recv->transport != TRANSPORT_IBVERBS || file->recv->pcap_file)
@@ -301,7 +301,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind;
     if (file->kind == DOCTOR_OTHER) {
         f = doctor_add(doctor, FINDING_SKIPPED, "config.file", file->name);
-        SAY(f->found, "a file of %s: cbf-doctor examines only files of fgpu, xbgpu, visrec and beamrec",
+        SAY(f->found, "this is a file of %s, but cbf-doctor examines only files of fgpu, xbgpu, visrec and beamrec",
             signs[sign].program);
         return;
     }

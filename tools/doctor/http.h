@@ -18,7 +18,8 @@ json_t *doctor_status_get(const struct endpoint *listen);
  * 'labels' is NULL, sums over all label sets.  Returns 0 if there is no sample. */
 double doctor_metrics_sum(const char *page, const char *name, const char *labels);
 
-/* Calls 'each' for every sample of the page.  Passes the labels without braces, or "" if the sample has no labels. */
+/* Calls 'each' for every sample in the text of /metrics.  Passes the labels without braces, or "" if the sample has
+ * no labels. */
 void doctor_metrics_each(const char *page, void (*each)(void *arg, const char *name, const char *labels, double value),
                          void *arg);
 

@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 #define SOURCE_N_SLOTS  1024 /* number of heaps that may be open at the same time */
-#define SOURCE_N_VALUES 4    /* number of different ids and senders that are counted */
+#define SOURCE_N_VALUES 4    /* greatest number of different ids, or senders, that are counted */
 
 /* Shape of the stream that a source should send. */
 struct source_shape {
     int64_t heap_samples; /* ADC samples from one heap to the next heap */
     uint64_t heap_bytes;
     struct timebase timebase;
-    int64_t half_ns; /* half of the duration of the observation; 0: not known */
+    int64_t half_ns; /* half of the observation's duration; 0: not known */
 };
 
 /* A packet of a source.  The timestamp is the value on the wire. */
@@ -46,8 +46,8 @@ struct source_slot {
 struct source {
     uint64_t n_packets;
     uint64_t n_bytes;        /* bytes of payload */
-    uint64_t n_wrong_length; /* packets of heaps of another length; not counted as heaps */
-    uint64_t wrong_length;   /* heap length of the last packet with another length */
+    uint64_t n_wrong_length; /* packets whose heap has not the length heap_bytes; not counted as heaps */
+    uint64_t wrong_length;   /* heap length in the last of these packets */
     /* Packets whose timestamp is not a multiple of heap_samples.  These packets are not counted as heaps. */
     uint64_t n_bad_timestamps;
     uint64_t n_jumps;     /* packets whose timestamp is far from the first; not counted as heaps */
@@ -67,10 +67,10 @@ struct source {
 
 void source_take(struct source *source, const struct source_shape *shape, const struct source_packet *packet);
 
-/* Closes the open heaps.  Call once, before the functions below. */
+/* Ends the measurement: closes the open heaps.  Call once, before the functions below. */
 void source_finish(struct source *source, const struct source_shape *shape);
 
-/* Return the number of heaps between the first and the newest heap, and how many of these heaps are missing or
+/* Return two numbers: the heaps between the first and the newest heap, and how many of these heaps are missing or
  * incomplete. */
 uint64_t source_expected(const struct source *source);
 uint64_t source_missing(const struct source *source);

@@ -7,7 +7,7 @@
  * kernel without a .cu file runs its C twin.
  *
  * Tests run in the root of the source tree.  A compilation takes about a quarter of a second, so a test should use
- * each set of constants for many inputs.  EMULATE_SEED=...  repeats the order of blocks and threads of the run that
+ * each set of constants for many inputs.  EMULATE_SEED=... repeats the order of blocks and threads of the run that
  * printed it.
  *
  * EMULATE=compile: kernels are compiled, and their C twins run in their place.  A kernel without a twin does not run.

@@ -10,7 +10,8 @@
 
 #include "common/device/device.h"
 
-#define EXAMPLE_N_SUMS 5 /* methods: a tree in shared memory, shuffles, an atomic addition, ballots, and barriers in
+#define EXAMPLE_N_SUMS                                                                                                 \
+    5 /* methods: a tree in shared memory, shuffles, an atomic addition, ballots, and barriers in
                           * shared memory */
 
 enum emulator_mistake {

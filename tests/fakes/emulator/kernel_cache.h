@@ -6,9 +6,8 @@
  *
  * Key:       the command that compiles the kernel, and the version of g++.  Flags are part of the command, so builds
  *            with equal flags share an entry.  Only builds with SANITIZE=address have other flags.
- * Freshness: depends on file times, as in make.  g++ writes the names of the files that it read.  If an entry is
- * older than
- *            one of these files, the kernel is compiled again.
+ * Freshness: depends on file times, as in make.  g++ writes the names of the files that it read.  If an entry is older
+ *            than one of these files, the kernel is compiled again.
  * Processes: tests run side by side.  An entry is written under a temporary name and then renamed, so a reader sees
  *            only complete entries.  If two processes write the same entry, each loads a complete one. */
 #ifndef TESTS_FAKES_EMULATOR_KERNEL_CACHE_H

@@ -5,10 +5,10 @@
  * Flow:      post_recv -> queue -> receiving thread: recvmmsg into the program's memory -> completion queue -> poll_cq
  *            post_send -> queue -> sending thread, paced: sendmmsg from the program's memory -> completion queue
  * Threads:   two for each queue pair.  The program may call from any thread, as with the real libraries.
- * Locks: threads take locks in this order: turn (held by a queue's thread while it works on the queue), context,
- * queue pair,
- *            completion queue, events.  A protection domain's lock 'pinned' is read-locked while a thread touches
- *            memory, so no thread touches deregistered memory.  A thread that holds 'pinned' takes no other lock.
+ * Locks:     threads take locks in this order: turn (held by a queue's thread while it works on the queue), context,
+ *            queue pair, completion queue, events.  A protection domain's lock 'pinned' is read-locked while a thread
+ *            touches memory, so no thread touches deregistered memory.  A thread that holds 'pinned' takes no other
+ *            lock.
  * Errors:    the functions return an errno, or NULL and set errno, like the real functions.  fake_complain() reports
  *            mistakes of a program that a NIC would not notice. */
 #ifndef TESTS_FAKE_VERBS_H
