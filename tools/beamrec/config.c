@@ -38,16 +38,13 @@ static const struct config_key recv_keys[] = {
 #define KEYS_OF struct beamrec_config_stream
 static const struct config_key stream_keys[] = {
     KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
-            "Number of channels of the whole band, which "
-            "all X-engines send together.",
-            .example = "4096"),
+            "Number of channels of the whole band, which all X-engines send together.", .example = "4096"),
     KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
             "Number of channels that each X-engine sends.", .example = "256"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65520,
             "Number of spectra in a heap of a voltage beam. These spectra are a batch."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
-            "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband "
-            "stream.",
+            "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband stream.",
             .example = "8192"),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
                "Sky frequency of the centre of channel number channels / 2. 0: adc_sample_rate / 4, the centre of the "

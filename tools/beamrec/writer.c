@@ -208,9 +208,7 @@ void beamrec_writer_register(const struct beamrec_writer_stats *stats)
 {
     stats_counter("beamrec_batches", "Batches of streams written.", NULL, &stats->batches);
     stats_counter("beamrec_gap_heaps", "Heaps that did not arrive and were filled.", NULL, &stats->missing_heaps);
-    stats_counter("beamrec_partial_windows",
-                  "Windows of detected beams in which spectra of some antennas are "
-                  "missing.",
+    stats_counter("beamrec_partial_windows", "Windows of detected beams in which spectra of some antennas are missing.",
                   NULL, &stats->partial_windows);
     stats_counter("beamrec_files", "Files begun.", NULL, &stats->files);
     stats_counter("beamrec_unwritten_batches", "Batches not written because the disk was full.", NULL,

@@ -2,9 +2,8 @@
  *
  * Flow:      assembler --full chunk--> inbox --> writer --rows--> each file of the stream
  * Threads:   one thread; between start and join, only this thread uses products and files.
- * Gaps: missing batches are filled, and listed in the list of gaps.  The next file begins after a gap longer than
- * output.max_gap, or if
- *            the timestamps go back.
+ * Gaps:      missing batches are filled, and listed in the list of gaps.  The next file begins after a gap longer
+ *            than output.max_gap, or if the timestamps go back.
  * Full disk: batches are dropped and counted until there is room again.  The dropped batches become a gap in the file.
  *            If the input is a capture, a full disk is a failed write, because the capture can be read again.
  * End:       after 'max_batches' batches, or a failed write, the thread asks the service to stop.  Until the inbox is

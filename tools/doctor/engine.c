@@ -18,10 +18,8 @@
 #define START_S         3  /* time after a start for which silent sources are normal */
 #define TROUBLES_MAX    30 /* greatest number of troubles that are reported one by one */
 #define MAX_NAMED_BEAMS 8
-#define DELAY_MAX_S                                                                                                    \
-    1e-3                 /* greatest normal difference between delays of an array; light travels 300 km in this
-                              * time */
-#define DELAY_FAIL_S 0.1 /* light crosses the Earth in 0.043 s, so a larger difference is a failure */
+#define DELAY_MAX_S     1e-3 /* greatest normal difference between delays of an array; light travels 300 km in 1 ms */
+#define DELAY_FAIL_S    0.1  /* light crosses the Earth in 0.043 s, so a larger difference is a failure */
 
 struct trouble {
     enum finding_status status;

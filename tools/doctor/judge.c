@@ -345,9 +345,8 @@ static bool judge_loss(struct doctor *doctor, const struct stream_file *stream, 
         100 * (double)n_missing / (double)n_expected);
     SAY(f->expected, "all");
     SAY(f->why, "the heaps did not reach this host's sockets: they were lost on the way, or were not sent");
-    const char *sender = is_f(stream) ? "the digitiser and its cable"
-                                      : "the skipped and dropped heaps of the fgpu "
-                                        "on its host";
+    const char *sender =
+        is_f(stream) ? "the digitiser and its cable" : "the fgpu's skipped and dropped heaps on its host";
     if (doctor_runs(doctor, TOPIC_LOSS))
         SAY(f->fix, "look at %s, then at the switch's counters of the port to this host", sender);
     else

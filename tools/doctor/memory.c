@@ -105,9 +105,7 @@ static void check_memory(struct doctor *doctor)
     double share = (double)needed / (double)memory.available_bytes;
     enum finding_status status = share > 1 ? FINDING_FAIL : share > FULL ? FINDING_WARN : FINDING_OK;
     struct finding *f = doctor_add(doctor, status, "host.memory", n == 1 ? largest->name : "");
-    SAY(f->found,
-        "%.3g GiB are needed by %zu daemon%s that will be started; %.3g of %.3g GiB are "
-        "free",
+    SAY(f->found, "%.3g GiB are needed by %zu daemon%s that will be started; %.3g of %.3g GiB are free",
         (double)needed / GIB, n, plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
     SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
     SAY(f->why, "a daemon that finds too little free memory at the start does not start");

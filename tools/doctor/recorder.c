@@ -162,9 +162,8 @@ static void compare_antennas(struct recorder_pair *pair)
 
         if (strcmp(name, labels.antennas[a]) == 0)
             continue;
-        struct finding *f = disagree(pair, "config.antennas",
-                                     "the recorded baselines have the positions of other "
-                                     "antennas");
+        struct finding *f =
+            disagree(pair, "config.antennas", "the recorded baselines have the positions of other antennas");
         SAY(f->found, "antenna %zu is %s, but recv.antenna_names of the X-engine has %s", a, name, labels.antennas[a]);
         SAY(f->expected, "the same antennas in the same order");
         SAY(f->fix, "put the antennas in %s into the order of their feng_id", pair->recorder->path);

@@ -14,13 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_MAX_S  0.5 /* seconds; allowance for delays by networks and by busy hosts */
-#define EARLY_MAX_S 0.1 /* seconds; allowance for the errors of the clocks of two hosts */
-#define LATE_HEAPS  32  /* heaps that an F-engine is assumed to have in its buffers, if its file was not given */
-#define LATE_CHUNKS                                                                                                    \
-    4                      /* chunks of input that an F-engine is assumed to have in its buffers, if its file was
-                             * given */
-#define ELSEWHERE_MAX   16 /* greatest number of silent sources for which other interfaces are searched */
+#define LATE_MAX_S      0.5 /* seconds; allowance for delays by networks and by busy hosts */
+#define EARLY_MAX_S     0.1 /* seconds; allowance for the errors of the clocks of two hosts */
+#define LATE_HEAPS      32  /* assumed number of heaps in an F-engine's buffers, if its file was not given */
+#define LATE_CHUNKS     4   /* assumed number of input chunks in an F-engine's buffers, if its file was given */
+#define ELSEWHERE_MAX   16  /* greatest number of silent sources for which other interfaces are searched */
 #define ELSEWHERE_MAX_S 2.0
 #define INTERFACES_MAX  32
 

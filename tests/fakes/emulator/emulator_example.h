@@ -10,9 +10,8 @@
 
 #include "common/device/device.h"
 
-#define EXAMPLE_N_SUMS                                                                                                 \
-    5 /* methods: a tree in shared memory, shuffles, an atomic addition, ballots, and barriers in
-                          * shared memory */
+/* methods: a tree in shared memory, shuffles, an atomic addition, ballots, and barriers in shared memory */
+#define EXAMPLE_N_SUMS 5
 
 enum emulator_mistake {
     MISTAKE_NONE,
