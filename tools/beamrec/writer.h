@@ -21,7 +21,7 @@ struct service;
 struct beamrec_writer;
 
 struct beamrec_writer_config {
-    struct inbox *inbox; /* items are enum beamrec_item */
+    struct inbox *inbox; /* inbox of the writer; its items are enum beamrec_item */
     const struct beamrec_config *config;
     struct timebase timebase;
     struct service *service;

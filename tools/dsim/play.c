@@ -21,10 +21,11 @@
 
 #define AHEAD_NS     (NS_PER_S / 2)
 #define N_BLOCKS_MIN 4
-/* greatest number of samples of an input in a block, unless one heap has more.  As doubles, they fit in the cache. */
+/* Greatest number of an input's samples in a block, unless one heap has more samples.  This number of doubles fits in
+ * the cache. */
 #define BLOCK_SAMPLES_MAX 262144
-#define BLOCK_BYTES_MAX   33554432.0  /* limit of the bytes in a block, unless one heap of each input has more */
-#define BYTES_MAX         268435456.0 /* limit of the bytes in all blocks, unless N_BLOCKS_MIN blocks have more */
+#define BLOCK_BYTES_MAX   33554432.0  /* greatest size of a block, unless one heap of each input is larger */
+#define BYTES_MAX         268435456.0 /* greatest size of all blocks, unless N_BLOCKS_MIN blocks are larger */
 
 struct dsim_play {
     const struct dsim_config *config; /* [const] */
@@ -33,7 +34,7 @@ struct dsim_play {
     size_t heap_bytes;                /* [const] */
     int sample_bits;                  /* [const] */
     int64_t n_heaps_wanted;           /* [const] number of heaps to make for each input */
-    int64_t n_heaps;                  /* [const] number of heaps of each recording; INT64_MAX: live signals */
+    int64_t n_heaps;                  /* [const] number of heaps in each recording; INT64_MAX for live signals */
     uint64_t n_unplayed_samples;      /* [const] number of samples after the last heap, summed over all recordings */
 
     struct dsim_live *live;             /* [reader] live signals; NULL: recordings are played */
@@ -262,7 +263,7 @@ static void describe(struct dsim_play *play)
                      "recording is shorter",
                      i, (long long)n_rest, file);
         if (n_rest_bytes > 0)
-            log_warning("recordings[%zu]: the last %lld bytes of %s do not fill a sample or frame", i,
+            log_warning("recordings[%zu]: the last %lld bytes of %s are less than a sample or frame", i,
                         (long long)n_rest_bytes, file);
         play->n_unplayed_samples += (uint64_t)n_rest;
     }

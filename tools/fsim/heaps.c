@@ -90,7 +90,8 @@ static void mark_absent(const struct fsim_config *config, const struct fsim_reco
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Allocates memory, in huge pages if the kernel grants them, because packets are gathered from the whole memory. */
+/* Allocates memory, in huge pages if the kernel grants them, because packets contain data from all parts of the
+ * memory. */
 static uint8_t *allocate(uint64_t bytes)
 {
     void *memory = aligned_alloc(HUGE_PAGE_BYTES, (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);

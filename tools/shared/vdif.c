@@ -5,7 +5,7 @@
 
 #define WORD_BITS         32
 #define EDV_MARK5B        0xAB /* EDV of a Mark 5B frame in VDIF, whose samples are coded as sign and magnitude */
-#define MAX_LOG2_CHANNELS 24   /* log2 of the channels that the longest frame can contain */
+#define MAX_LOG2_CHANNELS 24   /* log2 of the number of channels that the longest frame can contain */
 
 static uint32_t load_word(const uint8_t *bytes)
 {

@@ -699,7 +699,7 @@ TEST(vdif_refused)
     write_frames();
 
     config = vdif_config(2, 0);
-    open_bad(config, -EINVAL, "no thread 2 among its first 300 frames, but 1, 4, 7;");
+    open_bad(config, -EINVAL, "no thread 2 among its first 300 frames, but only 1, 4, 7;");
     config = vdif_config(1, N_CHANNELS);
     open_bad(config, -EINVAL, "has 2 channels; channel must be less");
     config = vdif_config(4, 0);
@@ -714,7 +714,7 @@ TEST(vdif_refused)
     config.sample_rate_hz = (struct decimal){.mantissa = RATE_HZ, .n_decimals = 1};
     open_bad(config, -EINVAL, "2.500000 fill a second");
     config.sample_rate_hz = (struct decimal){.mantissa = FIRST_FRAME * FRAME_SAMPLES, .n_decimals = 0};
-    open_bad(config, -EINVAL, "number 7 of its second, but by sample_rate a second has 7 frames");
+    open_bad(config, -EINVAL, "number 7 of its second, but according to sample_rate a second has 7 frames");
     config.sample_rate_hz = (struct decimal){.mantissa = 10 * RATE_HZ, .n_decimals = 1};
     open_good(config);
     config.sample_rate_hz = (struct decimal){.mantissa = INT64_C(100000000008), .n_decimals = 0};
