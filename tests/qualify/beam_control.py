@@ -37,8 +37,9 @@ def starts(plan, work):
                 f"{np.count_nonzero(gain)}", not gain.any()),
             Row("", "?beam-weights 0 before ?capture-start: values of the first heap that are not 0", "0",
                 f"{np.count_nonzero(weights)}", not weights.any()),
-            Row("", "?beam-delays with a phase of pi before ?capture-start: largest value, in LSB, of the sum of the "
-                "first heap and the first heap of a beam without delays", "<= 2", f"{sums}", sums <= 2 and turned.any())]
+            Row("", "?beam-delays with a phase of pi before ?capture-start: largest value, in LSB, of the sum of "
+                "the first heap and the first heap of a beam without delays", "<= 2", f"{sums}",
+                sums <= 2 and turned.any())]
 
 
 def pairs(rng, n_ants):

@@ -57,7 +57,8 @@ def turned(found, expected, f):
                         f"{rms_deg(error):.4f} ({noise:.4f}); {largest:.3f} and {lsb:.2f}",
                         rms_deg(error) <= 0.05 and largest < 1 and lsb <= 2.9))
     return rows + [Row("0121, 0122", "delay error in ps, from the slope of the phase over the band minus -2 pi f "
-                       "delay: largest of the rows above", "goal <= 2.5", f"{max(slopes) * 1e12:.4f}", max(slopes) <= 2.5e-12)]
+                       "delay: largest of the rows above", "goal <= 2.5", f"{max(slopes) * 1e12:.4f}",
+                       max(slopes) <= 2.5e-12)]
 
 
 def levels(found, noise):

@@ -26,7 +26,7 @@
 struct test_device {
     struct device *device;
     struct device_stream *stream;
-    struct device_kernel *kernel; /* set by test_kernel(); NULL: no kernel yet */
+    struct device_kernel *kernel; /* kernel that test_kernel() created last; NULL: no kernel yet */
     void **kept;
     size_t n_kept;
 };

@@ -23,7 +23,7 @@ struct test_case {
     int first, end;      /* the case runs for _i from 'first' to 'end' - 1; if both are 0, only for _i = 0 */
     int signal;          /* signal with which the case must end; 0: none */
     int exit_status;     /* status with which the case must exit */
-    bool unless;         /* true: the case is left out here, and not reported as skipped */
+    bool unless;         /* true: the case does not run here, and is not reported as skipped */
     const char *skip;    /* reason why the case cannot run here; NULL: the case can run */
     const char *group;   /* name of the case's group, for CK_RUN_CASE; NULL: "all" */
     double timeout_s;    /* timeout_s, setup and teardown replace the suite's members of the same names */
@@ -40,7 +40,8 @@ struct test_suite {
     void (*finish)(void);                  /* after all cases */
     void (*again)(void);                   /* setup of a second run of all cases; NULL: no second run */
     const char *skip;                      /* reason why no case of the suite can run here; NULL: cases can run */
-    int (*command)(int argc, char **argv); /* runs if the program has arguments; returns the exit status */
+    int (*command)(int argc, char **argv); /* runs instead of the cases if the program has arguments; returns the exit
+                                            * status */
 };
 
 /* An empty setup, for a case that must not run the suite's setup. */

@@ -52,7 +52,7 @@ struct beamrec_config_detected {
     char *name;
     struct endpoint_list sources;
     int64_t n_beams;
-    int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
+    int products;           /* value of enum beam_products (kernels/beamform/beam_detect.h) */
     int64_t window_spectra; /* number of spectra that are summed into one power */
     int64_t group_channels; /* number of channels that are summed into one power */
     int64_t heap_windows;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file, and the size of its complete part. */
+/* A file, and the number of bytes up to the end of the last complete batch. */
 struct part {
     char path[PATH_MAX];
     int fd;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct beamrec_powers {
-    size_t n_beams, n_windows, n_products, n_groups; /* n_groups: groups of one substream */
+    size_t n_beams, n_windows, n_products, n_groups; /* n_groups: number of groups of one substream */
     bool is_uint8;
 };
 

@@ -78,7 +78,7 @@ static void compare(struct beam_pair *pair, const char *key, double mine, double
 }
 
 static const char refused[] = "every heap is refused (rejected_packets, reason heap_size)";
-static const char mistimed[] = "the file's times are wrong";
+static const char mistimed[] = "the recorded times are wrong";
 
 static void compare_shapes(struct beam_pair *pair)
 {

@@ -118,12 +118,12 @@ static void compare(struct doctor *doctor, struct pair *pair, size_t k)
     SAY(f->found, "%s is %lld, but %s gives %lld", x_key, x_value, shape_keys[k].f_key, f_value);
     SAY(f->expected, "%s: %lld", x_key, f_value);
     SAY(f->why, "%s", shape_keys[k].why);
-    SAY(f->fix, "change %s in %s to %lld, or change the keys that give the other value in %s", x_key, pair->x->path,
-        f_value, pair->f->path);
+    SAY(f->fix, "change %s in %s to %lld, or change the keys in %s that give that value", x_key, pair->x->path, f_value,
+        pair->f->path);
     pair->n_bad++;
 }
 
-/* Returns the index of the first pair whose value 'k' differs from pair 0's value.  Returns 0 if all values are
+/* Returns the index of the first pair whose value 'k' differs from value 'k' of pair 0.  Returns 0 if all values are
  * equal. */
 static size_t find_other(const struct pair *pairs, size_t n, size_t k)
 {
@@ -192,8 +192,8 @@ static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
     return *array_size > n ? *array_size : n;
 }
 
-/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, reports only this fault, and
- * does not report send.array_size. */
+/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, reports only the feng_id, and
+ * not send.array_size. */
 static void check_antennas(struct doctor *doctor, struct pair *pair)
 {
     const struct fgpu_config *fgpu = &pair->f->fgpu;
@@ -268,7 +268,8 @@ static void check_network(struct doctor *doctor, struct pair *pair)
         SAY(f->found, "sent on %s, received on %s", send->interface, pair->x->xbgpu.recv.base.interface);
         SAY(f->expected, "lo in both files, or in neither");
         SAY(f->why, "packets sent on lo never leave the host, and packets of the network do not arrive on lo");
-        SAY(f->fix, "grep -n interface %s %s   # and name the network's interface", pair->f->path, pair->x->path);
+        SAY(f->fix, "grep -n interface %s %s   # and give both the name of an interface to the network", pair->f->path,
+            pair->x->path);
         pair->n_bad++;
     }
 }
@@ -314,8 +315,9 @@ static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
     }
     free(pairs);
     if (n > 0 && n_bad == 0)
-        doctor_note(doctor, FINDING_OK, "config.f-x", x->name, "outputs of %zu fgpu fit: channels %lld to %lld of %lld",
-                    n, (long long)recv->chan_offset, (long long)(recv->chan_offset + recv->n_chan_substream) - 1,
+        doctor_note(doctor, FINDING_OK, "config.f-x", x->name,
+                    "the outputs of %zu fgpu match this X-engine: channels %lld to %lld of %lld", n,
+                    (long long)recv->chan_offset, (long long)(recv->chan_offset + recv->n_chan_substream) - 1,
                     (long long)recv->n_chan);
     return n;
 }
@@ -329,7 +331,7 @@ static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
         endpoint_format(&fgpu_config_output(&file->fgpu, 0)->destinations.items[0], theirs, sizeof(theirs));
     SAY(f->found, "no F-engine sends to %s, where this X-engine listens; the F-engines' destinations begin at %s",
         endpoint_format(&x->recvs.items[0], mine, sizeof(mine)), theirs);
-    SAY(f->expected, "recv.sources that are among outputs[].destinations");
+    SAY(f->expected, "recv.sources that are among the outputs[].destinations of F-engines");
     SAY(f->why, "this X-engine receives nothing");
     SAY(f->fix, "change recv.sources in %s", x->path);
 }
@@ -344,7 +346,7 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
         return;
     struct finding *f = doctor_add(doctor, FINDING_WARN, "config.ttl", file->name);
     SAY(f->found, "send.ttl is 0");
-    SAY(f->expected, "1 within one network, more if there are routers between the hosts");
+    SAY(f->expected, "at least 1; more if there are routers between the hosts");
     SAY(f->why, "packets with a time to live of 0 do not leave the host");
     SAY(f->fix, "set send.ttl in %s to 4", file->path);
 }
@@ -437,7 +439,7 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
             SAY(f->found, "output %s of %s goes to %s, which is %s of %s", output, from->name,
                 endpoint_format(&destinations->items[d], text, sizeof(text)), to->recvs.items[r].key, to->name);
             SAY(f->expected, "destinations that no other stream uses");
-            SAY(f->why, "%s receives packets of another stream, and refuses or mixes them", to->name);
+            SAY(f->why, "%s also receives packets of another stream, and refuses or mixes them", to->name);
             SAY(f->fix, "change %s of %s in %s", key, output, from->path);
             return;
         }
@@ -501,8 +503,8 @@ static void check_pair(struct doctor *doctor, const struct doctor_file *file, si
             struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.destinations", file->name);
             SAY(f->found, "outputs %s and %s both send to %s", name_a, name_b,
                 endpoint_format(&b->items[d], text, sizeof(text)));
-            SAY(f->expected, "different destinations for each output");
-            SAY(f->why, "a receiver of one output gets heaps of both, and refuses or mixes them");
+            SAY(f->expected, "different destinations for the two outputs");
+            SAY(f->why, "a receiver of one output also gets heaps of the other output, and refuses or mixes them");
             SAY(f->fix, "change destinations of %s in %s", name_b, file->path);
         }
 }

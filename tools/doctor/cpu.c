@@ -64,7 +64,7 @@ static void check_idle(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, worst > LATENCY_MAX_US), "cpu.idle", "");
     SAY(f->found, "the deepest idle state, %s, takes %lld us to leave", deepest, (long long)worst);
     SAY(f->expected, "at most %d us", LATENCY_MAX_US);
-    SAY(f->why, "while a CPU wakes up, the NIC's ring fills");
+    SAY(f->why, "while a CPU leaves its idle state, the NIC's ring of packets fills");
     SAY(f->fix, "sudo cpupower idle-set -D %d", LATENCY_MAX_US);
 }
 
@@ -153,7 +153,7 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
     f = doctor_add(doctor, doctor_tuning(doctor, n_loose), "cpu.isolated", "");
     SAY(f->found, "isolated CPUs: %s; %zu of %zu pinned threads are on other CPUs", isolated[0] ? isolated : "none",
         n_loose, pins->n);
-    SAY(f->expected, "all CPUs of recv.affinity and send.affinity");
+    SAY(f->expected, "isolated: all CPUs of recv.affinity and send.affinity");
     SAY(f->why, "on other CPUs, the kernel also runs other tasks, for milliseconds at a time");
     SAY(f->fix, "add isolcpus= and nohz_full= with these CPUs to GRUB_CMDLINE_LINUX, then sudo update-grub and reboot");
 }

@@ -54,7 +54,7 @@ static void check_vulkan(struct doctor *doctor)
         : told ? "VK_DRIVER_FILES names drivers in this shell, but perhaps not for the daemon"
                : "no file of NVIDIA's driver is in vulkan/icd.d");
     SAY(f->expected, "the Vulkan loader, and NVIDIA's driver in a directory that the loader searches");
-    SAY(f->why, "recv.direct maps the GPU's memory by Vulkan: the daemon does not start");
+    SAY(f->why, "recv.direct maps the GPU's memory with Vulkan; without Vulkan, the daemon does not start");
     SAY(f->fix,
         "sudo apt install libvulkan1 nvidia-vulkan-icd   # or VK_DRIVER_FILES=.../nvidia_icd.json for the daemon");
 }
@@ -131,7 +131,7 @@ static void check_dma_buf(struct doctor *doctor)
     else
         SAY(f->found, "the versions of the kernel and of NVIDIA's modules cannot be seen");
     SAY(f->expected, "Linux %d.%d or later, and NVIDIA's open kernel modules", DMA_BUF_MAJOR, DMA_BUF_MINOR);
-    SAY(f->why, "without these the driver shares no GPU memory with NICs: a daemon with gpudirect does not start");
+    SAY(f->why, "older versions share no GPU memory with NICs, so a daemon with gpudirect does not start");
     SAY(f->fix, "sudo apt install nvidia-open-kernel-dkms   # and reboot");
 }
 

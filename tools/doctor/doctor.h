@@ -78,13 +78,13 @@ struct doctor_file {
     int recv_transport;         /* enum transport; with ibverbs each thread has a ring instead of sockets */
     int send_transport;         /* enum transport; with ibverbs the NIC reads from the output buffers */
     size_t recv_mtu;            /* MTU of recv.interface in bytes; 0: not known */
-    bool gpudirect;             /* recv.gpudirect or send.gpudirect */
+    bool gpudirect;             /* true: recv.gpudirect or send.gpudirect is set */
     uint64_t window_bytes;      /* bytes of GPU memory that the bus must map for recv.direct and gpudirect */
     uint64_t locked_bytes;      /* bytes of locked memory for ibverbs rings and output buffers */
-    bool gpu_opened;            /* set by doctor_check_gpu() */
-    double rate_hz;             /* sample rate of the digitisers */
-    double recv_bits_per_s;     /* payload rate when all sources send */
-    double send_bits_per_s;     /* payload rate of all outputs */
+    bool gpu_opened;            /* true: doctor_check_gpu() could open the GPU */
+    double rate_hz;             /* sample rate of the digitisers, in Hz */
+    double recv_bits_per_s;     /* received payload rate when all sources send, in bits per second */
+    double send_bits_per_s;     /* payload rate of all outputs together, in bits per second */
     struct memory_use memory;   /* its member device_bytes is GPU memory, or host memory if the kernels run on the
                                  * CPU */
     size_t recv_packet_bytes;   /* bytes of a received packet with its IP header; 0: the file does not determine it */

@@ -15,7 +15,7 @@
 #define F_TO_X          "F-engine to X-engine" /* stage of history.h */
 #define HOST_CLOCK      "host clock"           /* stage of history.h */
 #define MINUTE_S        60
-#define START_S         3  /* time after a start for which silent sources are normal */
+#define START_S         3  /* time after the start of an engine during which silent sources are normal */
 #define TROUBLES_MAX    30 /* greatest number of troubles that are reported one by one */
 #define MAX_NAMED_BEAMS 8
 #define DELAY_MAX_S     1e-3 /* greatest normal difference between delays of an array; light travels 300 km in 1 ms */
@@ -24,7 +24,7 @@
 struct trouble {
     enum finding_status status;
     const struct doctor_file *file;
-    const char *stage, *what; /* static texts, or texts from the engine's status */
+    const char *stage, *what; /* static texts, or texts that belong to the engine's status */
     bool silent;
     size_t n_alike; /* number of other X-engines that report the same trouble of this antenna */
     char where[128], found[300], why[200], fix[512];
@@ -164,7 +164,7 @@ static void take_history(struct engines *engines, const struct doctor_file *file
         if (ongoing && strcmp(text_of(row, "stage"), F_TO_X) == 0)
             continue; /* take_silent() reports silent F-engines, with more detail */
         if (strcmp(text_of(row, "stage"), HOST_CLOCK) == 0)
-            continue; /* take_clock() reports this */
+            continue; /* take_clock() reports an unsynchronised clock */
         struct trouble t = {.status = ongoing || bad ? FINDING_FAIL : FINDING_WARN,
                             .file = file,
                             .stage = text_of(row, "stage"),
@@ -437,7 +437,8 @@ static void report_troubles(struct engines *engines)
         SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found, "%zu more are on the status pages",
             engines->n - TROUBLES_MAX);
     if (engines->n_answers == 0)
-        SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found, "no engine of these files answers here");
+        SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found,
+            "no engine of these files answers on this host");
     else if (engines->n == 0)
         SAY(report_add(report, FINDING_OK, "engine.troubles", "")->found,
             "%zu engine%s had no trouble in the last minute", engines->n_answers, plural(engines->n_answers));

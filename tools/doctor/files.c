@@ -16,7 +16,7 @@
 #include <yaml.h>
 
 #define IP_UDP_BYTES 28
-#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* bytes of the header of digitisers' and F-engines' packets */
+#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* size of the header in digitiser and F-engine packets */
 #define TUNED_BITS   5e9 /* bits per second; below this rate, a host loses nothing even without tuning */
 
 /* ---- The program of a file --------------------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
         if (c->send.gpudirect)
             file->window_bytes += buffers;
         else
-            /* each send thread registers the buffers */
+            /* each send thread registers all buffers */
             add_output_buffers(file, fgpu_send_shares(c, output) * buffers);
     }
     for (size_t g = 0; g < c->gnss.n; g++) {

@@ -50,7 +50,8 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->memory.device_bytes = layout.memory.device_bytes; /* the layout depends on this device's shared memory */
+        file->memory.device_bytes = layout.memory.device_bytes; /* the layout of the GPU memory depends on the size of
+                                                                 * this device's shared memory */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
@@ -121,7 +122,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
-    SAY(f->expected, "%s, the best link of the GPU", max);
+    SAY(f->expected, "%s, the fastest and widest link that the GPU supports", max);
     SAY(f->why, "every sample crosses this link once");
     SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }

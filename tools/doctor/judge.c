@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
-#define WHOLE_SECOND_S 0.1  /* an offset this close to whole seconds counts as whole seconds */
+#define WHOLE_SECOND_S 0.1  /* seconds; an offset as close as this to whole seconds counts as whole seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -87,7 +87,7 @@ static void add_silent(struct doctor *doctor, const struct stream_file *stream, 
     if (input->elsewhere[0]) {
         SAY(f->found, "%s arrives on %s, but the file names %s", text, input->elsewhere, interface);
         SAY(f->expected, "recv.interface: %s", input->elsewhere);
-        SAY(f->why, "packets of a group arrive only at the interface that joined the group");
+        SAY(f->why, "packets of a multicast group arrive only at the interface that joined the group");
         SAY(f->fix, "set recv.interface in %s to %s and restart the daemon", stream->file->path, input->elsewhere);
         return;
     }

@@ -174,7 +174,7 @@ static void check_swap(struct doctor *doctor)
 {
     char line[256];
     char path[600];
-    int n = -1; /* starts at -1, because the first line is a heading */
+    int n = -1; /* number of swap areas; starts at -1, because the first line of the file is a heading */
 
     snprintf(path, sizeof(path), "%s/proc/swaps", doctor->root);
     FILE *file = fopen(path, "r");

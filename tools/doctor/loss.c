@@ -19,7 +19,7 @@
 /* fraction of the expected heaps that may be absent, because chunks are in flight and the observation is short */
 #define SHORT_MAX 0.1
 
-enum place { /* the stages of drops.h, then the following stages */
+enum place { /* the stages of a packet: first the stages of drops.h, then these stages */
              PLACE_WORKER = N_DROPS_STAGES,
              PLACE_REFUSED,
              PLACE_HEAPS, /* stage before this host: missing heaps for which no earlier stage of this list counted a
@@ -68,10 +68,11 @@ static const struct {
                      "cbf-doctor streams {file}   # shows which sources; then look at the switch's counters of the "
                      "port to {interface}",
                      "look at the senders, then at the switch's counters of the port to {interface}"},
-    [PLACE_MATCH] = {"match", "between the inputs", "the other polarisation's chunk did not come, or came too late",
-                     "cbf-doctor streams {file}   # shows which input is behind; or raise recv.chunks of fgpu, "
+    [PLACE_MATCH] = {"match", "between the inputs",
+                     "the chunk of the other polarisation did not come, or came too late",
+                     "cbf-doctor streams {file}   # shows which input is late; or raise recv.chunks of fgpu, "
                      "recv.window of xbgpu",
-                     "look at the input that is behind; or raise recv.chunks of fgpu, recv.window of xbgpu"},
+                     "look at the input that is late; or raise recv.chunks of fgpu, recv.window of xbgpu"},
     [PLACE_OUTPUT] = {"output", "no free output buffer",
                       "the sender is too slow: its rate is too low, or it gets too little CPU time",
                       "raise send.rate_factor, buffers of the output, or send.threads in {file}"},

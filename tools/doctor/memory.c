@@ -115,7 +115,7 @@ static void check_memory(struct doctor *doctor)
     uint64_t rest = memory.available_bytes > others ? memory.available_bytes - others : 0;
     size_t fit = ants_that_fit(doctor, largest, rest);
     if (fit > 0)
-        SAY(f->fix, "%s: %zu of its %zu antennas fit; or lower recv.chunks or %s", largest->name, fit,
+        SAY(f->fix, "%s: use only %zu of its %zu antennas; or lower recv.chunks or %s", largest->name, fit,
             file_ants(largest), largest->kind == DOCTOR_FGPU ? "recv.chunk_samples" : "recv.batches_per_chunk");
     else
         SAY(f->fix, "%s: lower recv.chunks, %s, or the channels of one engine", largest->name,

@@ -22,8 +22,8 @@
 
 /* An interface, and the requirements of the files that name it. */
 struct nic {
-    char name[IF_NAMESIZE]; /* name of the interface; "": 'asked' matches no interface */
-    const char *asked;      /* name or address in the file */
+    char name[IF_NAMESIZE]; /* name of the interface; "": no interface matches 'asked' */
+    const char *asked;      /* name or address of the interface, as in the file */
     const char *key, *file; /* first key that names the interface, and the file with this key */
     double recv_bits_per_s, send_bits_per_s;
     size_t packet_bytes; /* length of the largest packet in bytes, with its IP header */
@@ -194,7 +194,7 @@ static void check_pcie(struct doctor *doctor, const struct nic *nic)
         return;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, slower), "nic.pcie", nic->name);
     SAY(f->found, "PCIe %s", now);
-    SAY(f->expected, "%s, the best link of the NIC", max);
+    SAY(f->expected, "%s, the fastest and widest link that the NIC supports", max);
     SAY(f->why, "a NIC that cannot write to memory fast enough discards packets (rx_discards_phy)");
     SAY(f->fix, "put the NIC into a slot of its full width and speed: sudo lspci -vv | grep -e Ethernet -e LnkSta:");
 }
@@ -248,7 +248,7 @@ static void check_irqs(struct doctor *doctor, const struct nic *nic)
     SAY(f->why, "the interrupt takes the CPU from the thread that empties the socket");
     SAY(f->fix,
         "for i in /sys/class/net/%s/device/msi_irqs/*; do echo CPUS | sudo tee "
-        "/proc/irq/${i##*/}/smp_affinity_list; done   # CPUS: others than recv.affinity",
+        "/proc/irq/${i##*/}/smp_affinity_list; done   # CPUS: CPUs that are not in recv.affinity",
         nic->name);
 }
 
@@ -286,7 +286,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
         SAY(f->found, "pause frames: receive %s, send %s", pause.rx_pause ? "on" : "off",
             pause.tx_pause ? "on" : "off");
         SAY(f->expected, "off");
-        SAY(f->why, "one slow receiver stops the switch's port, and with it the streams of others");
+        SAY(f->why, "one slow receiver stops the switch's port, and so the streams to other receivers");
         SAY(f->fix, "sudo ethtool -A %s autoneg off rx off tx off", nic->name);
         n_told++;
     }

@@ -245,7 +245,7 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
     SAY(f->found, "no output of these X-engines goes to recv.sources");
-    SAY(f->expected, "recv.sources: the destinations of one output in the files of all X-engines");
+    SAY(f->expected, "in recv.sources, the destinations of one output from the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change recv.sources in %s", recorder->path);
 }
@@ -331,7 +331,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
              "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines");
     if (n_dumps == 0) {
         struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.dumps", file->name);
-        SAY(f->found, "the recorder runs and has no dump yet; %.0f packets came, %.0f of them were refused",
+        SAY(f->found, "the recorder runs and has no dump yet; %.0f packets came, of which %.0f were refused",
             doctor_metrics_sum(page, "visrec_packets_total", NULL),
             doctor_metrics_sum(page, "visrec_rejected_packets_total", NULL));
         SAY(f->expected, "a dump every %.4g s", file->recorder->dump_s);

@@ -99,7 +99,7 @@ double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_re
     if (err) {
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.directory", recording->file->name);
         SAY(f->found, "%s: %s", directory, strerror(err));
-        SAY(f->expected, "a directory on a disk that can be written");
+        SAY(f->expected, "a directory on a disk to which the recorder can write");
         SAY(f->why, "the recorder does not start");
         if (err == ENOENT)
             SAY(f->fix, "sudo mkdir -p %s", directory);
@@ -136,7 +136,7 @@ void doctor_recording_check_name(struct doctor *doctor, const struct doctor_reco
     struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", recording->file->name);
     SAY(f->found, "%s has no time in its name: %s", recording->key, path);
     SAY(f->expected, "a name such as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
-    SAY(f->why, "after a restart by systemd the recorder refuses to overwrite the earlier file, and stays failed");
+    SAY(f->why, "after a restart by systemd, the recorder refuses to overwrite the earlier file, and does not start");
     SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into %s of %s", recording->key, recording->file->path);
 }
 

@@ -39,15 +39,15 @@ struct source_values {
 };
 
 struct source_slot {
-    int64_t heap; /* heap number on the 64-bit grid; valid if bytes > 0 */
+    int64_t heap; /* number of the heap: its unwrapped timestamp / heap_samples; valid if bytes > 0 */
     uint64_t bytes;
 };
 
 struct source {
     uint64_t n_packets;
     uint64_t n_bytes;        /* bytes of payload */
-    uint64_t n_wrong_length; /* packets whose heap has not the length heap_bytes; not counted as heaps */
-    uint64_t wrong_length;   /* heap length in the last of these packets */
+    uint64_t n_wrong_length; /* packets with a heap length other than heap_bytes; not counted as heaps */
+    uint64_t wrong_length;   /* heap length of the last packet whose heap length is wrong */
     /* Packets whose timestamp is not a multiple of heap_samples.  These packets are not counted as heaps. */
     uint64_t n_bad_timestamps;
     uint64_t n_jumps;     /* packets whose timestamp is far from the first; not counted as heaps */
@@ -79,7 +79,8 @@ uint64_t source_missing(const struct source *source);
  * second. */
 double source_rate_hz(const struct source *source, const struct source_shape *shape);
 
-/* Computes the rates of both halves of the time.  Returns false if a half is shorter than a quarter of a second. */
+/* Computes the rates of both halves of the observation.  Returns false if a half is shorter than a quarter of a
+ * second. */
 bool source_half_rates_hz(const struct source *source, const struct source_shape *shape, double rates_hz[2]);
 
 /* Returns true if the rate of the timestamps is wrong: it differs from 'nominal_hz' in the same direction in both

@@ -224,7 +224,7 @@ static void add_open_errors(struct doctor *doctor, const struct listen_want *wan
         SAY(f->found, "%s cannot be joined: %s", endpoint_format(&wants[i].endpoint, text, sizeof(text)),
             strerror(-wants[i].err));
         SAY(f->expected, "membership in the multicast group");
-        SAY(f->why, "the daemon cannot join it, either");
+        SAY(f->why, "the daemon cannot join the group, either");
         SAY(f->fix,
             wants[i].err == -ENODEV ? "set recv.interface in %s, because there is no route to the group"
                                     : "ip -4 -brief address; ip route get 239.0.0.1   # for %s",

@@ -58,7 +58,7 @@ static void check_clock(struct doctor *doctor)
     bool unsynchronised = state == TIME_ERROR || (t.status & STA_UNSYNC);
     struct finding *f = doctor_add(doctor, unsynchronised ? FINDING_WARN : FINDING_OK, "time.clock", "");
     SAY(f->found, "the kernel says that the clock is %ssynchronised%s%s", unsynchronised ? "not " : "",
-        by ? "; it is set by " : "; no program that sets it runs", by ? by : "");
+        by ? "; the clock is set by " : "; no program that sets the clock runs", by ? by : "");
     SAY(f->expected, "synchronised by chronyd, ntpd or ptp4l with phc2sys");
     SAY(f->why, "timestamps and the times of delays depend on this clock");
     SAY(f->fix, "sudo apt install chrony && chronyc waitsync 30");
@@ -106,7 +106,7 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     SAY(f->found, "sync_time is %s, %.4g days %s", text, fabs(now_s - sync_s) / 86400, future ? "ahead" : "ago");
     SAY(f->expected, "a time between 2000 and now");
     SAY(f->why, future ? "sync_time is in the future: this clock or sync_time is wrong"
-                       : "no digitiser has run that long: sync_time differs from the digitisers' time");
+                       : "no digitiser has run since sync_time: sync_time differs from the digitisers' time");
     SAY(f->fix, "date -u   # then compare sync_time of %s with the digitisers'", file->name);
     if (future || old)
         return;

@@ -77,7 +77,7 @@ static void check_permission(struct doctor *doctor, const struct doctor_file *fi
     else
         SAY(f->found, "no %s runs here; its unit %s ibverbs.conf", program, has_unit ? "has" : "lacks");
     SAY(f->expected, "CAP_NET_RAW, in the host's user namespace");
-    SAY(f->why, "raw packet queues are refused without it: the daemon does not start");
+    SAY(f->why, "without this capability, raw packet queues are refused and the daemon does not start");
     SAY(f->fix,
         "sudo install -D -m 644 /usr/share/cbf/systemd/ibverbs.conf /etc/systemd/system/%s@.service.d/ibverbs.conf && "
         "sudo systemctl daemon-reload",

@@ -24,7 +24,7 @@
 /* A table of a repeating signal. */
 struct table {
     const struct dsim_node *node;
-    float *values; /* [period + N_BEHIND] one period, then its first samples again */
+    float *values; /* [period + N_BEHIND] one period, then the period's first samples again */
 };
 
 struct dsim_live {

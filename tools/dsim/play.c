@@ -40,7 +40,7 @@ struct dsim_play {
     struct dsim_live *live;             /* [reader] live signals; NULL: recordings are played */
     int64_t first_timestamp;            /* [reader] timestamp of the first heap of 'live' */
     struct dsim_recording **recordings; /* [config->recordings.n] [reader] */
-    double *values;                     /* [block_heaps * packet_samples] [reader] */
+    double *values;                     /* [block_heaps * packet_samples] [reader] values before quantisation */
     int32_t *quantised;                 /* [packet_samples] [reader] */
     /* [reader] true: an error has ended the reader; other threads may read this after 'full' has stopped */
     bool has_failed;

@@ -42,7 +42,7 @@ struct dsim_recording_vdif {
                                * not counted again */
     int64_t ring[N_LOOKBACK]; /* numbers in the file of the thread's N_LOOKBACK most recently read frames */
     size_t n_ring;
-    uint8_t *is_present; /* [frames of one read] true: the frame has been read */
+    uint8_t *is_present; /* [frames of one read] true: this read has found the frame */
     uint8_t *payload;
 };
 

@@ -32,7 +32,7 @@
 
 /* A polarisation of an antenna, and its range in the sender's list of destinations. */
 struct input {
-    size_t index; /* index of the input in struct dsim_heaps */
+    size_t index; /* index of the input in the arrays of struct dsim_heaps */
     uint64_t digitiser_id;
     unsigned first_destination;
     unsigned n_destinations;
@@ -47,7 +47,7 @@ struct dsim_sender {
     size_t n_inputs;                   /* [const] */
     struct endpoint_list destinations; /* [const] destinations of all inputs, input by input */
 
-    const struct dsim_heaps *heaps; /* heaps that are being sent; NULL: the next block must be taken */
+    const struct dsim_heaps *heaps; /* heaps that this sender sends now; NULL: the sender must take the next block */
     struct dsim_block *block;       /* block that contains 'heaps'; NULL: heaps of a period */
     bool returns_block;             /* true: the block's last packet was dropped, so this thread returns the block */
     size_t i_heap;                  /* index of the next heap in 'heaps' */
@@ -225,7 +225,7 @@ static void take_change(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
     const struct change *change =
-        atomic_load_explicit(&send->change, memory_order_acquire); /* pairs with dsim_send_switch() */
+        atomic_load_explicit(&send->change, memory_order_acquire); /* pairs with the store in dsim_send_switch() */
     char why[512];
 
     if (change == sender->taken || sender->base.timestamp < change->timestamp)
@@ -238,7 +238,8 @@ static void take_change(struct dsim_sender *sender)
     sender->taken = change;
     sender->heaps = change->heaps;
     sender->i_heap = (size_t)(sender->base.timestamp / send->packet_samples) % sender->heaps->n_heaps;
-    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* pairs with dsim_send_has_switched() */
+    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* pairs with the load in
+                                                                           * dsim_send_has_switched() */
 }
 
 /* Adds the packets of one timestamp. */

@@ -95,7 +95,7 @@ struct dsim_heaps {
      * periods */
     size_t n_heaps;
     size_t heap_bytes;
-    uint8_t *payloads;     /* [input][heap][heap_bytes] */
+    uint8_t *payloads;     /* [input][heap][heap_bytes] packed samples */
     uint32_t *n_saturated; /* [input][heap] */
 };
 

@@ -112,8 +112,8 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
 
 /* ---- Voltages ---------------------------------------------------------------------------------------------------- */
 
-#define VOLTAGE_BITS    4 /* bits of the real and of the imaginary part */
-#define VOLTAGE_LEVEL_0 8 /* code of the value 0 */
+#define VOLTAGE_BITS    4 /* number of bits of the real part, and of the imaginary part */
+#define VOLTAGE_LEVEL_0 8 /* code that stands for the value 0 */
 
 const char *vdif_no_voltages(const struct vdif_header *header)
 {

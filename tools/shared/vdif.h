@@ -34,11 +34,11 @@ struct vdif_header {
     bool is_invalid, is_legacy, is_complex;
     uint32_t seconds; /* seconds since the reference epoch */
     unsigned epoch;
-    uint32_t frame; /* number of the frame in the second, from 0 */
+    uint32_t frame; /* number of the frame in its second, counted from 0 */
     uint32_t n_channels;
     size_t header_bytes;
     size_t frame_bytes; /* header and samples */
-    int bits;           /* bits of a sample, 1 to 32 */
+    int bits;           /* number of bits of a sample, 1 to 32 */
     unsigned thread, station;
     unsigned edv; /* 0 in legacy headers */
 };

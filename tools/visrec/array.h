@@ -29,7 +29,7 @@ struct visrec_array {
     size_t n_ants;
     struct visrec_antenna *ants;
     size_t n_baselines;
-    struct visrec_baseline *baselines; /* in the order of the file: by ant_1, then ant_2 */
+    struct visrec_baseline *baselines; /* sorted as in the file: by ant_1, then by ant_2 */
     size_t n_chan;
     double first_freq_hz; /* centre of channel 0 */
     double chan_width_hz;

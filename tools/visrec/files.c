@@ -20,7 +20,7 @@ struct visrec_files {
     double max_file_samples; /* 0: no limit */
     char *history;           /* text of the header item 'history', the same in all files */
     char stem[PATH_MAX];     /* name of the current file, without the number -2, -3 and so on */
-    unsigned number;         /* number of the current file, from 1 */
+    unsigned number;         /* number of the current file, counted from 1 */
     char first_path[PATH_MAX];
     char path[PATH_MAX];
     struct visrec_uvh5 *file;

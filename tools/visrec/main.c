@@ -348,7 +348,7 @@ static int run(const void *values, const struct config *book, struct service *se
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
-        visrec_files_close(v->files, close_why, sizeof(close_why)); /* removes a file without dumps */
+        visrec_files_close(v->files, close_why, sizeof(close_why)); /* closing also removes a file without dumps */
     } else {
         log_info("recording %zu antenna%s and %zu channel%s to %s", v->array.n_ants, plural(v->array.n_ants),
                  v->array.n_chan, plural(v->array.n_chan), visrec_files_first_path(v->files));

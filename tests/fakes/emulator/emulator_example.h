@@ -25,10 +25,10 @@ enum emulator_mistake {
     MISTAKE_EARLY_EXIT,
     MISTAKE_LONE_LANE,
     MISTAKE_BARRIER_UNMADE,
-    MISTAKE_BARRIER_TOO_FEW, /* fewer threads arrive than the barrier was made for */
+    MISTAKE_BARRIER_TOO_FEW, /* fewer threads arrive than the number for which the barrier was initialised */
     MISTAKE_BARRIER_AHEAD,   /* a thread waits for the opening after the next opening */
     MISTAKE_BARRIER_BEHIND,  /* a thread waits for an opening before the last opening */
-    MISTAKE_GLOBAL_OVERRUN,  /* caught if the program has the address sanitizer */
+    MISTAKE_GLOBAL_OVERRUN,  /* detected only if the program was built with the address sanitizer */
 };
 
 struct emulator_example_args {

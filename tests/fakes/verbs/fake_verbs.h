@@ -48,7 +48,7 @@ void fake_complain(const char *format, ...) __attribute__((format(printf, 1, 2))
 
 struct fake_device {
     struct ibv_device device; /* first */
-    void *provider;           /* NULL; in the real library, a pointer of the NIC's driver */
+    void *provider;           /* always NULL; in the real library, a pointer that belongs to the NIC's driver */
     char interface[IF_NAMESIZE];
     int index; /* of the interface */
     uint8_t mac[6];
@@ -64,8 +64,9 @@ struct fake_events {
 int fake_events_init(struct fake_events *events);
 void fake_events_fini(struct fake_events *events);
 void fake_events_put(struct fake_events *events, const struct ibv_async_event *event);
-int fake_events_take(struct fake_events *events, struct ibv_async_event *event); /* 0 or errno; may block, like 'fd' */
-void fake_events_forget(struct fake_events *events, const void *object);         /* removes the events of an object */
+int fake_events_take(struct fake_events *events,
+                     struct ibv_async_event *event);                     /* returns 0 or errno; may block, like 'fd' */
+void fake_events_forget(struct fake_events *events, const void *object); /* removes the events of an object */
 
 enum fake_link { FAKE_GONE, FAKE_DOWN, FAKE_UP };
 enum fake_link fake_device_link(const struct fake_device *device);
@@ -180,7 +181,7 @@ struct fake_qp {
     uint32_t rate_kbps, burst; /* [lock] rate limit (0: none), and burst in bytes */
     struct fake_flow *flows;   /* [lock] */
     struct fake_queue recv, send;
-    uint64_t n_missed;    /* [turn of recv] frames lost because this library was too slow */
+    uint64_t n_missed;    /* [turn of recv] number of frames lost because this library was too slow */
     struct fake_qp *next; /* next queue pair in the context's list */
 };
 void fake_qp_fail(struct fake_qp *qp, bool says_so); /* sets the error state; says_so: also posts an event */
@@ -214,11 +215,12 @@ struct fake_flow {
 };
 struct ibv_flow *fake_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int fake_destroy_flow(struct ibv_flow *flow);
-int fake_flows_attach(struct fake_qp *qp, int socket); /* hold the queue pair's lock */
+int fake_flows_attach(struct fake_qp *qp, int socket); /* attaches the filters of all flows; hold the queue pair's
+                                                        * lock */
 
 /* ---- fake_receive.c, fake_send.c: the threads -------------------------------------------------------------------- */
 
-int fake_receive_open(struct fake_qp *qp); /* hold 'turn'; 0 or errno */
+int fake_receive_open(struct fake_qp *qp); /* opens the queue's socket; hold 'turn'; returns 0 or errno */
 void *fake_receive_run(void *qp);
 int fake_send_open(struct fake_qp *qp);
 void *fake_send_run(void *qp);
