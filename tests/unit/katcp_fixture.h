@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- A clock of our own, which the linker prefers to the real one ------------------------------------------------ */
+/* ---- The test's own clock, which the linker uses instead of the real clock --------------------------------------- */
 
 static _Atomic int64_t fake_ns;
 #define START_NS (INT64_C(1700000000) * NS_PER_S)
@@ -53,7 +53,7 @@ static inline void pass(double seconds)
     fake_ns += (int64_t)(seconds * 1e9);
 }
 
-/* ---- Hosts of our own: clients come from 'fake_host', if that is set --------------------------------------------- */
+/* ---- Addresses of clients: 'fake_host', if this variable is set -------------------------------------------------- */
 
 static struct in_addr fake_host;
 

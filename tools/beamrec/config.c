@@ -127,7 +127,8 @@ static const char detected_example[] = "  - name: detected-beams\n"
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct beamrec_config),
     CONFIG_SECTION(struct beamrec_config, recv, recv_keys, "Beams in.", .optional = true),
-    CONFIG_SECTION(struct beamrec_config, stream, stream_keys, "The shape of the streams."),
+    CONFIG_SECTION(struct beamrec_config, stream, stream_keys,
+                   "Numbers of channels, spectra and samples of the streams."),
     CONFIG_SECTION(struct beamrec_config, output, output_keys, "Keys that apply to all files.", .optional = true),
     CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 0, MAX_BEAMS,
                 "Voltage beams and their files.", .optional = true, .example = beams_example),

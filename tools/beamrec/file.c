@@ -25,7 +25,7 @@ struct beamrec_file {
     unsigned number;
     struct part data, gaps;
     uint64_t n_rows;
-    char *gap_text; /* lines for the list of gaps, about the next batch */
+    char *gap_text; /* lines about gaps in the next batch, for the list of gaps */
     size_t gap_bytes;
     FILE *gap_stream;
 };

@@ -35,7 +35,7 @@ struct beamrec_recv_context {
 struct beamrec_heap beamrec_heap_of_voltages(size_t bytes);
 struct beamrec_heap beamrec_heap_of_powers(const struct beamrec_powers *powers);
 
-/* Identifies a packet of a beam; 'context' is a struct beamrec_recv_context.  Pure. */
+/* Identifies a packet of a beam; 'context' is a struct beamrec_recv_context.  This function is pure. */
 enum reject beamrec_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                   struct receiver_identity *identity);
 

@@ -46,7 +46,7 @@ void doctor_beam_recorder_describe(const struct doctor_file *file, struct findin
     SAY(finding->found, "beamrec, %zu beam%s", n, plural(n));
 }
 
-/* ---- Against an X-engine's file ---------------------------------------------------------------------------------- */
+/* ---- Comparison with an X-engine's file -------------------------------------------------------------------------- */
 
 struct beam_pair {
     struct doctor *doctor;

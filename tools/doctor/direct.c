@@ -71,7 +71,7 @@ static void check_modeset(struct doctor *doctor)
     SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot, gpucbf-gpu.service (package gpucbf-cuda) does this");
 }
 
-/* ---- The window on the bus --------------------------------------------------------------------------------------- */
+/* ---- The GPU's memory window (BAR) ------------------------------------------------------------------------------- */
 
 /* Returns the size of the GPU's memory window.  The window is the device's largest PCI region; its region number
  * differs between devices.  Returns 0 if the regions are not visible. */

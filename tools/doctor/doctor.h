@@ -54,10 +54,10 @@ struct doctor_file {
     const char *name; /* file name without the directory */
     enum doctor_kind kind;
     /* true: the file is loaded and has passed its own checks.  The members below may be used only if 'ok' is true.
-     * Always false for a recorder's file. */
+     * 'ok' is always false for a recorder's file. */
     bool ok;
-    /* Configuration of visrec; NULL for other programs.  For a recorder's file, the only other members below that are
-     * set are 'config' and the recorder's own configuration. */
+    /* Configuration of visrec; NULL for other programs.  A recorder's file sets only two of the members below:
+     * 'config' and the recorder's own configuration. */
     struct doctor_recorder *recorder;
     struct doctor_beam_recorder *beam_recorder; /* configuration of beamrec; NULL for other programs */
     struct config *config;
@@ -75,8 +75,8 @@ struct doctor_file {
     size_t recv_socket_bytes;     /* largest socket buffer that the daemon requests, in bytes */
     size_t recv_socket_min_bytes; /* smallest socket buffer that the daemon requests, in bytes */
     size_t n_recv_sockets;
-    int recv_transport;         /* enum transport; with ibverbs each thread has a ring instead of sockets */
-    int send_transport;         /* enum transport; with ibverbs the NIC reads from the output buffers */
+    int recv_transport;         /* value of enum transport; with ibverbs each thread has a ring instead of sockets */
+    int send_transport;         /* value of enum transport; with ibverbs the NIC reads from the output buffers */
     size_t recv_mtu;            /* MTU of recv.interface in bytes; 0: not known */
     bool gpudirect;             /* true: recv.gpudirect or send.gpudirect is set */
     uint64_t window_bytes;      /* bytes of GPU memory that the bus must map for recv.direct and gpudirect */
@@ -87,7 +87,8 @@ struct doctor_file {
     double send_bits_per_s;     /* payload rate of all outputs together, in bits per second */
     struct memory_use memory;   /* its member device_bytes is GPU memory, or host memory if the kernels run on the
                                  * CPU */
-    size_t recv_packet_bytes;   /* bytes of a received packet with its IP header; 0: the file does not determine it */
+    size_t recv_packet_bytes;   /* bytes of a received packet with its IP header; 0: the file does not determine this
+                                 * size */
     size_t send_packet_bytes;   /* bytes of the largest sent packet with its IP header */
     struct endpoint_list recvs; /* all endpoints at which the daemon receives; owns the list but not its items */
 };

@@ -47,7 +47,7 @@ static void read_statistics(const char *root, const char *interface, struct drop
         }
 }
 
-/* ---- ethtool: the driver's own names ----------------------------------------------------------------------------- */
+/* ---- ethtool: counters with the driver's own names --------------------------------------------------------------- */
 
 /* Names of drivers' counters: counters of mlx5 (Documentation/networking/device_drivers/ethernet/mellanox/mlx5), and
  * counters of several other drivers. */

@@ -1,5 +1,5 @@
-/* drops.h - reads the host's counters of packets on their way to a socket.  The caller reads them twice and
- * compares. */
+/* drops.h - reads the host's counters of packets on their way to a socket.  The caller reads the counters twice and
+ * compares the values. */
 #ifndef TOOLS_DOCTOR_DROPS_H
 #define TOOLS_DOCTOR_DROPS_H
 

@@ -280,8 +280,8 @@ static double unsynchronised_since(const json_t *status)
     return 0;
 }
 
-/* Reports an unsynchronised clock, once for each host.  If time.timebase is packets, the engine does not use the clock,
- * and the metric is absent. */
+/* Reports an unsynchronised clock, once for each host.  If time.timebase is packets, the engine does not use the
+ * clock, and has no metric of the clock's state. */
 static void take_clock(struct engines *engines, const json_t *status)
 {
     const json_t *synchronised = json_object_get(json_object_get(status, "other"), "clock_synchronised");
@@ -341,7 +341,7 @@ static int compare_delays(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds the current delay of an input in an output to 'delays'.  Reads the delay from the sensor's value, "(start,
+/* Adds an input's current delay in one output to 'delays'.  Reads the delay from the sensor's value, "(start,
  * delay, rate, ...)". */
 static void take_delay(const struct doctor_file *file, const json_t *status, size_t output, size_t input,
                        struct delay **delays, size_t *n)

@@ -252,8 +252,8 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* Writes the fix for an error of a file.  'sentence' is the error message.  It begins with "FILE:line:column: ", or
- * with "FILE: " if the file cannot be read. */
+/* Writes the fix for an error of a file.  'sentence' is the error message.  The message begins with
+ * "FILE:line:column: ", or with "FILE: " if the file cannot be read. */
 static void say_correction(struct finding *f, const struct doctor_file *file, const char *sentence)
 {
     size_t n = strlen(file->path);

@@ -75,7 +75,7 @@ static void check_device_memory(struct doctor *doctor, struct doctor_file *file,
         file->name);
 }
 
-/* Opens the device as the daemon does, and checks whether the memory of the file's layout is free. */
+/* Opens the device as the daemon does, and checks whether the free GPU memory is enough for the file's layout. */
 static void check_device(struct doctor *doctor, struct doctor_file *file)
 {
     const struct device_config config = {.kind = (enum device_kind)file->device->kind,
@@ -289,7 +289,7 @@ static void check_cache(struct doctor *doctor, const char *path)
 }
 
 /* Returns the cache directory of the file's daemon.  This is the directory in the file, or else the service's directory
- * if it exists, or else this user's directory.  The caller calls free().  NULL: there is no directory. */
+ * if it exists, or else this user's directory.  The caller calls free().  Returns NULL if there is no directory. */
 static char *cache_of(const struct doctor *doctor, const struct doctor_file *file)
 {
     char *path;

@@ -8,10 +8,11 @@
 
 #include <jansson.h>
 
-/* Returns /metrics as text.  The caller calls free().  NULL: no daemon answers. */
+/* Returns /metrics as text.  The caller calls free().  Returns NULL if no daemon answers. */
 char *doctor_metrics_get(const struct endpoint *listen);
 
-/* Returns /status.json.  The caller calls json_decref().  NULL: no daemon answers, or the answer is not JSON. */
+/* Returns /status.json.  The caller calls json_decref().  Returns NULL if no daemon answers, or if the answer is not
+ * JSON. */
 json_t *doctor_status_get(const struct endpoint *listen);
 
 /* Returns the sum of a metric over all label sets that contain 'labels', for example "reason=\"no_chunk\"".  If

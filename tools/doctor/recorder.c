@@ -64,7 +64,7 @@ void doctor_recorder_describe(const struct doctor_file *file, struct finding *fi
         file->recorder->directory);
 }
 
-/* ---- Against an X-engine's file ---------------------------------------------------------------------------------- */
+/* ---- Comparison with an X-engine's file -------------------------------------------------------------------------- */
 
 struct recorder_pair {
     struct doctor *doctor;
@@ -345,7 +345,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
         doctor_note(doctor, FINDING_OK, "recorder.dumps", file->name, "%.0f dumps written, nothing lost", n_dumps);
 }
 
-/* Returns the recorder's /metrics; the caller calls free().  NULL: the recorder does not answer. */
+/* Returns the recorder's /metrics; the caller calls free().  Returns NULL if the recorder does not answer. */
 static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
 {
     const struct endpoint_list *listen = &file->recorder->config.http.listen;

@@ -16,7 +16,7 @@
 /* Greatest depth of nested parentheses and functions.  This limit bounds the recursion of the parser. */
 #define MAX_NESTING 64
 
-/* Greatest delay of track().  For smaller delays a double has enough digits for the fraction of a sample. */
+/* Greatest delay of track().  Up to this delay, a double has enough digits for the fraction of a sample. */
 #define MAX_TRACK_SAMPLES 1e9
 
 #define MAX_DISPERSION_MEASURE 1e5 /* greatest dispersion measure, in pc/cm^3; xbgpu's gates have the same limit */
@@ -71,7 +71,8 @@ void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsign
     }
 }
 
-/* Writes the error message.  Always returns NULL, which converts to false, so that callers can return this value. */
+/* Writes the error message.  Always returns NULL, which converts to false, so that callers of either type can return
+ * this value. */
 __attribute__((format(printf, 3, 4))) static void *fail(struct parser *p, size_t offset, const char *format, ...)
 {
     unsigned line, column;
@@ -531,7 +532,7 @@ static const struct function *find_function(const char *name, size_t length)
     return NULL;
 }
 
-/* ---- The grammar, from the inside out -------------------------------------------------------------------------- */
+/* ---- The rules of the grammar, innermost rules first ----------------------------------------------------------- */
 
 static const struct variable *find_variable(const struct parser *p, const char *name, size_t length)
 {

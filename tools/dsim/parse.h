@@ -45,7 +45,7 @@
  * in 63 bits. */
 #define DSIM_MAX_DELAY 1e14
 
-#define DSIM_MAX_TRACK_RATE 1e-3 /* greatest drift of a track(), in samples per sample; of sky sources: about 1e-9 */
+#define DSIM_MAX_TRACK_RATE 1e-3 /* greatest drift of a track(), in samples per sample; sky sources have about 1e-9 */
 
 enum dsim_op {
     DSIM_CONSTANT,

@@ -84,8 +84,8 @@ static void pack_heaps(struct dsim_play *play, const double *values, double scal
     }
 }
 
-/* Fills one input's heaps in a block, beginning with heap number 'heap' of the input's recording.  The recording's
- * last heap is followed by its first heap. */
+/* Fills one input's heaps in a block, beginning with heap number 'heap' of the input's recording.  After the
+ * recording's last heap, begins again with the first heap. */
 static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct dsim_heaps *heaps, char *why,
                       size_t why_bytes)
 {

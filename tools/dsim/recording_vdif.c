@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define SEARCH_MAX 65536 /* number of frames at the beginning of the file that are searched for the thread */
-/* number of frames, the thread's last in the file, that determine the recording's length */
+/* number of frames at the end of the file, of the thread, that determine the recording's length */
 #define N_LAST      (2 * DISORDER)
 #define MAX_SLACK_S 1         /* greatest time between the first frames of two threads, in seconds */
 #define MAX_FRAMES  (1 << 24) /* greatest number of frames in a second: a frame's number has 24 bits */
@@ -219,14 +219,15 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
     vdif->n_frames = last + 1;
     if (vdif->n_frames > 2 * vdif->n_file_frames + vdif->frames_per_second)
         return why_fail(-EINVAL, why, why_bytes,
-                        "%s should last %.3f s, by the header of its last frame of thread %u, but is not half as long",
+                        "%s should last %.3f s according to the last frame of thread %u, but is less than half as long",
                         vdif->base.path, (double)vdif->n_frames / (double)vdif->frames_per_second, vdif->first.thread);
     vdif->base.n_samples = vdif->n_frames * vdif->frame_samples - vdif->start_samples;
     if (last >= 0 && vdif->base.n_samples > 0)
         return 0;
-    return why_fail(-EINVAL, why, why_bytes, "%s has %lld samples of thread %u; start must be less than that, not %lld",
-                    vdif->base.path, (long long)(last >= 0 ? vdif->n_frames * vdif->frame_samples : 0),
-                    vdif->first.thread, (long long)vdif->start_samples);
+    return why_fail(-EINVAL, why, why_bytes,
+                    "%s has %lld samples of thread %u; start must be less than this number, not %lld", vdif->base.path,
+                    (long long)(last >= 0 ? vdif->n_frames * vdif->frame_samples : 0), vdif->first.thread,
+                    (long long)vdif->start_samples);
 }
 
 static void vdif_close(struct dsim_recording *base)

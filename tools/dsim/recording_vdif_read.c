@@ -17,7 +17,7 @@
 
 /* The samples of one read, and the frames [first_frame, end_frame) with these samples. */
 struct want {
-    int64_t first, end; /* numbers of the first sample and of the sample after the last, on the file's time axis */
+    int64_t first, end; /* number of the first wanted sample, and of the last plus one, on the file's time axis */
     int64_t first_frame, end_frame;
     double *values; /* [end - first] */
 };

@@ -72,7 +72,7 @@ struct dsim_format {
 /* Buffers for the samples of one heap: values, dither and quantised samples.  Each thread needs its own workspace. */
 struct dsim_workspace {
     double *values;  /* [packet_samples] */
-    double *scratch; /* [scratch buffer][packet_samples], as many buffers as the program's outputs need */
+    double *scratch; /* [scratch buffer][packet_samples] scratch buffers, as many as the program's outputs need */
     float *dither;   /* [packet_samples] */
     int32_t *quantised;
 };

@@ -73,7 +73,8 @@ static const struct config_key signal_keys[] = {
                  .variants = TONE),
     KEY_INT("seed", seed, "1", UNIT_NONE, 0, 9e15, "Seed of all random numbers.", .variants = NOISE | UNIFORM),
     KEY_INT("period", period_batches, "8", UNIT_BATCHES, 1, 1e6,
-            "The voltages repeat after this many heaps, which are computed at the start and kept in memory.",
+            "Number of heaps after which the voltages repeat. fsim computes these heaps at the start and keeps "
+            "them in memory.",
             .variants = NOISE | UNIFORM),
     KEY_DOUBLE("rms", rms, "2", UNIT_NONE, 1e-6, 5000,
                "Standard deviation of each real or imaginary part, before the part is rounded and clipped as in "
@@ -148,7 +149,7 @@ static void check_channels(const struct fsim_config_stream *stream, struct confi
     int64_t end = stream->chan_offset + (int64_t)stream->destinations.n * stream->n_chan_substream;
     if (end > stream->n_chan)
         config_error(config, &stream->destinations,
-                     "%zu destinations would reach to channel %" PRId64 ", but the stream has %" PRId64 ".",
+                     "%zu destinations would need channels up to %" PRId64 ", but the stream has %" PRId64 ".",
                      stream->destinations.n, end - 1, stream->n_chan);
 }
 

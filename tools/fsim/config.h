@@ -32,7 +32,7 @@ struct fsim_config_stream {
     int sample_encoding;     /* enum fsim_encoding */
     int64_t first_timestamp; /* -1: computed from the host's clock */
     double duration_s;       /* 0: until stopped */
-    int64_t drop;            /* one of this number of heaps is not sent; 0: all heaps are sent */
+    int64_t drop;            /* every drop-th heap is not sent; 0: all heaps are sent */
 };
 
 /* Keys of the signal.  A list has an item for each input: antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.

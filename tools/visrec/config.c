@@ -121,7 +121,8 @@ static const char antenna_example[] = "  - name: m000\n"
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct visrec_config),
     CONFIG_SECTION(struct visrec_config, recv, recv_keys, "Visibilities in."),
-    CONFIG_SECTION(struct visrec_config, stream, stream_keys, "The shape of the stream."),
+    CONFIG_SECTION(struct visrec_config, stream, stream_keys,
+                   "Numbers of channels, spectra and samples of the stream."),
     CONFIG_SECTION(struct visrec_config, telescope, telescope_keys, "The telescope and its position."),
     CONFIG_LIST(struct visrec_config, antennas, struct visrec_config_antenna, antenna_keys, 1, 4096,
                 "All antennas of the array, in the order of their feng_id.", .example = antenna_example),

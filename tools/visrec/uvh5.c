@@ -129,7 +129,7 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
     return file->os_errno == 0;
 }
 
-/* ---- The place of an older file ---------------------------------------------------------------------------------- */
+/* ---- Replacement of an older file -------------------------------------------------------------------------------- */
 
 /* Chooses the path of the new file.  If an earlier recording exists, the path is PATH.new.  The earlier recording
  * stays until the first dump replaces it. */

@@ -73,7 +73,7 @@ struct uint3 {
 };
 typedef uint3 dim3;
 
-/* ---- The place of a thread, and what threads do together; emulate.cpp keeps both ---------------------------------- */
+/* ---- Indices of a thread, and functions of several threads; emulate.cpp provides both ----------------------------- */
 
 extern uint3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -154,7 +154,7 @@ template <typename T> static inline T atomicMin(T *least, typename std::common_t
     return old;
 }
 
-/* ---- Matrices: mma.sync.  Every lane puts its registers where the others find them. ---------------------------------- */
+/* ---- Matrices: mma.sync.  Every lane writes its registers to an array that all lanes read. --------------------------- */
 
 extern uint32_t emulate_registers[32][32][6]; /* [warp][lane][a0 to a3, b0, b1] */
 

@@ -29,7 +29,7 @@
 #define FAKE_MAX_FRAME   65536
 #define FAKE_PORT        1
 
-/* ---- fake_trouble.c: what environment variables ask for ---------------------------------------------------------- */
+/* ---- fake_trouble.c: faults and limits that environment variables set -------------------------------------------- */
 
 /* Counts a call of the function 'name'.  Returns the errno with which this call must fail, or 0. */
 int fake_fails(const char *name);
@@ -204,7 +204,7 @@ void fake_queue_flush(struct fake_qp *qp, struct fake_queue *queue); /* flushes 
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/* ---- fake_flow.c: steering, by the kernel's filters -------------------------------------------------------------- */
+/* ---- fake_flow.c: flow steering, by filters of the Linux kernel -------------------------------------------------- */
 
 struct fake_flow {
     struct ibv_flow flow; /* first */

@@ -740,7 +740,7 @@ TEST(vdif_refused)
     for (size_t k = 100; k < file.n; k++)
         bytes_of_frame(k)[1] ^= 0x08;
     write_file(file.bytes, file.n_bytes);
-    open_bad(vdif_config(7, 0), -EINVAL, "but is not half as long");
+    open_bad(vdif_config(7, 0), -EINVAL, "but is less than half as long");
 }
 
 /* Whatever stands in the file, it is refused in one sentence or read to the end; and frames that are as they were
