@@ -21,7 +21,7 @@ int main(void)
             log_error("%s: %s", CLOCK_STATE_FILE, strerror(-err));
             return 1;
         }
-        notify_send(&notify, "READY=1"); /* systemd ignores READY=1 after the first time */
+        notify_send(&notify, "READY=1"); /* systemd ignores every READY=1 after the first */
         clock_sleep_until(clock_monotonic_ns() + CLOCK_STATE_PERIOD_S * NS_PER_S);
     }
 }

@@ -1,5 +1,5 @@
-/* fuzz_clock.h - replaces common/base/clock.c and common/time/clock_state.c in the one target that includes it.  The
- * input sets the time, so a failure can be repeated. */
+/* fuzz_clock.h - replaces common/base/clock.c and common/time/clock_state.c.  Only one fuzz target includes this
+ * file.  The input sets the time, so a failure can be repeated. */
 #ifndef TESTS_FUZZ_FUZZ_CLOCK_H
 #define TESTS_FUZZ_FUZZ_CLOCK_H
 

@@ -7,7 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Connects.  close() resets the connection, else too many ports would linger.  Repeats after the fuzzer's alarm. */
+/* Connects.  If the fuzzer's alarm interrupts the call, calls again.  close() resets the connection; otherwise closed
+ * connections would occupy too many ports. */
 static inline int fuzz_connect(const struct sockaddr_in *address)
 {
     struct linger reset = {1, 0};

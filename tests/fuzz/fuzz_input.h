@@ -56,7 +56,7 @@ static inline size_t fuzz_bytes(struct fuzz_input *input, size_t n_bytes, uint8_
     return n;
 }
 
-/* Allocates exactly 'n_bytes', also 0, so the address sanitizer finds any access beyond them. */
+/* Allocates exactly 'n_bytes' (0 is permitted), so the address sanitizer finds any access beyond the memory. */
 static inline uint8_t *fuzz_exact(size_t n_bytes)
 {
     uint8_t *memory = malloc(n_bytes);

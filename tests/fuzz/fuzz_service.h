@@ -1,4 +1,4 @@
-/* fuzz_service.h - a service for the targets that need one. */
+/* fuzz_service.h - a service (common/daemon/service.h) for the fuzz targets that need one. */
 #ifndef TESTS_FUZZ_FUZZ_SERVICE_H
 #define TESTS_FUZZ_FUZZ_SERVICE_H
 
@@ -7,7 +7,8 @@
 #include <assert.h>
 #include <signal.h>
 
-/* Opens a service, then gives the signals back to the fuzzer, which writes the failing input when it gets one. */
+/* Opens a service, then restores the fuzzer's signal handlers.  The fuzzer writes the failing input to a file when a
+ * signal arrives. */
 static inline struct service *fuzz_open_service(void)
 {
     static const int signals[] = {SIGABRT, SIGTERM, SIGINT};

@@ -35,10 +35,11 @@ def starts(plan, work):
     sums = np.abs(turned + still).max()
     return [Row("", "?beam-quant-gains 0 before ?capture-start: values of the first heap that are not 0", "0",
                 f"{np.count_nonzero(gain)}", not gain.any()),
-            Row("", "?beam-weights 0 before ?capture-start: the same", "0", f"{np.count_nonzero(weights)}",
-                not weights.any()),
-            Row("", "?beam-delays of pi before ?capture-start: sum of the first heap and one without, largest in LSB",
-                "<= 2", f"{sums}", sums <= 2 and turned.any())]
+            Row("", "?beam-weights 0 before ?capture-start: values of the first heap that are not 0", "0",
+                f"{np.count_nonzero(weights)}", not weights.any()),
+            Row("", "?beam-delays with a phase of pi before ?capture-start: largest value, in LSB, of the sum of "
+                "the first heap and the first heap of a beam without delays", "<= 2", f"{sums}",
+                sums <= 2 and turned.any())]
 
 
 def pairs(rng, n_ants):
@@ -103,8 +104,8 @@ def live(plan, work):
     spans = [at[-1] - at[0] for at in streams.values()]
     span_s = min(spans) / chain.RATE
     missing = max(span // chain.BATCH + 1 - len(at) for span, at in zip(spans, streams.values()))
-    return [Row("", f"{SECONDS} s of control, all sensors subscribed: longest request in s, time from a beam's first "
-                "heap to its last in s, heaps that a beam lacks", "< 1, >= 20, <= 2",
+    return [Row("", f"{SECONDS} s of control, all sensors subscribed: longest request in s, time from the first to "
+                "the last heap of a beam in s, missing heaps of a beam", "< 1, >= 20, <= 2",
                 f"{max(took):.3f}, {span_s:.1f}, {missing}", max(took) < 1 and span_s >= 20 and missing <= 2)]
 
 

@@ -56,8 +56,9 @@ def mapping(plan, work):
     good = sum(set(np.flatnonzero(np.abs(one).sum(1))) == {channel[pol, a]}
                and set(np.flatnonzero(np.abs(rest).sum(1))) == set(channel[pol]) - {channel[pol, a]}
                for (pol, a), one, rest in zip(inputs, found[::2], found[1::2]))
-    return [Row("0123", "weights of 0 and 1, 64 antennas: inputs whose signal is in their beam, in its channel, and "
-                "not in the beam of all others", "all", f"{good} of {len(inputs)}", good == len(inputs))]
+    return [Row("0123", "weights of 0 and 1, 64 antennas: inputs whose signal is in the right channel of the "
+                "input's own beam, and not in the beam of all other inputs", "all",
+                f"{good} of {len(inputs)}", good == len(inputs))]
 
 
 class Noise:
@@ -90,7 +91,8 @@ def chain(plan, work):
            for x, other in zip(beams, beams[n_ants - 1:-1])]
     power = (np.abs(beams[-1])**2).mean(1)
     seen = np.flatnonzero(power > 0.5 * power.max()).tolist()
-    return [Row("0220", "F-engine's delays of -200, -10, 0, 16, 290 ps and phases, taken back by a beam: largest "
-                "difference from the input without delay in LSB", "<= 3", f"{max(off):.0f}", max(off) <= 3),
-            Row("", "30 tones from the F-engine: channels of the beam with half of the largest power", "the same 30",
+    return [Row("0220", "F-engine's delays of -200, -10, 0, 16, 290 ps and phases, which a beam compensates: "
+                "largest difference from the input without delay in LSB", "<= 3", f"{max(off):.0f}", max(off) <= 3),
+            Row("", "30 tones from the F-engine: channels of the beam with over half of the largest power",
+                "the 30 tones' channels",
                 f"{len(set(seen) & set(tones))} of 30, {len(set(seen) - set(tones))} others", seen == tones)]

@@ -56,8 +56,9 @@ def turned(found, expected, f):
                         "goal <= 0.05 rms; < 1 and <= 2.9",
                         f"{rms_deg(error):.4f} ({noise:.4f}); {largest:.3f} and {lsb:.2f}",
                         rms_deg(error) <= 0.05 and largest < 1 and lsb <= 2.9))
-    return rows + [Row("0121, 0122", "delay error in ps: slope of the phase over the band against -2 pi f delay, "
-                       "largest of the above", "goal <= 2.5", f"{max(slopes) * 1e12:.4f}", max(slopes) <= 2.5e-12)]
+    return rows + [Row("0121, 0122", "delay error in ps, from the slope of the phase over the band minus -2 pi f "
+                       "delay: largest of the rows above", "goal <= 2.5", f"{max(slopes) * 1e12:.4f}",
+                       max(slopes) <= 2.5e-12)]
 
 
 def levels(found, noise):
@@ -70,10 +71,11 @@ def levels(found, noise):
         scaled = [np.clip(part * ratio, -LIMIT, LIMIT) for part in (found[0].real, found[0].imag)]
         differences.append(max(np.abs(part - want).max() for part, want in zip((x.real, x.imag), scaled)) / ratio)
     values = np.unique([found[-1].real, found[-1].imag])
-    return [Row("0117", "gains of 1/2, 1, 2: power over that of the input and the gain, in %", "within 5",
+    return [Row("0117", "gains of 1/2, 1, 2: error of the power, which should be the input's power times the squared "
+                "gain, in %", "within 5",
                 ", ".join(f"{100 * o:+.2f}" for o in off), np.abs(off).max() <= 0.05),
-            Row("0117", "the same: largest difference from the beam of 1/2, over the ratio of gains, in LSB",
-                "<= 1", f"{max(differences):.2f}", max(differences) <= 1),
+            Row("0117", "gains of 1/2, 1, 2: largest difference from the scaled beam with gain 1/2, divided by the "
+                "ratio of the gains, in LSB", "<= 1", f"{max(differences):.2f}", max(differences) <= 1),
             Row("0118", "values that occur in 8 bits", "255 from -127 to 127",
                 f"{len(values)} from {values.min():.0f} to {values.max():.0f}",
                 np.array_equal(values, np.arange(-LIMIT, LIMIT + 1)))]
@@ -104,5 +106,5 @@ def rates(plan, work):
     return [Row("0220", f"delay rate {DELAY_RATE} s/s and {PHASE_RATE} rad/s: error against the model at the centre of "
                 "each batch, in degrees rms (largest)", "goal <= 0.05 rms",
                 f"{rms_deg(error):.4f} ({np.degrees(np.abs(error).max()):.3f})", rms_deg(error) <= 0.05),
-            Row("0077", "load time: the first batch that begins at a model's load time or later has it, the one before "
-                "lacks it", "error < 10 ms", "no" if late else f"next batch, {step / RATE_HZ * 1e6:.0f} us", not late)]
+            Row("0077", "load time: a model applies from the first batch that begins at or after the model's load time",
+                "error < 10 ms", "no" if late else f"next batch, {step / RATE_HZ * 1e6:.0f} us", not late)]

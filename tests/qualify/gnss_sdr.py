@@ -160,7 +160,7 @@ def measure(system, work, seed=1):
     return [Row(part, "satellites of dsim that gnss-sdr acquires", "all", f"{n_true} of {n}", n_true == n),
             Row(part, f"other satellites that gnss-sdr acquires, of {len(prns) - n} searched for", "0", f"{n_false}",
                 n_false == 0),
-            Row(part, "largest error of the Doppler, Hz", f"<= {DOPPLER_STEP}, its step", f"{doppler:.0f}",
+            Row(part, "largest error of the Doppler, Hz", f"<= {DOPPLER_STEP}, gnss-sdr's step", f"{doppler:.0f}",
                 doppler <= DOPPLER_STEP),
             Row(part, "largest error of the code phase, samples", f"<= {SAMPLES_LIMIT}", f"{code:.2f}",
                 code <= SAMPLES_LIMIT)], "\n".join(lines) + "\n"

@@ -70,8 +70,8 @@ def dither(plan, found, timestamp, n, expected, low):
     pairs += [(e[1:], e[:-1]) for e in errors] + [(e[:, 1:], e[:, :-1]) for e in errors]
     largest = max(abs(np.sum(p * q)) / (unit * np.sqrt(p.size)) for p, q in pairs)
     ok = abs(bias) < 5 and abs(ratio - 1) < 5 * np.sqrt(2 / size) and largest < 5
-    return [Row("", "dither, at levels of 0.2 to 3 steps: mean error, variance over the ideal, largest correlation "
-                "(parts, polarisations, next spectrum, next channel)", "within 5 sigma of 0, 1, 0",
+    return [Row("", "dither, at levels of 0.2 to 3 steps: mean error, variance over the ideal variance, largest "
+                "correlation (parts, polarisations, next spectrum, next channel)", "within 5 sigma of 0, 1, 0",
                 f"{bias:+.2f} sigma, {ratio:.5f}, {largest:.2f} sigma", ok)]
 
 
@@ -122,9 +122,9 @@ def saturation(found, timestamp, n, expected, loud, clipped, counted):
     ok = heaps >= 2 and all(v == heaps * HEAP * c for v, c in zip(counted[1:], clipped)) and wrong == 0
     return [Row("0118", "values that occur in 8 bits", "255 from -127 to 127",
                 f"{len(values)} from {min(values)} to {max(values)}", values == set(range(-127, 128))),
-            Row("0118", "output samples that are not clipped to -127 or 127, or are wrong below", "0", f"{wrong}",
-                wrong == 0),
-            Row("", "saturated samples counted, of both polarisations, over those of the model", "equal",
+            Row("0118", "output samples that should be clipped to -127 or 127 but are not, or that are wrong below "
+                "this level", "0", f"{wrong}", wrong == 0),
+            Row("", "saturated samples of both polarisations: number that fgpu counted / number in the model", "equal",
                 f"{sum(counted[1:]):.0f} / {heaps * HEAP * sum(clipped):.0f} in {heaps:.0f} heaps", ok)]
 
 
@@ -142,5 +142,5 @@ def timestamps(plan, found, timestamp, places, gain):
         worst = max(worst, abs(np.polyfit(channel, rest, 1)[0]) * plan.step / 2 / np.pi)
     return [Row("", "heaps' timestamps: multiples of spectra x 2 channels, none missing", "all",
                 "all" if aligned else "not all", aligned),
-            Row("", "an impulse's place, from the phases of a spectrum, against its timestamp", "< 0.5 sample",
-                f"{worst:.4f} samples", worst < 0.5)]
+            Row("", "an impulse's position, from the phases of a spectrum: difference from its timestamp",
+                "< 0.5 sample", f"{worst:.4f} samples", worst < 0.5)]

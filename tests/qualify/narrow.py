@@ -89,7 +89,7 @@ def flatness(band, found, start, flat):
     level = np.abs(ladder(band, found, start, band.spectra_tones, lambda x: np.mean(x, axis=0)))[flat]
     level = 20 * np.log10(level / PEAK * 36 * LIMIT / FULL)
     noise = 20 * np.log10(1 + 0.41 / PEAK / np.sqrt(band.spectra_tones))
-    return [Row("VLBI", f"gain at {N_FLAT} places over the band in dB, lowest and highest (noise)", "ripple < 0.1",
+    return [Row("VLBI", f"gain at {N_FLAT} frequencies of the band in dB, lowest and highest (noise)", "ripple < 0.1",
                 f"{level.min():+.4f} to {level.max():+.4f} ({noise:.4f})", np.ptp(level) < 0.1)]
 
 

@@ -82,9 +82,9 @@ def static(plan, work):
                 left = np.angle(found.spectra(0, timestamp, 1)[0, 1:] / model)
                 worst_step = max(worst_step, rms_deg(left))
         last = want
-    rows.append(Row("0185", "delay error in ps: slope of the phase over the band, largest of the above", "<= 2.5",
-                    f"{max(delay_errors) * 1e12:.4f}", max(delay_errors) <= 2.5e-12))
-    rows.append(Row("0077", "load time: the first spectrum at or after a model's start has it, the one before lacks it",
+    rows.append(Row("0185", "delay error in ps, from the slope of the phase over the band: largest of the rows above",
+                    "<= 2.5", f"{max(delay_errors) * 1e12:.4f}", max(delay_errors) <= 2.5e-12))
+    rows.append(Row("0077", "load time: a model applies from the first spectrum at or after the model's load time",
                     "error < 10 ms", f"next spectrum, {plan.step / RATE_HZ * 1e6:.2f} us",
                     worst_step < 3 * noise_deg(1)))
     return [*rows, evaluation_row(plan)]
@@ -125,7 +125,8 @@ def rates(plan, work):
         noise = noise_deg(n, 2)
         text = f"{rms_deg(error):.4f} ({step:.3f}; {noise:.4f})"
         if rate and reference == 0:
-            rows.append(Row("0128, 0185", f"{name} instead of its middle: the same", "reported", text))
+            rows.append(Row("0128, 0185", f"{name} instead of the window's middle: phase error in degrees, rms "
+                            "(largest step between the halves of the time; noise)", "reported", text))
         else:
             kind = "0128, 0185" if rate else "0128, 0112"
             rows.append(Row(kind, f"{name}: phase error in degrees, rms (largest step between the halves of the time; "

@@ -68,7 +68,7 @@ def spurs(plan, found, starts, plots):
     return [Row("0126", "a tone at a channel's centre is in that channel", "all", f"{right} of {n}", right == n),
             Row("0126", "SFDR in dB: a tone of 0.98 of full scale over the strongest other channel (noise: over their "
                 "median)", "> 53; goal > 80", f"{worst:.1f} ({-max(floors):.1f})", worst > 80),
-            Row("0126", "the same without the two neighbours, where the filter's design has "
+            Row("0126", "SFDR in dB without the two neighbouring channels, where the filter's design permits "
                 f"{-db(plan.response(1)**2):.1f}", "goal > 80", f"{far:.1f}", far > 80)]
 
 
@@ -107,7 +107,7 @@ def shape(plan, found, starts, plots):
     error = np.max(np.abs(errors))
     rows = [Row("0126", "channel shape: width at -53 dB over width at -3 dB, 128 tones", "<= 2",
                 f"{w53:.3f} / {w3:.3f} = {w53 / w3:.3f}", w53 <= 2 * w3),
-            Row("0126", "leakage in dB: a tone anywhere in a channel, in any but its own and the nearer neighbour "
+            Row("0126", "leakage in dB of a tone into channels other than its own channel and the nearer neighbour "
                 "(noise: median further than 2 channels away)", "<= -53", f"{far:.1f} ({floor:.1f})", far <= -53),
             Row("0126", "gain from -0.5 to +0.5 channels in dB, largest difference from the design in float64",
                 "<= 0.1", f"{error:.4f}", error <= 0.1)]
@@ -122,7 +122,7 @@ def group_delay(plan, phases):
     rest = np.angle(np.exp(1j * (phase - 2 * np.pi * offset * expected / plan.step)))
     (slope, _), covariance = np.polyfit(offset, rest, 1, cov=True)
     delay, sigma = expected + slope * plan.step / 2 / np.pi, np.sqrt(covariance[0, 0]) * plan.step / 2 / np.pi
-    return [Row("", "group delay of the filter bank in samples, from the phases of those tones (sigma)",
+    return [Row("", "group delay of the filter bank in samples, from the phases of the 128 tones (sigma)",
                 "(taps x 2 channels - 1) / 2, within 7 sigma", f"{delay:.2f}, to be {expected} ({sigma:.2f})",
                 abs(delay - expected) <= 7 * sigma)]
 
@@ -136,5 +136,6 @@ def linearity(plan, found, starts, channel):
     expected = PEAK * 0.98 / 2.0 ** np.arange(N_LEVELS)
     relative = np.array(levels) / expected
     worst = np.max(np.abs(20 * np.log10(relative)))
-    return [Row("", "linearity: a tone of 2^0 to 2^-9, largest difference from proportional in dB (relative MSE)",
+    return [Row("", "linearity: tones of 2^0 to 2^-9 of the full level, largest error of the level in dB "
+                "(relative MSE)",
                 "reported", f"{worst:.4f} ({np.mean((relative - 1)**2):.1e})")]

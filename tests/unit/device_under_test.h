@@ -1,6 +1,6 @@
 /* device_under_test.h - the device under test: CBF_TEST_DEVICE=cpu or cuda.  Without CBF_TEST_DEVICE, tests run on the
- * cpu device.  They then run again on the cuda device with a CUDA runtime that needs no GPU (fake_cuda.h), if that was
- * built.
+ * cpu device.  They then run again on the cuda device with a CUDA runtime that needs no GPU (fake_cuda.h), if this
+ * runtime was built.
  *
  * CUDA does not survive a fork, and Check forks each test.  So a device is opened inside a test.  A device copies only
  * from and to its own memory or pinned memory; these helpers copy data there and back. */
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Path of the plugin that needs no GPU, or NULL. */
+/* Returns the path of the cuda device's plugin that needs no GPU, or NULL if there is none. */
 static inline const char *test_fake_cuda(void)
 {
     static char path[4096];
@@ -27,7 +27,7 @@ static inline const char *test_fake_cuda(void)
     return test_beside("cbf-cuda-fake.so", path, sizeof(path));
 }
 
-/* Call in the test itself: after the call, the device under test is this plugin. */
+/* Makes the plugin that needs no GPU the device under test.  Call in the test itself. */
 static inline void test_use_fake_cuda(void)
 {
     setenv("CBF_TEST_DEVICE", "cuda", 1);

@@ -1,5 +1,5 @@
-/* fake_clock.h - all functions of clock.h, with a time that the test sets.  The linker prefers this clock to the real
- * one. */
+/* fake_clock.h - all functions of clock.h, with a time that the test sets.  The linker uses these functions instead
+ * of the real functions. */
 #ifndef TESTS_UNIT_FAKE_CLOCK_H
 #define TESTS_UNIT_FAKE_CLOCK_H
 

@@ -21,7 +21,7 @@ static inline const char *test_beside(const char *name, char *path, size_t bytes
     return access(path, F_OK) == 0 ? path : NULL;
 }
 
-/* Path of the fake libvulkan.so.1, or NULL. */
+/* Returns the path of the fake libvulkan.so.1, or NULL if there is none. */
 static inline const char *test_fake_vulkan(void)
 {
     static char path[4096];
@@ -29,7 +29,7 @@ static inline const char *test_fake_vulkan(void)
     return test_beside("fake_vulkan/libvulkan.so.1", path, sizeof(path));
 }
 
-/* Call in the test itself: after the call, programs that open libvulkan.so.1 by name get the fake. */
+/* Lets dlopen("libvulkan.so.1") open the fake from now on.  Call in the test itself. */
 static inline void test_use_fake_vulkan(void)
 {
     ck_assert_ptr_nonnull(dlopen(test_fake_vulkan(), RTLD_NOW | RTLD_LOCAL));

@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- A clock of our own, which the linker prefers to the real one ------------------------------------------------ */
+/* ---- The test's own clock, which the linker uses instead of the real clock --------------------------------------- */
 
 static _Atomic int64_t fake_ns;
 #define START_NS (INT64_C(1700000000) * NS_PER_S)
@@ -53,7 +53,7 @@ static inline void pass(double seconds)
     fake_ns += (int64_t)(seconds * 1e9);
 }
 
-/* ---- Hosts of our own: clients come from 'fake_host', if that is set --------------------------------------------- */
+/* ---- Addresses of clients: 'fake_host', if this variable is set -------------------------------------------------- */
 
 static struct in_addr fake_host;
 
@@ -155,7 +155,7 @@ static inline void open_server(void)
 {
     char why[200];
 
-    signal(SIGPIPE, SIG_DFL); /* the server must not rely on a program that ignores SIGPIPE */
+    signal(SIGPIPE, SIG_DFL); /* the server must work even if the program does not ignore SIGPIPE */
     log_init("check_katcp", LOG_LEVEL_ERROR);
     loop = ev_loop_new(EVFLAG_AUTO);
     config = (struct config_katcp){.listen = any_port(), .read_only_listen = any_port(), .max_clients = 3};
@@ -217,7 +217,8 @@ static inline void receive(struct client *client)
     client->n += (size_t)n;
 }
 
-/* Waits up to 20 s for the next line, and returns it without its end; "" after the end of the connection. */
+/* Waits up to 20 s for the next line, and returns the line without its line break.  Returns "" after the end of the
+ * connection. */
 static inline const char *next_line(struct client *client)
 {
     static char line[4096];
@@ -300,7 +301,8 @@ static inline void close_server(void)
     ev_loop_destroy(loop);
 }
 
-/* Checks that the server sends nothing more, also after it has looked at the sensors: the next line is a reply. */
+/* Checks that the server sends nothing more, even after its next poll of the sensors: the next line must be the reply
+ * to a new request. */
 static inline void expect_nothing(struct client *client)
 {
     static int mid;
@@ -308,7 +310,7 @@ static inline void expect_nothing(struct client *client)
     struct timespec pause = {0, 12 * NS_PER_MS};
 
     turn();
-    nanosleep(&pause, NULL); /* the server looks at the sensors every 10 ms */
+    nanosleep(&pause, NULL); /* the server polls the sensors every 10 ms */
     turn();
     snprintf(line, sizeof(line), "?watchdog[%d]\n", ++mid);
     say(client, line);

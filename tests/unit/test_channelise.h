@@ -1,4 +1,4 @@
-/* test_channelise.h - a channeliser with its buffers, for the tests of wide and of narrow bands. */
+/* test_channelise.h - a channeliser with its buffers, for the tests of wide bands and of narrow bands. */
 #ifndef TESTS_UNIT_TEST_CHANNELISE_H
 #define TESTS_UNIT_TEST_CHANNELISE_H
 
@@ -46,7 +46,7 @@ static inline void channelise_fixture_init(struct channelise_fixture *f, const s
     f->buffer.power = config->power ? device_alloc(device, sizeof(f->power)) : NULL;
     f->buffer.rotation = device_alloc_pinned(device, rotation_bytes);
     f->buffer.rotation_device = device_alloc(device, rotation_bytes);
-    memset(f->buffer.rotation, 0xff, rotation_bytes); /* NaN if no spectrum is appended there */
+    memset(f->buffer.rotation, 0xff, rotation_bytes); /* NaN if no spectrum is appended at this position */
     for (size_t pol = 0; pol < N_POLS; pol++) {
         f->input[pol] = malloc(f->input_bytes);
         f->input_device[pol] = device_alloc(device, f->input_bytes + CHANNELISE_SPARE_BYTES);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Loads 'yaml', in which each key must be valid.  The caller checks for errors across keys. */
+/* Loads 'yaml', in which each key must be valid by itself.  The caller checks for conflicts between keys. */
 static inline void load_config(const struct config_table *table, const char *yaml, void *values, struct config **config)
 {
     char path[] = "/tmp/cbf-test-config-XXXXXX";

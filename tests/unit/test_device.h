@@ -1,4 +1,4 @@
-/* test_device.h - opens a device of a given kind, for tests whose subject is not the device. */
+/* test_device.h - opens a device of a given kind, for tests that use a device but do not test it. */
 #ifndef TESTS_UNIT_TEST_DEVICE_H
 #define TESTS_UNIT_TEST_DEVICE_H
 

@@ -1,4 +1,4 @@
-/* test_file.h - temporary files of a test: an empty file as a fixture, and files with a given text. */
+/* test_file.h - temporary files for a test: an empty file, which the fixture makes, and files with a given text. */
 #ifndef TESTS_UNIT_TEST_FILE_H
 #define TESTS_UNIT_TEST_FILE_H
 

@@ -1,5 +1,5 @@
-/* test_identify.h - tests how a daemon finds a packet's sender.  Our own builder makes the packets and our own parser
- * reads them; both have separate tests against spead2. */
+/* test_identify.h - tests how a daemon finds the sender of a packet.  The project's own code builds and parses the
+ * packets; other tests compare this code with spead2. */
 #ifndef TESTS_UNIT_TEST_IDENTIFY_H
 #define TESTS_UNIT_TEST_IDENTIFY_H
 
@@ -42,7 +42,7 @@ static inline void check_packet(receiver_identify identify, const void *context,
     ck_assert_uint_eq(identity.extra, expected.extra);
 }
 
-/* The timestamp item, with value 't'. */
+/* Makes the timestamp item, with value 't'. */
 #define TIME(t)                                                                                                        \
     {                                                                                                                  \
         SPEAD_TIMESTAMP, true, t                                                                                       \

@@ -26,7 +26,7 @@
 struct test_device {
     struct device *device;
     struct device_stream *stream;
-    struct device_kernel *kernel; /* set by test_kernel(); NULL: no kernel yet */
+    struct device_kernel *kernel; /* kernel that test_kernel() created last; NULL: no kernel yet */
     void **kept;
     size_t n_kept;
 };
@@ -63,7 +63,7 @@ static inline void test_device_close(struct test_device *d)
     }                                                                                                                  \
     static void test_name##_on(struct test_device *d, CK_ATTRIBUTE_UNUSED int _i)
 
-/* Creates a kernel, which replaces the kernel of the call before. */
+/* Creates a kernel, which replaces the kernel of the previous call. */
 static inline void test_kernel(struct test_device *d, const struct kernel *kernel,
                                const struct kernel_constant *constants, size_t n_constants)
 {
@@ -76,7 +76,8 @@ static inline void test_launch(const struct test_device *d, struct kernel_grid g
     device_launch(d->stream, d->kernel, &grid, args);
 }
 
-/* Allocates 'bytes' of device memory, and copies 'host_bytes' from 'host' to it.  Free it with device_free(). */
+/* Allocates 'bytes' of device memory, and copies 'host_bytes' bytes from 'host' to this memory.  The caller frees the
+ * memory with device_free(). */
 static inline void *test_upload(const struct test_device *d, const void *host, size_t host_bytes, size_t bytes)
 {
     void *memory = device_alloc(d->device, bytes), *pinned = device_alloc_pinned(d->device, bytes);

@@ -6,7 +6,7 @@
  *     TEST(sums) { ck_assert_int_eq(1 + 1, 2); }
  *     TEST(sums_of_each, .end = ARRAY_LEN(sums)) { ck_assert_int_eq(sums[_i].a + sums[_i].b, sums[_i].sum); }
  *
- * Order:    cases run in the order of the file.  Check forks each of them (CK_FORK) after start().
+ * Order:    cases run in the order of the file.  After start(), Check forks a process for each case (CK_FORK).
  * Skipping: a case with a reason to skip is counted as skipped, and the program says "skipped: REASON".  A program
  *           whose cases are all skipped exits with 77.
  * main() is in test_main.c. */
@@ -20,13 +20,13 @@
 
 struct test_case {
     const TTest *test;
-    int first, end;      /* the case runs for _i from 'first' to 'end' - 1; if both are 0, once with _i = 0 */
+    int first, end;      /* the case runs for _i from 'first' to 'end' - 1; if both are 0, only for _i = 0 */
     int signal;          /* signal with which the case must end; 0: none */
     int exit_status;     /* status with which the case must exit */
-    bool unless;         /* true: the case is left out here, and not reported as skipped */
-    const char *skip;    /* reason why the case cannot run here; NULL: it can */
-    const char *group;   /* name of the case for CK_RUN_CASE; NULL: "all" */
-    double timeout_s;    /* timeout_s, setup and teardown replace the suite's */
+    bool unless;         /* true: the case does not run here, and is not reported as skipped */
+    const char *skip;    /* reason why the case cannot run here; NULL: the case can run */
+    const char *group;   /* name of the case's group, for CK_RUN_CASE; NULL: "all" */
+    double timeout_s;    /* timeout_s, setup and teardown replace the suite's members of the same names */
     void (*setup)(void); /* setup runs before the case and teardown after it, in the case's process */
     void (*teardown)(void);
     bool once; /* true: the case does not run a second time (see 'again') */
@@ -36,11 +36,12 @@ struct test_suite {
     double timeout_s; /* 0: Check's own */
     void (*setup)(void);
     void (*teardown)(void);
-    void (*start)(void);                   /* before all cases, in the process that forks them off */
+    void (*start)(void);                   /* runs before all cases, in the process that forks the cases */
     void (*finish)(void);                  /* after all cases */
     void (*again)(void);                   /* setup of a second run of all cases; NULL: no second run */
-    const char *skip;                      /* reason why no case can run here; NULL: cases can run */
-    int (*command)(int argc, char **argv); /* runs if the program has arguments; returns the exit status */
+    const char *skip;                      /* reason why no case of the suite can run here; NULL: cases can run */
+    int (*command)(int argc, char **argv); /* runs instead of the cases if the program has arguments; returns the exit
+                                            * status */
 };
 
 /* An empty setup, for a case that must not run the suite's setup. */

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A UDP socket at a free port of the loopback interface. */
+/* Opens a UDP socket at a free port of the loopback interface. */
 static inline int bound_socket(struct sockaddr_in *address)
 {
     socklen_t length = sizeof(*address);
@@ -44,7 +44,8 @@ static inline void parse(struct endpoint_list *list, const char *format, ...)
     ck_assert_msg(endpoint_list_parse(text, list, said, sizeof(said)) == 0, "%s", said);
 }
 
-/* Byte 'i' of a packet.  It depends on the packet, so tests detect packets that are mixed up. */
+/* Returns byte 'i' of packet 'packet'.  Different packets have different bytes, so tests detect packets that are
+ * mixed up. */
 static inline uint8_t pattern(unsigned packet, size_t i)
 {
     return (uint8_t)(packet * 37 + i * 11 + i / 256);

@@ -11,7 +11,7 @@
 
 static uint64_t random_state;
 
-/* Call once in main(): then all tests that Check forks off begin with the same state. */
+/* Call once in main().  All tests, which Check forks, then begin with the same state. */
 static inline void random_start(void)
 {
     const char *given = getenv("TEST_SEED");
@@ -38,7 +38,7 @@ static inline size_t random_below(size_t n)
     return (size_t)(random_u64() % n);
 }
 
-/* A random number, uniform in [low, high). */
+/* Returns a random number, uniform in [low, high). */
 static inline double random_between(double low, double high)
 {
     return low + (high - low) * ((double)(random_u64() >> 11) * 0x1p-53);

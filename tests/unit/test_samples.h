@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Sample 'index' of packed big-endian samples of 'bits' bits each. */
+/* Returns sample 'index' of packed big-endian samples of 'bits' bits each. */
 static inline int sample_at(const uint8_t *in, size_t index, uint32_t bits)
 {
     int value = 0;
@@ -17,7 +17,8 @@ static inline int sample_at(const uint8_t *in, size_t index, uint32_t bits)
     return value >= 1 << (bits - 1) ? value - (1 << bits) : value;
 }
 
-/* Allocates memory that ends at an unreadable page.  The memory is never freed: each test has its own process. */
+/* Allocates memory that ends at an unreadable page.  No function frees the memory, because each test has its own
+ * process. */
 static inline void *alloc_to_the_edge(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -15,11 +15,12 @@ static inline double half_value(uint16_t bits)
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-/* The real part (0) or the imaginary part (1) of complex sample 'index'. */
+/* Returns the real part (part 0) or the imaginary part (part 1) of complex sample 'index'. */
 static inline double voltage_part(const void *voltages, enum voltage_format format, size_t index, int part)
 {
     const uint8_t *bytes = voltages;
-    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* safe in all formats: the others have more bytes */
+    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* within the memory in all formats, because the other formats
+                                                       * have more bytes */
 
     switch (format) {
     case VOLTAGES_4_BITS: return nibble >= 8 ? nibble - 16 : nibble;
@@ -29,7 +30,7 @@ static inline double voltage_part(const void *voltages, enum voltage_format form
     }
 }
 
-/* Reads both parts of complex sample 'index' of an F-engine's output, with parts of 8 or 4 bits. */
+/* Reads the real and imaginary part of complex sample 'index' of an F-engine's output.  A part has 8 or 4 bits. */
 static inline void quantised_voltage(const uint8_t *voltages, unsigned bits, size_t index, int value[2])
 {
     if (bits == 8) {

@@ -23,7 +23,7 @@ const char *const beamrec_format_choices[] = {"float32", "uint8", NULL};
 static const struct config_key recv_keys[] = {
     CONFIG_INTERFACE_ROW,
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
-               "Capture file that is read instead of the network; a slow reader loses nothing."),
+               "Capture file that is read instead of the network. Nothing is lost if the reader is slow."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
@@ -31,20 +31,21 @@ static const struct config_key recv_keys[] = {
     CONFIG_TRANSPORT_ROW,
     CONFIG_COMP_VECTOR_ROW,
     KEY_INT("window", window_batches, "8", UNIT_BATCHES, 1, 64,
-            "Batches of each stream that are kept open for late packets."),
+            "Number of batches of each stream that are kept open for late packets."),
 };
 #undef KEYS_OF
 
 #define KEYS_OF struct beamrec_config_stream
 static const struct config_key stream_keys[] = {
-    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536, "Channels of the whole band, over all engines.",
-            .example = "4096"),
+    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
+            "Number of channels of the whole band, which all X-engines send together.", .example = "4096"),
     KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
-            "Channels that each X-engine sends.", .example = "256"),
+            "Number of channels that each X-engine sends.", .example = "256"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65520,
-            "Spectra in a heap of a voltage beam, which is a batch."),
+            "Number of spectra in a heap of a voltage beam. These spectra are a batch."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
-            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+            "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband stream.",
+            .example = "8192"),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
                "Sky frequency of the centre of channel number channels / 2. 0: adc_sample_rate / 4, the centre of the "
                "first Nyquist zone."),
@@ -58,15 +59,15 @@ static const struct config_key output_keys[] = {
     KEY_BOOL("overwrite", overwrite, false,
              "Replace existing files. false: do not start if a file exists and its name contains no time."),
     KEY_DOUBLE("max_gap", max_gap_s, "10", UNIT_S, 0, 1e6,
-               "Longest gap in time that is filled. After a longer gap the next file begins."),
+               "Longest gap in the data that is filled. After a longer gap the recorder begins a new file."),
     KEY_INT("max_batches", max_batches, "0", UNIT_BATCHES, 0, 1e15,
-            "Number of batches, of all streams together, after which the recorder ends; 0: no end."),
+            "Number of batches, of all streams together, after which the recorder ends; 0: it runs until stopped."),
 };
 #undef KEYS_OF
 
 #define KEYS_OF struct beamrec_config_beam
 static const struct config_key beam_keys[] = {
-    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the beam, for people and metrics."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the beam in messages and metrics."),
     KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
                   "Addresses to which the X-engines send this beam: a.b.c.d[+n][:port], comma separated."),
     KEY_STRING("filterbank", filterbank, "", 0, 4096,
@@ -77,7 +78,7 @@ static const struct config_key beam_keys[] = {
         "PSRDADA file of the beam's voltages; its name may contain the same codes as filterbank. Empty: no file."),
     KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
             "Bits of a value in the filterbank: 32 (a float) or 8. With 8 bits the file has one offset and scale, "
-            "which give its first batch a mean of 96 and a standard deviation of 24."),
+            "chosen so that its first batch has a mean of 96 and a standard deviation of 24."),
     KEY_INT("sum_spectra", sum_spectra, "1", UNIT_SPECTRA, 1, 65520,
             "Number of spectra that are summed to one value of the filterbank; must divide spectra_per_heap."),
     KEY_INT("sum_channels", sum_channels, "1", UNIT_CHANNELS, 1, 65536,
@@ -87,12 +88,12 @@ static const struct config_key beam_keys[] = {
 
 #define KEYS_OF struct beamrec_config_detected
 static const struct config_key detected_keys[] = {
-    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream, for people and metrics."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream in messages and metrics."),
     KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
                   "Addresses to which the X-engines send this stream: a.b.c.d[+n][:port], comma separated."),
     KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, MAX_BEAMS, "Number of beams in the stream."),
     KEY_ENUM("products", products, "I", beamrec_products_choices,
-             "Products of each beam: the power of one polarisation, of both, or all Stokes parameters."),
+             "Products of each beam: the power of one polarisation, the power of both, or all Stokes parameters."),
     KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, BEAM_DETECT_MAX_SPECTRA,
             "Number of spectra in a window."),
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
@@ -101,14 +102,14 @@ static const struct config_key detected_keys[] = {
     KEY_ENUM("format", format, "float32", beamrec_format_choices, "Format of the received powers."),
     KEY_STRING(
         "filterbank", filterbank, "", 0, 4096,
-        "SIGPROC filterbank of each beam; nifs is the number of products. In the name {beam} becomes the number of the "
-        "beam, and codes of strftime (%Y%m%dT%H%M%SZ) become the UTC at which the file begins. Empty: none."),
-    KEY_STRING(
-        "dada", dada, "", 0, 4096,
-        "PSRDADA file of each beam's powers, with {beam} in its name. NPOL is the number of products. Empty: none."),
+        "SIGPROC filterbank of each beam; nifs is the number of products. In the name, the beam's number replaces "
+        "{beam}, and the UTC at which the file begins replaces codes of strftime (%Y%m%dT%H%M%SZ). Empty: no file."),
+    KEY_STRING("dada", dada, "", 0, 4096,
+               "PSRDADA file of each beam's powers, with {beam} in its name. NPOL is the number of products. Empty: no "
+               "file."),
     KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
-            "Bits of a value in the files: 32 (a float) or 8. With 8 bits each file and product has one offset and "
-            "scale, which give its first batch a mean of 96 and a standard deviation of 24."),
+            "Bits of a value in the files: 32 (a float) or 8. With 8 bits each product of a file has one offset and "
+            "scale, chosen so that its first batch has a mean of 96 and a standard deviation of 24."),
 };
 #undef KEYS_OF
 
@@ -126,8 +127,9 @@ static const char detected_example[] = "  - name: detected-beams\n"
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct beamrec_config),
     CONFIG_SECTION(struct beamrec_config, recv, recv_keys, "Beams in.", .optional = true),
-    CONFIG_SECTION(struct beamrec_config, stream, stream_keys, "The shape of the streams."),
-    CONFIG_SECTION(struct beamrec_config, output, output_keys, "Keys of all files.", .optional = true),
+    CONFIG_SECTION(struct beamrec_config, stream, stream_keys,
+                   "Numbers of channels, spectra and samples of the streams."),
+    CONFIG_SECTION(struct beamrec_config, output, output_keys, "Keys that apply to all files.", .optional = true),
     CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 0, MAX_BEAMS,
                 "Voltage beams and their files.", .optional = true, .example = beams_example),
     CONFIG_LIST(struct beamrec_config, detected, struct beamrec_config_detected, detected_keys, 0, MAX_DETECTED,
@@ -247,8 +249,8 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
         config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
 }
 
-/* Checks a file name of detected beams.  The key 'key' (filterbank or dada) sets this name.  If '*file' is NULL, the
- * key is not set. */
+/* Checks a file name of detected beams, which the key 'key' (filterbank or dada) sets.  If '*file' is NULL, the key
+ * is absent. */
 static void check_detected_file(const struct beamrec_config *values, const struct beamrec_config_detected *d,
                                 const char *key, char *const *file, struct config *config)
 {
@@ -294,7 +296,7 @@ void beamrec_config_check(void *values_, struct config *config)
     const struct beamrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
-        return; /* after an error, 'values' may be incomplete */
+        return; /* after an error, do not check 'values', because members may be missing */
     http_keys_check(&values->http, config);
     recv_keys_check(&values->recv.base, NULL, config);
     if (beamrec_config_n_streams(values) == 0)

@@ -25,7 +25,7 @@ struct beamrec_config_stream {
     int64_t n_chan_substream;
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
-    double centre_frequency_hz; /* 0: centre of the first Nyquist zone, adc_sample_rate / 4 */
+    double centre_frequency_hz; /* 0: adc_sample_rate / 4, the centre of the first Nyquist zone */
 };
 
 struct beamrec_config_output {
@@ -46,13 +46,13 @@ struct beamrec_config_beam {
     int64_t sum_channels;
 };
 
-/* A stream of detected beams, whose heaps contain all its beams.  The keys of the heap's shape have the same names as
- * in xbgpu. */
+/* A stream of detected beams.  Each heap contains all beams of the stream.  The keys that set the heap's shape have
+ * the same names as in xbgpu. */
 struct beamrec_config_detected {
     char *name;
     struct endpoint_list sources;
     int64_t n_beams;
-    int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
+    int products;           /* value of enum beam_products (kernels/beamform/beam_detect.h) */
     int64_t window_spectra; /* number of spectra that are summed into one power */
     int64_t group_channels; /* number of channels that are summed into one power */
     int64_t heap_windows;
@@ -76,8 +76,8 @@ struct beamrec_config {
 
 extern const struct config_table beamrec_config_table;
 
-/* Choices of the keys products and format of detected[]: names of the values of enum beam_products and enum
- * beamrec_format. */
+/* Choices of the keys detected[].products and detected[].format: names of the values of enum beam_products and of
+ * enum beamrec_format. */
 extern const char *const beamrec_products_choices[], *const beamrec_format_choices[];
 
 /* Checks keys against each other: channels and substreams, sums, addresses, files.  command_line_main() calls this
@@ -97,8 +97,8 @@ static inline const struct beamrec_config_detected *beamrec_config_detected(cons
 
 struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config, size_t i);
 
-/* Returns the file name of a detected beam: the value of the key filterbank or dada, with the beam's number instead of
- * {beam}.  The caller frees the name.  Returns NULL if memory runs out. */
+/* Returns the file name of a detected beam: the value of the key filterbank or dada, with {beam} replaced by the
+ * beam's number.  The caller frees the name.  Returns NULL if memory runs out. */
 char *beamrec_config_file(const char *key, size_t beam);
 
 /* Returns the number of streams.  Streams are counted in the order of the configuration: first voltage beams, then
@@ -116,7 +116,7 @@ static inline bool beamrec_config_is_detected(const struct beamrec_config *confi
 const char *beamrec_config_name(const struct beamrec_config *config, size_t stream);
 const struct endpoint_list *beamrec_config_sources(const struct beamrec_config *config, size_t stream);
 
-/* Returns the number of beams of all streams. */
+/* Returns the number of beams in all streams together. */
 size_t beamrec_config_n_beams(const struct beamrec_config *config);
 
 /* Returns the number of ADC samples from the beginning of one heap of the stream to the beginning of the next heap. */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file, and the size of its complete part. */
+/* A file, and the number of bytes up to the end of the last complete batch. */
 struct part {
     char path[PATH_MAX];
     int fd;
@@ -25,7 +25,7 @@ struct beamrec_file {
     unsigned number;
     struct part data, gaps;
     uint64_t n_rows;
-    char *gap_text; /* lines about the gaps of the next batch */
+    char *gap_text; /* lines about gaps in the next batch, for the list of gaps */
     size_t gap_bytes;
     FILE *gap_stream;
 };

@@ -22,7 +22,7 @@ const char *beamrec_file_path(const struct beamrec_file *file);
 /* Returns the number of rows in the file. */
 uint64_t beamrec_file_n_rows(const struct beamrec_file *file);
 
-/* Adds a line about a gap in the next batch.  beamrec_file_append() writes the line with the batch. */
+/* Adds a line about a gap in the next batch.  beamrec_file_append() writes this line when it writes the batch. */
 void beamrec_file_add_gap(struct beamrec_file *file, uint64_t first_row, size_t n_rows, size_t first_chan,
                           size_t n_chan);
 

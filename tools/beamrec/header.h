@@ -1,5 +1,5 @@
 /* header.h - headers of files: SIGPROC filterbank (D. Lorimer, "SIGPROC v3.7") and PSRDADA (W. van Straten, "PSRDADA",
- * header of 4096 bytes of text). */
+ * a header of 4096 bytes of text). */
 #ifndef TOOLS_BEAMREC_HEADER_H
 #define TOOLS_BEAMREC_HEADER_H
 
@@ -20,7 +20,7 @@ struct beamrec_header {
     double channel_hz; /* bandwidth of one channel before channels are summed */
 };
 
-/* Write the header to 'text', and return the number of bytes written. */
+/* Write a file's header to 'text', and return the number of bytes written. */
 size_t beamrec_header_sigproc(const struct beamrec_header *header, const struct beamrec_product_shape *shape,
                               char text[BEAMREC_DADA_BYTES]);
 size_t beamrec_header_dada(const struct beamrec_header *header, const struct beamrec_product_shape *shape,

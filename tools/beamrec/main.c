@@ -133,7 +133,7 @@ static int create_buffers(struct beamrec *b, char *why, size_t why_bytes)
     b->inputs = calloc(n_streams, sizeof(*b->inputs));
     err = b->inputs ? device_open(&device, &b->device, why, why_bytes) : -ENOMEM;
     if (!err)
-        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* + 1: the item for the end of a capture */
+        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* + 1 for the end of a capture */
     for (size_t i = 0; i < n_streams && !err; i++) {
         const struct chunk_shape chunks = {
             .n_chunks = n_chunks, .n_heaps = n_substreams(b), .heap_bytes = b->heaps[i].bytes};
@@ -202,8 +202,8 @@ static void add_metrics(struct beamrec *b)
     data_time_metrics("beamrec", b->timebase.from_packets);
 }
 
-/* Creates all parts.  The files come last, so that a start that fails for another reason leaves no empty files
- * behind. */
+/* Creates all parts.  Creates the files last.  If another part cannot be created, the failed start then leaves no
+ * empty files. */
 static int create(struct beamrec *b, const struct config *book, char *why, size_t why_bytes)
 {
     const struct beamrec_config *config = b->config;
@@ -364,6 +364,7 @@ int main(int argc, char **argv)
     static const struct program program = {&beamrec_config_table, beamrec_config_check, run};
     struct beamrec_config values = {0};
 
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails and does not end the process */
+    signal(SIGXFSZ, SIG_IGN); /* without SIGXFSZ, a write beyond the file size limit fails and does not end the
+                               * process */
     return program_main(&program, argc, argv, &values);
 }

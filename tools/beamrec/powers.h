@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct beamrec_powers {
-    size_t n_beams, n_windows, n_products, n_groups; /* n_groups: groups of one substream */
+    size_t n_beams, n_windows, n_products, n_groups; /* n_groups: number of groups of one substream */
     bool is_uint8;
 };
 
@@ -30,8 +30,8 @@ size_t beamrec_powers_at(const struct beamrec_powers *powers);
 
 size_t beamrec_powers_heap_bytes(const struct beamrec_powers *powers);
 
-/* Returns the fraction of the antennas' spectra that the X-engine summed in a window.  0 means that a window has no
- * data. */
+/* Returns the fraction of the antennas' spectra that the X-engine summed in a window.  The fraction 0 means that the
+ * window has no data. */
 float beamrec_powers_fraction(const uint8_t *heap, size_t window);
 
 /* Reads the powers of one beam, window and product to 'out' [group]. */

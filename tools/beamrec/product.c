@@ -119,8 +119,8 @@ static bool is_here(const struct beamrec_product *product, size_t substream, siz
     return product->fractions[substream * product->n_rows + row] > 0;
 }
 
-/* Updates the means of a substream.  Each mean is over all batches until MEAN_BATCHES batches are averaged.  After that
- * it is a running mean of about MEAN_BATCHES batches. */
+/* Updates the means of a substream.  A mean is over all batches with data until MEAN_BATCHES batches are averaged.
+ * Later the mean is a running mean of about MEAN_BATCHES batches. */
 static void average(struct beamrec_product *product, size_t substream)
 {
     size_t n = groups_per_substream(product), n_here = 0;

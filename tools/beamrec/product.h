@@ -3,8 +3,9 @@
  * A heap of a voltage beam is int8 [chan][spectrum][re, im].  powers.h has the layout of a heap of detected beams.
  *   voltages    int8 [spectrum][chan][re, im]; the frequency rises with the channel's index
  *   powers      float or uint8 [row][product][group]; with the group's index, the frequency falls in SIGPROC files and
- *               rises in PSRDADA files.  A row is the sum of sum_spectra spectra; a group is the sum of sum_channels
- *               channels.  A power of a voltage beam is the sum of |v|^2.  Heaps of detected beams contain powers.
+ *               rises in PSRDADA files.  A row contains sums over sum_spectra spectra; a group is a set of
+ *               sum_channels channels, which are summed.  A power of a voltage beam is the sum of |v|^2.  Heaps of
+ *               detected beams contain powers.
  * PSRDADA files of voltage beams hold voltages; all other files hold powers.  A power of 8 bits is round((power -
  * offset) * scale), half to even, clipped to 0 to 255.  Each product has its own offset and scale, which are chosen
  * from the first batch that has data.  With this offset and scale, the values of the first batch have a mean of 96 and
@@ -33,8 +34,8 @@ struct beamrec_product_shape {
     size_t sum_spectra, sum_channels;
     size_t n_products;
     bool is_detected;             /* true: heaps contain powers of detected beams */
-    struct beamrec_powers powers; /* layout of heaps with powers */
-    size_t beam;                  /* index of the beam in heaps with powers */
+    struct beamrec_powers powers; /* layout of the heaps if they contain powers */
+    size_t beam;                  /* index of the beam in the heaps if they contain powers */
 };
 
 struct beamrec_product {
@@ -42,14 +43,15 @@ struct beamrec_product {
     size_t n_rows, n_groups;
     size_t n_columns; /* number of values in a row [product][group] */
     size_t bytes;
-    uint8_t *rows;        /* [bytes] rows of the latest batch */
-    double *powers;       /* [row][product][group] with rising frequency */
+    uint8_t *rows;        /* [bytes] rows of the latest batch, in the file's format */
+    double *powers;       /* [row][product][group] powers of the latest batch; the frequency rises with the group's
+                           * index */
     double *means;        /* [product][group] */
-    unsigned *n_averaged; /* [substream] number of batches in the means, at most 64 */
+    unsigned *n_averaged; /* [substream] number of batches that the means cover, at most 64 */
     /* [substream][row] fraction of the antennas' data in the latest batch; 0: the row is filled */
     float *fractions;
     struct {
-        double offset, scale; /* scale 0: not yet chosen */
+        double offset, scale; /* if scale is 0, offset and scale are not yet chosen */
     } levels[BEAMREC_MAX_PRODUCTS];
 };
 

@@ -1,4 +1,4 @@
-/* recv.c - called by the receive thread: reads the items of a packet of a beam. */
+/* recv.c - reads the items of a beam's packets, for the receive thread. */
 #include "tools/beamrec/recv.h"
 
 #include "tools/beamrec/powers.h"

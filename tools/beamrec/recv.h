@@ -1,8 +1,8 @@
 /* recv.h - identifies the packets of beams, and the heap of each packet.
  *
- * The recorder has one receiver.  Each member of the receiver is a stream: a voltage beam, or detected beams that share
- * their heaps.  A packet's destination address determines its member.  The sources of a member are its substreams.  A
- * chunk contains the heaps of one batch. */
+ * The recorder has one receiver.  Each member of the receiver is a stream: one voltage beam, or several detected
+ * beams in the same heaps.  A packet's destination address determines its member.  The sources of a member are its
+ * substreams.  A chunk contains the heaps of one batch. */
 #ifndef TOOLS_BEAMREC_RECV_H
 #define TOOLS_BEAMREC_RECV_H
 
@@ -26,8 +26,8 @@ struct beamrec_heap {
 };
 
 struct beamrec_recv_context {
-    size_t n_chan;                    /* channels of the whole band */
-    size_t n_chan_substream;          /* channels of a substream; divides n_chan */
+    size_t n_chan;                    /* number of channels of the whole band */
+    size_t n_chan_substream;          /* number of channels of a substream; divides n_chan */
     const struct beamrec_heap *heaps; /* [member] */
     const unsigned *member_of_endpoint;
 };
@@ -35,7 +35,7 @@ struct beamrec_recv_context {
 struct beamrec_heap beamrec_heap_of_voltages(size_t bytes);
 struct beamrec_heap beamrec_heap_of_powers(const struct beamrec_powers *powers);
 
-/* Identifies a packet of a beam; 'context' is a struct beamrec_recv_context.  Pure. */
+/* Identifies a packet of a beam; 'context' is a struct beamrec_recv_context.  This function is pure. */
 enum reject beamrec_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                   struct receiver_identity *identity);
 

@@ -25,7 +25,7 @@
 /* A product of a beam, and its file. */
 struct recording {
     struct beamrec_product product;
-    char *format;               /* format of the file's name, for strftime */
+    char *format;               /* name of the file, with codes of strftime */
     char config_key[KEY_BYTES]; /* key that sets 'format', for example "beams[0].filterbank" */
     struct beamrec_file *file;
     struct beamrec_header header;
@@ -49,7 +49,7 @@ struct beamrec_writer {
     size_t n_substreams;
     struct stream *streams;
     struct thread thread;
-    bool ended; /* true: max_batches batches are written, the capture has ended, or a write failed */
+    bool ended; /* true: max_batches batches were written, the capture has ended, or a write failed */
     int err;    /* errno of the failed write */
     bool disk_full;
     struct log_limit full_limit, room_limit, next_limit;
@@ -60,14 +60,14 @@ struct beamrec_writer {
 static const char *const states[] = {
     [BEAM_POWER_0] = "PP", [BEAM_POWER_1] = "QQ", [BEAM_TOTAL] = "Intensity", [BEAM_STOKES] = "Stokes"};
 
-/* A key that sets a file name: 'key' of item 'i' of the list 'section'. */
+/* A key that sets a file name: the key 'key' of item 'i' in the list 'section'. */
 struct file_key {
     const char *section, *key;
     size_t i;
 };
 
 /* Opens the file and product of a recording.  Takes ownership of 'format'.  If 'format' is NULL because memory ran out,
- * returns -ENOMEM.  Only a PSRDADA file needs 'state'. */
+ * returns -ENOMEM.  'state' is used only for a PSRDADA file. */
 static int open_recording(struct beamrec_writer *writer, struct stream *stream,
                           const struct beamrec_product_shape *shape, const char *state, const struct file_key *key,
                           char *format, char *why, size_t why_bytes)
@@ -208,7 +208,7 @@ void beamrec_writer_register(const struct beamrec_writer_stats *stats)
 {
     stats_counter("beamrec_batches", "Batches of streams written.", NULL, &stats->batches);
     stats_counter("beamrec_gap_heaps", "Heaps that did not arrive and were filled.", NULL, &stats->missing_heaps);
-    stats_counter("beamrec_partial_windows", "Windows in heaps of detected beams that lack spectra of some antennas.",
+    stats_counter("beamrec_partial_windows", "Windows of detected beams in which spectra of some antennas are missing.",
                   NULL, &stats->partial_windows);
     stats_counter("beamrec_files", "Files begun.", NULL, &stats->files);
     stats_counter("beamrec_unwritten_batches", "Batches not written because the disk was full.", NULL,

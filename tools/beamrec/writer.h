@@ -2,8 +2,8 @@
  *
  * Flow:      assembler --full chunk--> inbox --> writer --rows--> each file of the stream
  * Threads:   one thread; between start and join, only this thread uses products and files.
- * Gaps:      missing batches are filled and listed.  The next file begins after a gap longer than output.max_gap, or if
- *            the timestamps go back.
+ * Gaps:      missing batches are filled, and listed in the list of gaps.  The next file begins after a gap longer
+ *            than output.max_gap, or if the timestamps go back.
  * Full disk: batches are dropped and counted until there is room again.  The dropped batches become a gap in the file.
  *            If the input is a capture, a full disk is a failed write, because the capture can be read again.
  * End:       after 'max_batches' batches, or a failed write, the thread asks the service to stop.  Until the inbox is
@@ -21,7 +21,7 @@ struct service;
 struct beamrec_writer;
 
 struct beamrec_writer_config {
-    struct inbox *inbox; /* items are enum beamrec_item */
+    struct inbox *inbox; /* inbox of the writer; its items are enum beamrec_item */
     const struct beamrec_config *config;
     struct timebase timebase;
     struct service *service;
@@ -29,8 +29,8 @@ struct beamrec_writer_config {
 };
 
 struct beamrec_writer_stats {
-    struct counter batches;           /* batches of streams that were written to all files of the stream */
-    struct counter expected_heaps;    /* heaps in the written batches and in the gaps between these batches */
+    struct counter batches;           /* batches that were written to all files of their stream */
+    struct counter expected_heaps;    /* heaps that the written batches, and the gaps between them, should have */
     struct counter missing_heaps;     /* expected heaps that are missing */
     struct counter partial_windows;   /* windows of detected beams in which spectra of some antennas are missing */
     struct counter files;             /* files begun */

@@ -46,7 +46,7 @@ void doctor_beam_recorder_describe(const struct doctor_file *file, struct findin
     SAY(finding->found, "beamrec, %zu beam%s", n, plural(n));
 }
 
-/* ---- Against an X-engine's file ---------------------------------------------------------------------------------- */
+/* ---- Comparison with an X-engine's file -------------------------------------------------------------------------- */
 
 struct beam_pair {
     struct doctor *doctor;
@@ -78,7 +78,7 @@ static void compare(struct beam_pair *pair, const char *key, double mine, double
 }
 
 static const char refused[] = "every heap is refused (rejected_packets, reason heap_size)";
-static const char mistimed[] = "the file's times are wrong";
+static const char mistimed[] = "the recorded times are wrong";
 
 static void compare_shapes(struct beam_pair *pair)
 {
@@ -104,7 +104,7 @@ static void compare_detected(struct beam_pair *pair, size_t i, const struct xbgp
 {
     const struct beamrec_config_detected *mine = beamrec_config_detected(&pair->recorder->beam_recorder->config, i);
     static const char mixed[] =
-        "heaps are refused (rejected_packets), or powers are written to wrong beams, times or channels";
+        "heaps are refused (rejected_packets), or powers are written as data of wrong beams, times or channels";
     const struct {
         const char *key;
         int64_t mine, wanted;
@@ -174,7 +174,7 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
     SAY(f->found, "no beam of these X-engines goes to the addresses in beams[].sources or detected[].sources");
-    SAY(f->expected, "sources: the destinations of one stream in the files of all X-engines");
+    SAY(f->expected, "in sources, the destinations of one stream from the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change sources in %s", recorder->path);
 }
@@ -186,7 +186,7 @@ struct place {
     char *directory;
     const char *key; /* key that names one of the files */
     double bytes_per_s;
-    bool counted; /* true: the rate is included in another entry for the same disk */
+    bool counted; /* true: another entry for the same disk includes the rate */
     dev_t disk;
     double free_bytes; /* < 0: not known */
 };

@@ -1,6 +1,7 @@
 /* config.c - compares F-engines' files with X-engines' files.  The engines may run on any host.
  *
- * An output of an F-engine and an X-engine form a pair if a destination of the output is in the X-engine's sources. */
+ * An F-engine's output and an X-engine form a pair if one of the output's destinations is among the X-engine's
+ * sources. */
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
 
@@ -55,7 +56,7 @@ static const struct {
                         false},
     [SHAPE_SUBSTREAM] = {"channels / destinations", "recv.channels_per_substream",
                          "every heap is refused (rejected_packets, reason heap_size)", true},
-    [SHAPE_PLACE] = {"the position of the address among the destinations", "recv.channel_offset",
+    [SHAPE_PLACE] = {"the number of the address among the destinations", "recv.channel_offset",
                      "every heap is refused, because its channels belong to another X-engine (reason bad_frequency)",
                      true},
     [SHAPE_HEAP] = {"outputs[].spectra_per_heap", "recv.spectra_per_heap",
@@ -64,7 +65,7 @@ static const struct {
                     "every heap is refused (rejected_packets, reason heap_size)", false},
     [SHAPE_STEP] = {"2 x channels x decimation", "recv.samples_between_spectra",
                     "every heap has a bad timestamp, or dumps have the wrong length", true},
-    [SHAPE_ENCODING] = {"fgpu's encoding of 4 bits, two's complement (0),", "recv.sample_encoding",
+    [SHAPE_ENCODING] = {"fgpu's encoding of 4-bit samples, two's complement (0),", "recv.sample_encoding",
                         "all voltages are decoded wrongly", false},
 };
 
@@ -105,7 +106,7 @@ static void fill_shape(struct pair *pair, size_t substream)
     memcpy(pair->x_values, x, sizeof(x));
 }
 
-/* Compares value 'k' of the two files of a pair, and reports a difference. */
+/* Compares value 'k' in the two files of a pair, and reports a difference. */
 static void compare(struct doctor *doctor, struct pair *pair, size_t k)
 {
     long long f_value = pair->f_values[k], x_value = pair->x_values[k];
@@ -117,12 +118,12 @@ static void compare(struct doctor *doctor, struct pair *pair, size_t k)
     SAY(f->found, "%s is %lld, but %s gives %lld", x_key, x_value, shape_keys[k].f_key, f_value);
     SAY(f->expected, "%s: %lld", x_key, f_value);
     SAY(f->why, "%s", shape_keys[k].why);
-    SAY(f->fix, "change %s in %s to %lld, or change the keys that give the other value in %s", x_key, pair->x->path,
-        f_value, pair->f->path);
+    SAY(f->fix, "change %s in %s to %lld, or change the keys in %s that give that value", x_key, pair->x->path, f_value,
+        pair->f->path);
     pair->n_bad++;
 }
 
-/* Returns the index of the first pair whose value 'k' differs from pair 0's value.  Returns 0 if all values are
+/* Returns the index of the first pair whose value 'k' differs from value 'k' of pair 0.  Returns 0 if all values are
  * equal. */
 static size_t find_other(const struct pair *pairs, size_t n, size_t k)
 {
@@ -149,7 +150,7 @@ static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n
             return;
     struct finding *f = disagree(doctor, "config.f-x", other->f, pairs[0].f);
     SAY(f->found, "%s", found);
-    SAY(f->expected, "the same value in all outputs that an X-engine receives");
+    SAY(f->expected, "the same value for all outputs that one X-engine receives");
     SAY(f->why, "both send to %s, which can receive only one of them", pairs[0].x->name);
     SAY(f->fix, "make %s equal in %s and %s", shape_keys[k].f_key, pairs[0].f->path, other->f->path);
 }
@@ -191,8 +192,8 @@ static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
     return *array_size > n ? *array_size : n;
 }
 
-/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, reports only this fault, and
- * does not report send.array_size. */
+/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, reports only the feng_id, and
+ * not send.array_size. */
 static void check_antennas(struct doctor *doctor, struct pair *pair)
 {
     const struct fgpu_config *fgpu = &pair->f->fgpu;
@@ -220,8 +221,8 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
     SAY(f->found, "send.array_size is %lld, but %s is %lld", (long long)mine,
         mine == n_ants ? "the largest number of antennas in these files" : "recv.antennas",
         (long long)(mine == n_ants ? largest : n_ants));
-    SAY(f->expected, "the array's number of antennas in both keys");
-    SAY(f->why, mine < largest ? "heaps of different antennas may have the same number"
+    SAY(f->expected, "the number of the array's antennas in both keys");
+    SAY(f->why, mine < largest ? "heaps of different antennas may have the same heap count"
                                : "the array has antennas that are not correlated");
     f->status = FINDING_WARN;
     if (mine < largest)
@@ -245,8 +246,8 @@ static void check_times(struct doctor *doctor, const struct doctor_file *a, cons
     if (!same_decimal(a->time->adc_sample_rate_hz, b->time->adc_sample_rate_hz)) {
         struct finding *f = disagree(doctor, "config.time", b, a);
         SAY(f->found, "adc_sample_rate is %.12g Hz and %.12g Hz", a->rate_hz, b->rate_hz);
-        SAY(f->expected, "one rate in all files");
-        SAY(f->why, "times, frequencies and integrations are wrong in one of them");
+        SAY(f->expected, "the same rate in all files");
+        SAY(f->why, "times, frequencies and integrations are wrong in one of the engines");
         SAY(f->fix, "grep -n adc_sample_rate %s %s   # and make them equal", a->path, b->path);
     }
 }
@@ -265,9 +266,10 @@ static void check_network(struct doctor *doctor, struct pair *pair)
     if (on_network && from_lo != to_lo && send->interface && pair->x->xbgpu.recv.base.interface) {
         struct finding *f = disagree(doctor, "config.interfaces", pair->x, pair->f);
         SAY(f->found, "sent on %s, received on %s", send->interface, pair->x->xbgpu.recv.base.interface);
-        SAY(f->expected, "lo on both sides, or on neither");
+        SAY(f->expected, "lo in both files, or in neither");
         SAY(f->why, "packets sent on lo never leave the host, and packets of the network do not arrive on lo");
-        SAY(f->fix, "grep -n interface %s %s   # and name the network's interface", pair->f->path, pair->x->path);
+        SAY(f->fix, "grep -n interface %s %s   # and give both the name of an interface to the network", pair->f->path,
+            pair->x->path);
         pair->n_bad++;
     }
 }
@@ -313,8 +315,9 @@ static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
     }
     free(pairs);
     if (n > 0 && n_bad == 0)
-        doctor_note(doctor, FINDING_OK, "config.f-x", x->name, "outputs of %zu fgpu fit: channels %lld to %lld of %lld",
-                    n, (long long)recv->chan_offset, (long long)(recv->chan_offset + recv->n_chan_substream) - 1,
+        doctor_note(doctor, FINDING_OK, "config.f-x", x->name,
+                    "the outputs of %zu fgpu match this X-engine: channels %lld to %lld of %lld", n,
+                    (long long)recv->chan_offset, (long long)(recv->chan_offset + recv->n_chan_substream) - 1,
                     (long long)recv->n_chan);
     return n;
 }
@@ -328,7 +331,7 @@ static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
         endpoint_format(&fgpu_config_output(&file->fgpu, 0)->destinations.items[0], theirs, sizeof(theirs));
     SAY(f->found, "no F-engine sends to %s, where this X-engine listens; the F-engines' destinations begin at %s",
         endpoint_format(&x->recvs.items[0], mine, sizeof(mine)), theirs);
-    SAY(f->expected, "recv.sources that are among outputs[].destinations");
+    SAY(f->expected, "recv.sources that are among the outputs[].destinations of F-engines");
     SAY(f->why, "this X-engine receives nothing");
     SAY(f->fix, "change recv.sources in %s", x->path);
 }
@@ -343,7 +346,7 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
         return;
     struct finding *f = doctor_add(doctor, FINDING_WARN, "config.ttl", file->name);
     SAY(f->found, "send.ttl is 0");
-    SAY(f->expected, "1 within one network, more if there are routers between the hosts");
+    SAY(f->expected, "at least 1; more if there are routers between the hosts");
     SAY(f->why, "packets with a time to live of 0 do not leave the host");
     SAY(f->fix, "set send.ttl in %s to 4", file->path);
 }
@@ -357,8 +360,8 @@ static bool has_control(const struct doctor_file *file)
     return false;
 }
 
-/* Reports an output whose send_enabled is false.  Such a daemon correlates but sends nothing, and an operator may
- * search long for the reason. */
+/* Reports an output whose send_enabled is false.  Such a daemon computes but does not send this output, and an
+ * operator may search long for the reason. */
 static void check_sent(struct doctor *doctor, const struct doctor_file *file, const char *name, const bool *enabled)
 {
     if (*enabled)
@@ -417,7 +420,7 @@ static void check_array(struct doctor *doctor)
     }
     if (n_ants > 0 && n_served > 0 && (int64_t)n_served < n_ants)
         doctor_note(doctor, FINDING_SKIPPED, "config.antennas", "",
-                    "%zu of the array's %lld antennas are in these files: give the files of the other antennas, too",
+                    "these files contain %zu of the array's %lld antennas: give the files of the other antennas, too",
                     n_served, (long long)n_ants);
 }
 
@@ -436,7 +439,7 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
             SAY(f->found, "output %s of %s goes to %s, which is %s of %s", output, from->name,
                 endpoint_format(&destinations->items[d], text, sizeof(text)), to->recvs.items[r].key, to->name);
             SAY(f->expected, "destinations that no other stream uses");
-            SAY(f->why, "%s receives packets of another stream, and refuses or mixes them", to->name);
+            SAY(f->why, "%s also receives packets of another stream, and refuses or mixes them", to->name);
             SAY(f->fix, "change %s of %s in %s", key, output, from->path);
             return;
         }
@@ -470,7 +473,7 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     }
 }
 
-/* Returns the number of streams of an F-engine: first the items of 'outputs', then the items of 'gnss'. */
+/* Returns the number of streams of an F-engine.  The streams are the items of 'outputs', then the items of 'gnss'. */
 static size_t n_streams(const struct fgpu_config *config)
 {
     return config->outputs.n + config->gnss.n;
@@ -500,8 +503,8 @@ static void check_pair(struct doctor *doctor, const struct doctor_file *file, si
             struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.destinations", file->name);
             SAY(f->found, "outputs %s and %s both send to %s", name_a, name_b,
                 endpoint_format(&b->items[d], text, sizeof(text)));
-            SAY(f->expected, "different destinations for each output");
-            SAY(f->why, "a receiver of one output gets heaps of both, and refuses or mixes them");
+            SAY(f->expected, "different destinations for the two outputs");
+            SAY(f->why, "a receiver of one output also gets heaps of the other output, and refuses or mixes them");
             SAY(f->fix, "change destinations of %s in %s", name_b, file->path);
         }
 }

@@ -11,7 +11,7 @@
 #define CPUS_MAX       4096
 #define IDLE_STATES    16
 #define LATENCY_MAX_US 50   /* time that a CPU takes to leave an idle state */
-#define STOLEN_MAX     0.01 /* fraction of the time since boot that other virtual machines took */
+#define STOLEN_MAX     0.01 /* fraction of the time since boot in which other virtual machines used the CPUs */
 
 static void check_governor(struct doctor *doctor)
 {
@@ -31,13 +31,13 @@ static void check_governor(struct doctor *doctor)
     }
     if (n_seen == 0) {
         doctor_note(doctor, FINDING_SKIPPED, "cpu.governor", "",
-                    "no frequency governor: a virtual machine, or the firmware decides");
+                    "no frequency governor: this is a virtual machine, or the firmware sets the frequency");
         return;
     }
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_bad), "cpu.governor", "");
     SAY(f->found, "%d of %d CPUs do not have the governor performance%s%s", n_bad, n_seen, n_bad ? ": " : "", bad);
     SAY(f->expected, "performance");
-    SAY(f->why, "a CPU at a low frequency is too slow for the first packets of a burst");
+    SAY(f->why, "a CPU that runs at a low frequency is too slow for the first packets of a burst");
     SAY(f->fix, "sudo cpupower frequency-set -g performance");
 }
 
@@ -64,7 +64,7 @@ static void check_idle(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, worst > LATENCY_MAX_US), "cpu.idle", "");
     SAY(f->found, "the deepest idle state, %s, takes %lld us to leave", deepest, (long long)worst);
     SAY(f->expected, "at most %d us", LATENCY_MAX_US);
-    SAY(f->why, "while a CPU wakes up, the NIC's ring fills");
+    SAY(f->why, "while a CPU leaves its idle state, the NIC's ring of packets fills");
     SAY(f->fix, "sudo cpupower idle-set -D %d", LATENCY_MAX_US);
 }
 
@@ -84,7 +84,7 @@ static void check_stolen(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, stolen > STOLEN_MAX), "cpu.stolen", "");
     SAY(f->found, "%.2g %% of the time since boot went to other virtual machines", 100 * stolen);
     SAY(f->expected, "at most %g %%", 100 * STOLEN_MAX);
-    SAY(f->why, "a receive thread that does not run loses packets, and no setting of this machine helps");
+    SAY(f->why, "a receive thread loses packets while it does not run, and no setting of this machine prevents this");
     SAY(f->fix, "give this virtual machine dedicated CPUs, or use the physical machine");
 }
 
@@ -124,7 +124,7 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
         n_loose += !sys_list_has(isolated, cpu);
         if (!sys_list_has(online, cpu)) {
             f = doctor_add(doctor, FINDING_FAIL, "cpu.affinity", pins->items[i].file);
-            SAY(f->found, "%s has CPU %lld, which this host lacks", pins->items[i].key, (long long)cpu);
+            SAY(f->found, "%s names CPU %lld, which this host does not have", pins->items[i].key, (long long)cpu);
             SAY(f->expected, "CPUs of %s", online);
             SAY(f->why, "the daemon does not start");
             SAY(f->fix, "change %s in %s", pins->items[i].key, pins->items[i].file);
@@ -153,8 +153,8 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
     f = doctor_add(doctor, doctor_tuning(doctor, n_loose), "cpu.isolated", "");
     SAY(f->found, "isolated CPUs: %s; %zu of %zu pinned threads are on other CPUs", isolated[0] ? isolated : "none",
         n_loose, pins->n);
-    SAY(f->expected, "all CPUs of recv.affinity and send.affinity");
-    SAY(f->why, "the kernel runs other tasks on these CPUs, for milliseconds at a time");
+    SAY(f->expected, "isolated: all CPUs of recv.affinity and send.affinity");
+    SAY(f->why, "on other CPUs, the kernel also runs other tasks, for milliseconds at a time");
     SAY(f->fix, "add isolcpus= and nohz_full= with these CPUs to GRUB_CMDLINE_LINUX, then sudo update-grub and reboot");
 }
 
@@ -192,7 +192,7 @@ static void check_daemon(struct doctor *doctor, const char *program)
     if (!sys_process(doctor->root, program, &pid) || !sys_capability(doctor->root, pid, CAP_NET_ADMIN, &admin))
         return;
     doctor_note(doctor, FINDING_OK, "host.capabilities", program, "process %d %s CAP_NET_ADMIN%s", pid,
-                admin ? "has" : "lacks", admin ? "" : ", so its socket buffers are bound by net.core.rmem_max");
+                admin ? "has" : "lacks", admin ? "" : ", so net.core.rmem_max limits its socket buffers");
 }
 
 static void check_limits(struct doctor *doctor)

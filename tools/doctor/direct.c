@@ -53,8 +53,8 @@ static void check_vulkan(struct doctor *doctor)
         driver ? "NVIDIA's driver is registered"
         : told ? "VK_DRIVER_FILES names drivers in this shell, but perhaps not for the daemon"
                : "no file of NVIDIA's driver is in vulkan/icd.d");
-    SAY(f->expected, "the Vulkan loader, and NVIDIA's driver in a place that the loader searches");
-    SAY(f->why, "recv.direct maps the GPU's memory by Vulkan: the daemon does not start");
+    SAY(f->expected, "the Vulkan loader, and NVIDIA's driver in a directory that the loader searches");
+    SAY(f->why, "recv.direct maps the GPU's memory with Vulkan; without Vulkan, the daemon does not start");
     SAY(f->fix,
         "sudo apt install libvulkan1 nvidia-vulkan-icd   # or VK_DRIVER_FILES=.../nvidia_icd.json for the daemon");
 }
@@ -66,15 +66,15 @@ static void check_modeset(struct doctor *doctor)
 
     SAY(f->found, "/dev/nvidia-modeset %s", found ? "is there" : "is not there");
     SAY(f->expected, "the device of the kernel module nvidia-modeset");
-    SAY(f->why, "without this device NVIDIA's driver for Vulkan may find no GPU (driver 580 finds an H200), and a "
-                "daemon with recv.direct does not start");
+    SAY(f->why, "without this device NVIDIA's Vulkan driver may find no GPU (driver 580 does find an H200); a daemon "
+                "with recv.direct then does not start");
     SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot, gpucbf-gpu.service (package gpucbf-cuda) does this");
 }
 
-/* ---- The window on the bus --------------------------------------------------------------------------------------- */
+/* ---- The GPU's memory window (BAR) ------------------------------------------------------------------------------- */
 
-/* Returns the size of the GPU's memory window, which is the device's largest PCI region.  The window's region number
- * differs between devices, so it cannot be used.  Returns 0 if the regions are not visible. */
+/* Returns the size of the GPU's memory window.  The window is the device's largest PCI region; its region number
+ * differs between devices.  Returns 0 if the regions are not visible. */
 static uint64_t window_bytes(const char *root, const char *address)
 {
     char path[PATH_MAX];
@@ -99,10 +99,10 @@ static void check_window(struct doctor *doctor, const struct doctor_file *file)
     enum finding_status status = !window ? FINDING_SKIPPED : window < file->window_bytes ? FINDING_FAIL : FINDING_OK;
     struct finding *f = doctor_add(doctor, status, "direct.bar", file->name);
     if (window)
-        SAY(f->found, "GPU %s lets %llu MiB of its memory be mapped", address, (unsigned long long)(window / MIB));
+        SAY(f->found, "on GPU %s, %llu MiB of memory can be mapped", address, (unsigned long long)(window / MIB));
     else
         SAY(f->found, "the GPU is not known, or its BAR cannot be read");
-    SAY(f->expected, "%llu MiB for %s, and some for the driver",
+    SAY(f->expected, "%llu MiB for %s, and some more for the driver",
         (unsigned long long)((file->window_bytes + MIB - 1) / MIB),
         !file->recv->direct ? "the NIC's frames and buffers"
         : file->gpudirect   ? "chunks and the NIC's buffers"
@@ -131,7 +131,7 @@ static void check_dma_buf(struct doctor *doctor)
     else
         SAY(f->found, "the versions of the kernel and of NVIDIA's modules cannot be seen");
     SAY(f->expected, "Linux %d.%d or later, and NVIDIA's open kernel modules", DMA_BUF_MAJOR, DMA_BUF_MINOR);
-    SAY(f->why, "without these the driver shares no GPU memory with NICs: a daemon with gpudirect does not start");
+    SAY(f->why, "older versions share no GPU memory with NICs, so a daemon with gpudirect does not start");
     SAY(f->fix, "sudo apt install nvidia-open-kernel-dkms   # and reboot");
 }
 

@@ -41,23 +41,23 @@ struct doctor_beam_recorder;
 /* Largest shared memory of a block on current GPUs.  The GPU memory that a layout needs depends on this size. */
 #define DOCTOR_SHARED_BYTES ((size_t)227 << 10)
 
-/* Key that sets an endpoint on which a daemon listens, and the endpoint.  The list has one endpoint, or none if the key
- * is empty. */
+/* Key that sets an endpoint on which a daemon listens, and the endpoint.  If the key is empty, the list of endpoints
+ * is empty; otherwise it has one endpoint. */
 struct doctor_listener {
     char key[64];
     const struct endpoint_list *list;
 };
 
-/* A configuration file.  The members after the union contain the same values for fgpu and xbgpu. */
+/* A configuration file.  The members after the union exist for both fgpu and xbgpu. */
 struct doctor_file {
     const char *path;
     const char *name; /* file name without the directory */
     enum doctor_kind kind;
     /* true: the file is loaded and has passed its own checks.  The members below may be used only if 'ok' is true.
-     * Always false for a recorder's file. */
+     * 'ok' is always false for a recorder's file. */
     bool ok;
-    /* Configuration of visrec; NULL for other programs.  For a recorder's file, the only other members below that are
-     * set are 'config' and the recorder's own configuration. */
+    /* Configuration of visrec; NULL for other programs.  A recorder's file sets only two of the members below:
+     * 'config' and the recorder's own configuration. */
     struct doctor_recorder *recorder;
     struct doctor_beam_recorder *beam_recorder; /* configuration of beamrec; NULL for other programs */
     struct config *config;
@@ -72,30 +72,32 @@ struct doctor_file {
     const struct config_recv *recv;
     struct doctor_listener listeners[DOCTOR_LISTENERS_MAX]; /* TCP listeners */
     size_t n_listeners;
-    size_t recv_socket_bytes;     /* largest buffer requested for a socket */
-    size_t recv_socket_min_bytes; /* smallest buffer requested for a socket */
+    size_t recv_socket_bytes;     /* largest socket buffer that the daemon requests, in bytes */
+    size_t recv_socket_min_bytes; /* smallest socket buffer that the daemon requests, in bytes */
     size_t n_recv_sockets;
-    int recv_transport;         /* enum transport; with ibverbs each thread has a ring instead of sockets */
-    int send_transport;         /* enum transport; with ibverbs the NIC reads from the output buffers */
+    int recv_transport;         /* value of enum transport; with ibverbs each thread has a ring instead of sockets */
+    int send_transport;         /* value of enum transport; with ibverbs the NIC reads from the output buffers */
     size_t recv_mtu;            /* MTU of recv.interface in bytes; 0: not known */
-    bool gpudirect;             /* recv.gpudirect or send.gpudirect */
-    uint64_t window_bytes;      /* GPU memory that must be mapped on the bus for recv.direct and gpudirect */
-    uint64_t locked_bytes;      /* locked memory of ibverbs rings and output buffers */
-    bool gpu_opened;            /* set by doctor_check_gpu() */
-    double rate_hz;             /* sample rate of the digitisers */
-    double recv_bits_per_s;     /* payload rate when all sources send */
-    double send_bits_per_s;     /* payload rate of all outputs */
-    struct memory_use memory;   /* device_bytes: GPU memory, or host memory if the kernels run on the CPU */
-    size_t recv_packet_bytes;   /* bytes of a received packet with its IP header; 0: the file does not determine it */
+    bool gpudirect;             /* true: recv.gpudirect or send.gpudirect is set */
+    uint64_t window_bytes;      /* bytes of GPU memory that the bus must map for recv.direct and gpudirect */
+    uint64_t locked_bytes;      /* bytes of locked memory for ibverbs rings and output buffers */
+    bool gpu_opened;            /* true: doctor_check_gpu() could open the GPU */
+    double rate_hz;             /* sample rate of the digitisers, in Hz */
+    double recv_bits_per_s;     /* received payload rate when all sources send, in bits per second */
+    double send_bits_per_s;     /* payload rate of all outputs together, in bits per second */
+    struct memory_use memory;   /* its member device_bytes is GPU memory, or host memory if the kernels run on the
+                                 * CPU */
+    size_t recv_packet_bytes;   /* bytes of a received packet with its IP header; 0: the file does not determine this
+                                 * size */
     size_t send_packet_bytes;   /* bytes of the largest sent packet with its IP header */
     struct endpoint_list recvs; /* all endpoints at which the daemon receives; owns the list but not its items */
 };
 
 struct doctor {
-    /* Prefix of paths in /proc, /sys and /etc/cbf.  "" is this host; another prefix is for tests and copies of other
-     * hosts. */
+    /* Prefix of paths in /proc, /sys and /etc/cbf.  The prefix "" means this host.  Tests, and users with a copy of
+     * another host's files, give another prefix. */
     const char *root;
-    double seconds; /* time for which the checks of streams and losses observe */
+    double seconds; /* duration of the observation, for the checks of streams and losses */
     /* Topics of this run.  A fix must not suggest a topic that this run includes. */
     enum doctor_topic topics;
     size_t n_files;
@@ -150,7 +152,7 @@ void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, 
 
 /* ---- Values derived from a file ---- */
 
-/* Returns a value of systemd's MemoryMax= for a file's daemon, with a margin above the memory that the daemon needs
+/* Returns a value for systemd's MemoryMax= of a file's daemon: the memory that the daemon needs, plus a margin
  * (doctor/memory.c). */
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file);
 
@@ -182,8 +184,8 @@ static inline bool doctor_runs(const struct doctor *doctor, enum doctor_topic to
     return (doctor->topics & topic) == topic;
 }
 
-/* Returns the status of a finding about a host's setting.  Returns FINDING_WARN if the setting is 'bad' and the host
- * receives so much data that the setting causes packet loss.  Otherwise returns FINDING_OK. */
+/* Returns the status of a finding about a host's setting.  Returns FINDING_WARN if the setting is 'bad' and the data
+ * rate is so high that packets would be lost.  Otherwise returns FINDING_OK. */
 enum finding_status doctor_tuning(const struct doctor *doctor, bool bad);
 
 /* Adds a finding to the report.  The caller writes the finding's texts. */
@@ -199,7 +201,7 @@ static inline struct finding *doctor_add(struct doctor *doctor, enum finding_sta
 /* ---- The checks ---- */
 
 void doctor_check_sockets(struct doctor *doctor); /* doctor/sockets.c: sockets of running daemons */
-void doctor_check_kernel(struct doctor *doctor);  /* doctor/kernel.c: network and memory of the kernel */
+void doctor_check_kernel(struct doctor *doctor);  /* doctor/kernel.c: the kernel's settings for network and memory */
 void doctor_check_cpu(struct doctor *doctor);     /* doctor/cpu.c */
 void doctor_check_nics(struct doctor *doctor);    /* doctor/nics.c */
 void doctor_check_verbs(struct doctor *doctor);   /* doctor/verbs.c */
@@ -216,7 +218,8 @@ void doctor_check_engines(struct doctor *doctor); /* doctor/engine.c: status of 
 /* Prints the report as JSON (doctor/files.c). */
 void doctor_print_json(const struct doctor *doctor, FILE *out);
 
-/* Writes the support bundle: report, files, metrics and facts of the kernel as a tar.gz.  Returns the exit code. */
+/* Writes the support bundle: report, files, metrics and facts about the kernel, as a tar.gz.  Returns the exit
+ * code. */
 int doctor_bundle(const struct doctor *doctor, const char *path);
 
 #endif

@@ -47,10 +47,10 @@ static void read_statistics(const char *root, const char *interface, struct drop
         }
 }
 
-/* ---- ethtool: the driver's own names ----------------------------------------------------------------------------- */
+/* ---- ethtool: counters with the driver's own names --------------------------------------------------------------- */
 
-/* Names of the driver's counters: those of mlx5 (Documentation/networking/device_drivers/ethernet/mellanox/mlx5), and
- * those of several other drivers. */
+/* Names of drivers' counters: counters of mlx5 (Documentation/networking/device_drivers/ethernet/mellanox/mlx5), and
+ * counters of several other drivers. */
 static const struct {
     const char *name;
     enum drops_stage stage;

@@ -1,5 +1,5 @@
-/* drops.h - reads the host's counters of packets on their way to a socket.  The caller reads them twice and
- * compares. */
+/* drops.h - reads the host's counters of packets on their way to a socket.  The caller reads the counters twice and
+ * compares the values. */
 #ifndef TOOLS_DOCTOR_DROPS_H
 #define TOOLS_DOCTOR_DROPS_H
 
@@ -25,8 +25,8 @@ struct drops {
 /* Reads the counters of an interface ("": no interface) and of the host.  Omits counters that cannot be read. */
 void drops_read(const char *root, const char *interface, struct drops *drops);
 
-/* Returns the growth of the counter 'after' since 'before' was read.  Returns 0 if 'before' does not contain the
- * counter, or if the counter was reset. */
+/* Returns the difference between the counter 'after' and the same counter in 'before'.  Returns 0 if 'before' does
+ * not contain the counter, or if the counter was reset. */
 uint64_t drops_grew(const struct drops *before, const struct drops_counter *after);
 
 #endif

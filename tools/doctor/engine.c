@@ -15,16 +15,16 @@
 #define F_TO_X          "F-engine to X-engine" /* stage of history.h */
 #define HOST_CLOCK      "host clock"           /* stage of history.h */
 #define MINUTE_S        60
-#define START_S         3  /* time after a start for which silent sources are normal */
+#define START_S         3  /* time after the start of an engine during which silent sources are normal */
 #define TROUBLES_MAX    30 /* greatest number of troubles that are reported one by one */
 #define MAX_NAMED_BEAMS 8
-#define DELAY_MAX_S     1e-3 /* greatest normal difference of delays in an array: light travels 300 km in this time */
+#define DELAY_MAX_S     1e-3 /* greatest normal difference between delays of an array; light travels 300 km in 1 ms */
 #define DELAY_FAIL_S    0.1  /* light crosses the Earth in 0.043 s, so a larger difference is a failure */
 
 struct trouble {
     enum finding_status status;
     const struct doctor_file *file;
-    const char *stage, *what; /* static texts, or texts from the engine's status */
+    const char *stage, *what; /* static texts, or texts that belong to the engine's status */
     bool silent;
     size_t n_alike; /* number of other X-engines that report the same trouble of this antenna */
     char where[128], found[300], why[200], fix[512];
@@ -164,7 +164,7 @@ static void take_history(struct engines *engines, const struct doctor_file *file
         if (ongoing && strcmp(text_of(row, "stage"), F_TO_X) == 0)
             continue; /* take_silent() reports silent F-engines, with more detail */
         if (strcmp(text_of(row, "stage"), HOST_CLOCK) == 0)
-            continue; /* take_clock() reports this */
+            continue; /* take_clock() reports an unsynchronised clock */
         struct trouble t = {.status = ongoing || bad ? FINDING_FAIL : FINDING_WARN,
                             .file = file,
                             .stage = text_of(row, "stage"),
@@ -280,8 +280,8 @@ static double unsynchronised_since(const json_t *status)
     return 0;
 }
 
-/* Reports an unsynchronised clock, once for each host.  If time.timebase is packets, the engine does not use the clock,
- * and the metric is absent. */
+/* Reports an unsynchronised clock, once for each host.  If time.timebase is packets, the engine does not use the
+ * clock, and has no metric of the clock's state. */
 static void take_clock(struct engines *engines, const json_t *status)
 {
     const json_t *synchronised = json_object_get(json_object_get(status, "other"), "clock_synchronised");
@@ -299,7 +299,8 @@ static void take_clock(struct engines *engines, const json_t *status)
     SAY(f->found, "the engines of this host run with an unsynchronised clock%s%s", since_s > 0 ? ", since " : "",
         since_s > 0 ? doctor_ago(engines->now_unix_s - since_s, ago) : "");
     SAY(f->expected, "a clock that the kernel reports as synchronised");
-    SAY(f->why, "timestamps and the start of delay models depend on this clock, so an error of the clock shifts both");
+    SAY(f->why, "timestamps and the start times of delay models depend on this clock, so an error of the clock "
+                "shifts them");
     SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
 }
 
@@ -328,7 +329,7 @@ static void take_beams(struct engines *engines, const struct doctor_file *file, 
     SAY(f->found, "more than half of the weights of %zu more beams are 0", n - MAX_NAMED_BEAMS);
     SAY(f->expected, "weights above 0 for most antennas");
     SAY(f->why, "the beams have less sensitivity than the array");
-    SAY(f->fix, "the status page of the engine lists its beams");
+    SAY(f->fix, "the engine's status page lists its beams");
 }
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
@@ -340,7 +341,7 @@ static int compare_delays(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds the current delay of an input in an output to 'delays'.  Reads the delay from the sensor's value, "(start,
+/* Adds an input's current delay in one output to 'delays'.  Reads the delay from the sensor's value, "(start,
  * delay, rate, ...)". */
 static void take_delay(const struct doctor_file *file, const json_t *status, size_t output, size_t input,
                        struct delay **delays, size_t *n)
@@ -372,8 +373,8 @@ static void take_delays(const struct doctor_file *file, const json_t *status, st
             take_delay(file, status, o, i, delays, n);
 }
 
-/* Reports delays that are far from the median.  If half of the delays are large and half are small, reports the large
- * delays. */
+/* Reports delays that are far from the median.  If half of the delays are large and half are small, the median is
+ * small, so the large delays are reported. */
 static void judge_delays(struct engines *engines, struct delay *delays, size_t n)
 {
     char ago[DOCTOR_AGO_BYTES];
@@ -391,7 +392,7 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
         SAY(f->subject, "%s %s pol %zu", d->file->name, d->antenna, d->pol);
         SAY(f->found, "its delay in output %s is %.6g s since %s; the median of all inputs is %.6g s", d->stream,
             d->delay_s, doctor_ago(engines->now_unix_s - d->since_unix_s, ago), middle_s);
-        SAY(f->expected, "delays within %g ms of each other", DELAY_MAX_S * 1e3);
+        SAY(f->expected, "differences between delays of at most %g ms", DELAY_MAX_S * 1e3);
         SAY(f->why, "the antenna's signal is correlated at a wrong time: no fringes, and no output for a while after a "
                     "correction");
         SAY(f->fix, "?delays %s NOW INPUT=DELAY,RATE:PHASE,RATE   # over KATCP, or correct antennas[].delays in %s",
@@ -401,7 +402,7 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Orders troubles: failures before warnings, then F-engines before X-engines, then the earlier trouble first.
+/* Orders troubles: failures before warnings, then F-engines before X-engines, then by time, earliest first.
  * F-engines come first because they are upstream. */
 static int compare_troubles(const void *a, const void *b)
 {
@@ -436,7 +437,8 @@ static void report_troubles(struct engines *engines)
         SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found, "%zu more are on the status pages",
             engines->n - TROUBLES_MAX);
     if (engines->n_answers == 0)
-        SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found, "no engine of these files answers here");
+        SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found,
+            "no engine of these files answers on this host");
     else if (engines->n == 0)
         SAY(report_add(report, FINDING_OK, "engine.troubles", "")->found,
             "%zu engine%s had no trouble in the last minute", engines->n_answers, plural(engines->n_answers));
@@ -462,7 +464,7 @@ void doctor_check_engines(struct doctor *doctor)
         take_beams(&engines, file, pages[i]);
         take_delays(file, pages[i], &delays, &n_delays);
     }
-    /* delays come first, because a wrong delay causes silences and refused heaps */
+    /* delays are reported first, because a wrong delay causes silences and refused heaps */
     judge_delays(&engines, delays, n_delays);
     report_troubles(&engines);
     for (size_t i = 0; i < doctor->n_files; i++)

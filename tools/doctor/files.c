@@ -16,7 +16,7 @@
 #include <yaml.h>
 
 #define IP_UDP_BYTES 28
-#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* bytes of the header of digitisers' and F-engines' packets */
+#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* size of the header in digitiser and F-engine packets */
 #define TUNED_BITS   5e9 /* bits per second; below this rate, a host loses nothing even without tuning */
 
 /* ---- The program of a file --------------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static void add_recvs(struct doctor_file *file, const struct endpoint_list *list
     file->recvs.n += list->n;
 }
 
-/* With ibverbs, replaces the sizes of sockets by the size of the rings, because ibverbs has no sockets. */
+/* With ibverbs, replaces the sizes of socket buffers by the sizes of rings, because ibverbs has no sockets. */
 static void derive_ring(struct doctor_file *file)
 {
     if (file->recv->transport != TRANSPORT_IBVERBS || file->recv->pcap_file)
@@ -155,7 +155,7 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
         if (c->send.gpudirect)
             file->window_bytes += buffers;
         else
-            /* each send thread registers the buffers */
+            /* each send thread registers all buffers */
             add_output_buffers(file, fgpu_send_shares(c, output) * buffers);
     }
     for (size_t g = 0; g < c->gnss.n; g++) {
@@ -252,8 +252,8 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* Writes the fix for an error of a file.  'sentence' is the error message.  It begins with "FILE:line:column: ", or
- * with "FILE: " if the file cannot be read. */
+/* Writes the fix for an error of a file.  'sentence' is the error message.  The message begins with
+ * "FILE:line:column: ", or with "FILE: " if the file cannot be read. */
 static void say_correction(struct finding *f, const struct doctor_file *file, const char *sentence)
 {
     size_t n = strlen(file->path);
@@ -301,7 +301,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind;
     if (file->kind == DOCTOR_OTHER) {
         f = doctor_add(doctor, FINDING_SKIPPED, "config.file", file->name);
-        SAY(f->found, "a file of %s: cbf-doctor examines only files of fgpu, xbgpu, visrec and beamrec",
+        SAY(f->found, "this is a file of %s, but cbf-doctor examines only files of fgpu, xbgpu, visrec and beamrec",
             signs[sign].program);
         return;
     }

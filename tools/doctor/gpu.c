@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CPU_BITS_MAX 1e9 /* largest rate that a CPU can process, in received bits per second */
+#define CPU_BITS_MAX 1e9 /* largest received rate that a CPU can process, in bits per second */
 
 /* ---- Driver and device ------------------------------------------------------------------------------------------- */
 
@@ -35,9 +35,9 @@ static void check_driver(struct doctor *doctor, const struct doctor_file *file)
     if (there)
         SAY(f->found, "%s", version);
     else if (file->gpu_opened)
-        SAY(f->found, "a driver whose version cannot be seen here");
+        SAY(f->found, "a driver is loaded, but its version cannot be seen here");
     else
-        SAY(f->found, "no NVIDIA driver is loaded%s", wanted ? "" : ", so device.kind auto takes the CPU");
+        SAY(f->found, "no NVIDIA driver is loaded%s", wanted ? "" : ", so device.kind auto selects the CPU");
     SAY(f->expected, "a driver for CUDA 12.8 or later");
     SAY(f->why, needed   ? "gpudirect needs a GPU: the daemon does not start"
                 : wanted ? "device.kind is cuda: the daemon does not start"
@@ -50,7 +50,8 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->memory.device_bytes = layout.memory.device_bytes; /* the layout depends on this device's shared memory */
+        file->memory.device_bytes = layout.memory.device_bytes; /* the layout of the GPU memory depends on the size of
+                                                                 * this device's shared memory */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
@@ -74,7 +75,7 @@ static void check_device_memory(struct doctor *doctor, struct doctor_file *file,
         file->name);
 }
 
-/* Opens the device as the daemon does, and checks whether the memory of the file's layout is free. */
+/* Opens the device as the daemon does, and checks whether the free GPU memory is enough for the file's layout. */
 static void check_device(struct doctor *doctor, struct doctor_file *file)
 {
     const struct device_config config = {.kind = (enum device_kind)file->device->kind,
@@ -94,7 +95,7 @@ static void check_device(struct doctor *doctor, struct doctor_file *file)
     if (err) {
         f = doctor_add(doctor, FINDING_FAIL, "gpu.device", file->name);
         SAY(f->found, "%s", why);
-        SAY(f->expected, "a GPU of compute capability 8.0 or more that can be opened");
+        SAY(f->expected, "a GPU that can be opened, of compute capability 8.0 or more");
         SAY(f->why, "the daemon does not start");
         SAY(f->fix, "nvidia-smi   # and compare with device.gpu of %s", file->name);
         return;
@@ -121,8 +122,8 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
-    SAY(f->expected, "%s, the best link of the GPU", max);
-    SAY(f->why, "all samples cross this link once");
+    SAY(f->expected, "%s, the fastest and widest link that the GPU supports", max);
+    SAY(f->why, "every sample crosses this link once");
     SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }
 
@@ -143,7 +144,7 @@ static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file
     SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on node %lld, the node of GPU %s", n_far, cpus->n,
         (long long)node, address);
     SAY(f->expected, "CPUs of %s", list);
-    SAY(f->why, "the buffers are on the GPU's node: each packet is copied across the link between the processors");
+    SAY(f->why, "the buffers are on the GPU's node, so each packet is copied across the link between the processors");
     SAY(f->fix, "set recv.affinity in %s to CPUs of %s, or device.gpu to a GPU on their node", file->path, list);
 }
 
@@ -264,7 +265,7 @@ static void check_cache(struct doctor *doctor, const char *path)
     closedir(directory);
     if (shared) {
         struct finding *f = doctor_add(doctor, FINDING_WARN, "gpu.cache", path);
-        SAY(f->found, "its group or other users may write to it");
+        SAY(f->found, "users other than the owner may write to this directory");
         SAY(f->expected, "a directory that only its owner may write to");
         SAY(f->why, "the daemon does not use kernels from this directory: each start spends seconds to compile them");
         SAY(f->fix, "rm %s/*.bin && chmod go-w %s", path, path);
@@ -278,17 +279,17 @@ static void check_cache(struct doctor *doctor, const char *path)
         SAY(f->why, "each start spends seconds to compile them again; the disk may damage more files");
     } else if (state.n_old) {
         SAY(f->found, "%zu of %zu compiled kernels are older than the installed programs", state.n_old, state.n);
-        SAY(f->why, "probably no program uses these kernels any more, and they only take disk space; the first start "
+        SAY(f->why, "probably no program uses these kernels any more, but they take disk space; the next start "
                     "spends seconds to compile new kernels");
     } else {
         SAY(f->found, "%zu compiled kernels, all undamaged", state.n);
     }
-    SAY(f->expected, "undamaged kernels of this version");
+    SAY(f->expected, "undamaged kernels of the installed version");
     SAY(f->fix, "rm %s/*.bin   # the next start compiles the kernels that it needs", path);
 }
 
 /* Returns the cache directory of the file's daemon.  This is the directory in the file, or else the service's directory
- * if it exists, or else this user's directory.  The caller calls free().  NULL: there is no directory. */
+ * if it exists, or else this user's directory.  The caller calls free().  Returns NULL if there is no directory. */
 static char *cache_of(const struct doctor *doctor, const struct doctor_file *file)
 {
     char *path;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
-#define WHOLE_SECOND_S 0.1  /* an offset this close to whole seconds counts as whole seconds */
+#define WHOLE_SECOND_S 0.1  /* seconds; an offset as close as this to whole seconds counts as whole seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -36,7 +36,7 @@ static char *format_sender(uint64_t sender, char *text, size_t text_bytes)
     return endpoint_format(&endpoint, text, text_bytes);
 }
 
-/* Returns the most frequent value. */
+/* Returns the value that most packets have. */
 static uint64_t usual(const struct source_values *values)
 {
     size_t best = 0;
@@ -65,7 +65,7 @@ static void say_why_silent(const struct doctor *doctor, const struct stream_file
     doctor_antenna(doctor, stream->file, feng_id, &fgpu, name);
     if (fgpu)
         SAY(f->why, "the fgpu of antenna %s (%s) %s", name, fgpu->name,
-            doctor_file_runs(fgpu) ? "runs: its input may be missing or skipped" : "does not run here");
+            doctor_file_runs(fgpu) ? "runs, but its input may be missing or skipped" : "does not run here");
     else
         SAY(f->why, "its fgpu does not run or receives nothing itself, or the switch does not forward the group");
     if (fgpu && doctor_file_runs(fgpu))
@@ -87,7 +87,7 @@ static void add_silent(struct doctor *doctor, const struct stream_file *stream, 
     if (input->elsewhere[0]) {
         SAY(f->found, "%s arrives on %s, but the file names %s", text, input->elsewhere, interface);
         SAY(f->expected, "recv.interface: %s", input->elsewhere);
-        SAY(f->why, "packets of a group arrive only at the interface that joined the group");
+        SAY(f->why, "packets of a multicast group arrive only at the interface that joined the group");
         SAY(f->fix, "set recv.interface in %s to %s and restart the daemon", stream->file->path, input->elsewhere);
         return;
     }
@@ -120,7 +120,7 @@ static size_t n_silent(const struct stream_file *stream)
 
 /* ---- Identities -------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the packets' digitiser id has the last bit of the other polarisation. */
+/* Returns true if the last bit of the packets' digitiser id belongs to the other polarisation. */
 static bool is_miswired(const struct stream_input *input)
 {
     return input->source.n_packets > 0 && (usual(&input->source.ids) & 1) != input->id;
@@ -155,7 +155,7 @@ static void judge_wiring(struct doctor *doctor, const struct stream_file *stream
     } else if (both && id0 >> 1 != id1 >> 1) {
         f = add(doctor, stream, FINDING_WARN, "streams.polarisation", name);
         SAY(f->found, "pol0 has digitiser id %" PRIu64 ", pol1 digitiser id %" PRIu64, id0, id1);
-        SAY(f->expected, "ids that differ in the last bit only");
+        SAY(f->expected, "two ids that differ only in the last bit");
         SAY(f->why, "the two polarisations may belong to different antennas");
         SAY(f->fix, "compare pol0 and pol1 of %s in %s with the digitisers' addresses", name, stream->file->path);
     }
@@ -191,7 +191,7 @@ static bool judge_identity(struct doctor *doctor, const struct stream_file *stre
         f = add(doctor, stream, FINDING_FAIL, "streams.frequency", input->name);
         SAY(f->found, "its heaps begin with channel %" PRIu64, id);
         SAY(f->expected, "channel %" PRIu64 ", recv.channel_offset", input->id);
-        SAY(f->why, "this is another X-engine's part of the band, and is refused (reason bad_frequency)");
+        SAY(f->why, "these channels are another X-engine's part of the band, and are refused (reason bad_frequency)");
         SAY(f->fix, "swap recv.sources of the X-engines, or the destinations of the fgpu that sends this; see %s",
             stream->file->path);
         wrong = true;
@@ -232,7 +232,7 @@ static bool judge_shape(struct doctor *doctor, const struct stream_file *stream,
         SAY(f->found, "its timestamps jump: %" PRIu64 " of %" PRIu64 " packets are far from the others", s->n_jumps,
             s->n_packets);
         SAY(f->expected, "timestamps that advance with time");
-        SAY(f->why, "either these packets or all earlier packets are refused (reason jump)");
+        SAY(f->why, "either these packets or all earlier packets were refused (reason jump)");
         SAY(f->fix, "synchronise the sender again, and check whether two senders use the group of %s", input->name);
         return true;
     }
@@ -253,7 +253,7 @@ static void say_offset(char *text, size_t text_bytes, double offset_s)
     bool whole_seconds = fabs(whole) >= 1 && fabs(offset_s - whole) < WHOLE_SECOND_S;
 
     snprintf(text, text_bytes, "%.3f s %s%s", fabs(offset_s), offset_s > 0 ? "late" : "early",
-             whole_seconds ? " (whole seconds: it was synchronised at another second)" : "");
+             whole_seconds ? " (whole seconds: its synchronisation was at a wrong second)" : "");
 }
 
 static bool is_off(const struct stream_file *stream, double late_s)
@@ -327,7 +327,7 @@ static bool judge_clock(struct doctor *doctor, const struct stream_file *stream,
             : "its heaps are refused (too_old, jump), and its baselines are flagged");
     SAY(f->fix, "%s",
         is_f(stream) ? "synchronise this digitiser again, so that it has the same sync_time as the others"
-                     : "look at the status page of its fgpu: delays, times of the digitisers, load");
+                     : "look at the delays, the digitisers' times and the load on the status page of its fgpu");
     return true;
 }
 
@@ -345,7 +345,8 @@ static bool judge_loss(struct doctor *doctor, const struct stream_file *stream, 
         100 * (double)n_missing / (double)n_expected);
     SAY(f->expected, "all");
     SAY(f->why, "the heaps did not reach this host's sockets: they were lost on the way, or were not sent");
-    const char *sender = is_f(stream) ? "the digitiser and its cable" : "fgpu's skipped and dropped heaps on its host";
+    const char *sender =
+        is_f(stream) ? "the digitiser and its cable" : "the fgpu's skipped and dropped heaps on its host";
     if (doctor_runs(doctor, TOPIC_LOSS))
         SAY(f->fix, "look at %s, then at the switch's counters of the port to this host", sender);
     else
@@ -385,7 +386,7 @@ static void judge_strangers(struct doctor *doctor, const struct stream_file *str
         SAY(f->found, "%" PRIu64 " packets of feng_id %" PRIu64 ", from %s", stream->n_unknown, stream->unknown_id,
             inet_ntop(AF_INET, &stream->unknown_from.sin_addr, from, sizeof(from)));
         SAY(f->expected, "feng_id below %zu, recv.antennas", stream->n_inputs);
-        SAY(f->why, "these packets are refused (reason bad_source), and fill the socket buffer");
+        SAY(f->why, "these packets are refused (reason bad_source), but take room in the socket buffer");
         SAY(f->fix, "raise recv.antennas in %s, or give that antenna another feng_id or group", stream->file->path);
     }
     if (stream->n_foreign > 0) {

@@ -9,7 +9,7 @@
 #define RECV_BUFFER_DEFAULT 33554432
 #define SEND_BUFFER_DEFAULT 1048576
 #define PORTS_MAX           15    /* greatest number of ports in an iptables rule */
-#define BACKLOG_MIN         10000 /* packets; 30 ms of 25 Gb/s in packets of 9000 bytes */
+#define BACKLOG_MIN         10000 /* number of packets; enough for 30 ms at 25 Gb/s with packets of 9000 bytes */
 
 /* ---- Socket buffers ---------------------------------------------------------------------------------------------- */
 
@@ -24,9 +24,10 @@ static void check_buffer(struct doctor *doctor, const char *id, const char *sysc
     }
     struct finding *f = doctor_add(doctor, granted < needed ? FINDING_WARN : FINDING_OK, id, "");
     SAY(f->found, "net.core.%s is %lld bytes", sysctl, (long long)granted);
-    SAY(f->expected, "at least %lld bytes, which %s of %s requests for each socket", (long long)needed, key, whose);
+    SAY(f->expected, "at least %lld bytes, which %s in %s requests for each socket", (long long)needed, key, whose);
     SAY(f->why,
-        "a burst that does not fit into the socket is lost; only a daemon with CAP_NET_ADMIN gets more than this");
+        "a burst that does not fit into the socket buffer is lost; only a daemon with CAP_NET_ADMIN can get a larger "
+        "buffer");
     SAY(f->fix, "echo 'net.core.%s = %lld' | sudo tee /etc/sysctl.d/80-cbf-%s.conf && sudo sysctl --system", sysctl,
         (long long)needed, sysctl);
 }
@@ -146,8 +147,8 @@ static void check_conntrack(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on), "host.conntrack", "");
 
     SAY(f->found, on ? "the firewall tracks connections" : "no connections are tracked");
-    SAY(f->expected, "no tracking of the data's packets");
-    SAY(f->why, "the receiving CPU looks up each packet in a table first, which takes too much time at high rates");
+    SAY(f->expected, "no tracking of the packets with data");
+    SAY(f->why, "the receiving CPU first searches a table for each packet; at high rates, this takes too much time");
     say_rules(doctor, f->fix, sizeof(f->fix));
 }
 
@@ -165,7 +166,7 @@ static void check_thp(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, strstr(text, "[never]")), "host.thp", "");
     SAY(f->found, "transparent huge pages: %s", text);
     SAY(f->expected, "[madvise] or [always]");
-    SAY(f->why, "receive buffers take gigabytes; with pages of 4 kB address translation takes much time");
+    SAY(f->why, "receive buffers occupy gigabytes; with pages of 4 kB, address translation takes much time");
     SAY(f->fix, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
 }
 
@@ -173,7 +174,7 @@ static void check_swap(struct doctor *doctor)
 {
     char line[256];
     char path[600];
-    int n = -1; /* starts at -1, because the first line is a heading */
+    int n = -1; /* number of swap areas; starts at -1, because the first line of the file is a heading */
 
     snprintf(path, sizeof(path), "%s/proc/swaps", doctor->root);
     FILE *file = fopen(path, "r");
@@ -215,7 +216,8 @@ static void check_numa_balancing(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on && several), "host.numa_balancing", "");
     SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");
     SAY(f->expected, "0 on hosts with several NUMA nodes");
-    SAY(f->why, "the kernel unmaps pages of running threads to see which CPUs use them: pauses of milliseconds");
+    SAY(f->why, "to see which CPUs use a page, the kernel unmaps pages of running threads, which then pause for "
+                "milliseconds");
     SAY(f->fix, "sudo sysctl -w kernel.numa_balancing=0");
 }
 

@@ -15,7 +15,7 @@
 #define BATCH        64
 #define BUFFER_BYTES (32 << 20)
 #define WAIT_MS_MAX  100
-#define TURNS        16 /* batches that are read from one socket before the next socket is read */
+#define TURNS        16 /* greatest number of batches that are read from one socket before the next socket is read */
 
 union control {
     struct cmsghdr header;

@@ -1,4 +1,4 @@
-/* listen.h - receives packets of many endpoints, with the sender and arrival time from the kernel.
+/* listen.h - receives packets at many endpoints.  The kernel provides each packet's sender and arrival time.
  *
  * Only the beginning of each packet is copied, so that streams of many Gb/s can be watched for a while.  The listener
  * joins multicast groups.  Other receivers of the same groups lose nothing.  The listener never opens a unicast
@@ -16,7 +16,7 @@
 
 struct listen_want {
     struct endpoint endpoint;   /* multicast address */
-    struct interface interface; /* zeroed: the Linux kernel chooses the interface */
+    struct interface interface; /* name of the interface; zeroed: the Linux kernel chooses the interface */
     void *owner;                /* pointer that the caller may use for any purpose */
     int err;                    /* set by listener_open() for this endpoint: 0, or negative errno */
 };

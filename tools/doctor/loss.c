@@ -19,10 +19,11 @@
 /* fraction of the expected heaps that may be absent, because chunks are in flight and the observation is short */
 #define SHORT_MAX 0.1
 
-enum place { /* the stages of drops.h, then the following stages */
+enum place { /* the stages of a packet: first the stages of drops.h, then these stages */
              PLACE_WORKER = N_DROPS_STAGES,
              PLACE_REFUSED,
-             PLACE_HEAPS, /* before this host: missing heaps for which no stage above has counted a loss */
+             PLACE_HEAPS, /* stage before this host: missing heaps for which no earlier stage of this list counted a
+                           * loss */
              PLACE_MATCH,
              PLACE_OUTPUT,
              PLACE_SEND,
@@ -48,8 +49,8 @@ static const struct {
                      "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance"},
     [STAGE_SOFTNET] = {"softnet", "in the kernel's backlog", "one CPU gets more packets than it can pass on",
                        "sudo sysctl -w net.core.netdev_max_backlog=100000   # interface {interface}"},
-    [STAGE_IP] = {"IP", "in the kernel's IP layer", "packets are damaged, or fragments of them are missing",
-                  "ip link show {interface}   # the MTU must hold whole packets, at both ends"},
+    [STAGE_IP] = {"IP", "in the kernel's IP layer", "packets are damaged, or some of their fragments are missing",
+                  "ip link show {interface}   # a whole packet must fit in the MTU, at both ends"},
     [STAGE_SOCKET] =
         {"socket", "in the socket",
          "the receive thread does not empty the socket in time, or the socket buffer is too small for a burst",
@@ -67,14 +68,15 @@ static const struct {
                      "cbf-doctor streams {file}   # shows which sources; then look at the switch's counters of the "
                      "port to {interface}",
                      "look at the senders, then at the switch's counters of the port to {interface}"},
-    [PLACE_MATCH] = {"match", "between the inputs", "the other polarisation's chunk did not come, or came too late",
-                     "cbf-doctor streams {file}   # shows which input is behind; or raise recv.chunks of fgpu, "
+    [PLACE_MATCH] = {"match", "between the inputs",
+                     "the chunk of the other polarisation did not come, or came too late",
+                     "cbf-doctor streams {file}   # shows which input is late; or raise recv.chunks of fgpu, "
                      "recv.window of xbgpu",
-                     "look at the input that is behind; or raise recv.chunks of fgpu, recv.window of xbgpu"},
+                     "look at the input that is late; or raise recv.chunks of fgpu, recv.window of xbgpu"},
     [PLACE_OUTPUT] = {"output", "no free output buffer",
                       "the sender is too slow: its rate is too low, or it gets too little CPU time",
                       "raise send.rate_factor, buffers of the output, or send.threads in {file}"},
-    [PLACE_SEND] = {"send", "as packets that the kernel refused or a NIC did not send",
+    [PLACE_SEND] = {"send", "as packets that the kernel refused or that a NIC did not send",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 
@@ -99,8 +101,8 @@ struct loss_watch {
 /* ---- Expected heaps ---------------------------------------------------------------------------------------------- */
 
 /* Returns the number of heaps that all sources should have sent during the observation, according to the host's clock.
- * Sets *chunks_heaps to the number of heaps in one chunk of every input, which is the possible error of the expected
- * number. */
+ * Sets *chunks_heaps to the number of heaps in one chunk of every input, because the expected number may be wrong by
+ * this much. */
 static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
 {
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
@@ -172,7 +174,7 @@ static void add_labelled(void *arg, const char *name, const char *labels, double
         return;
     uint64_t by = grew(l->w, name, labels);
     if (by == 0)
-        return; /* no row, because most label sets never grow */
+        return; /* no row, because most of these counters never grow */
     snprintf(quoted, sizeof(quoted), "%s{%s}", name, labels);
     snprintf(text, sizeof(text), "%.127s", quoted);
     add_row(l->w, strstr(labels, "reason=\"no_chunk\"") ? PLACE_WORKER : PLACE_REFUSED, text, by, true);
@@ -229,8 +231,9 @@ static void add_daemon_rows(struct loss_watch *w)
 struct sources {
     struct loss_watch *w;
     size_t n, n_silent, n_losing;
-    uint64_t n_missing;                  /* missing heaps of sources that are not silent */
-    char silent[200], losing[200];       /* names of sources, with the time of silence or the fraction of lost heaps */
+    uint64_t n_missing;                  /* number of missing heaps from sources that are not silent */
+    char silent[200], losing[200];       /* names of silent sources, and of sources with losses, with the time of
+                                          * silence or the fraction of lost heaps */
     char files[400];                     /* paths of the fgpu files of silent F-engines, if these files were given */
     const struct doctor_file *last_fgpu; /* file that was last added to 'files' */
     const json_t *status;                /* NULL: not known */
@@ -246,7 +249,7 @@ static void read_label(const char *labels, const char *name, char *value, size_t
     snprintf(value, value_bytes, "%.*s", at ? (int)strcspn(at + strlen(key), "\"") : 0, at ? at + strlen(key) : "");
 }
 
-/* Appends to a list of names "a, b".  A name that does not fit is cut. */
+/* Appends a name to a list such as "a, b".  Cuts a name that does not fit. */
 static void append(char *list, size_t list_bytes, const char *name)
 {
     size_t used = strlen(list);
@@ -363,7 +366,7 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
                 w->file->path);
         return;
     }
-    SAY(f->why, "lost before this host: their fgpu does not run, or receives nothing itself%s",
+    SAY(f->why, "the heaps were lost before this host: the antenna's fgpu does not run, or receives nothing itself%s",
         is_loopback(w) ? "" : ", or the switch does not forward the group");
     if (all)
         SAY(f->fix, "systemctl status 'fgpu@*'   # on the host of the fgpu%s%.*s", s->files[0] ? " of " : "",
@@ -376,8 +379,8 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
 /* Returns the first stage at which heaps were lost; N_PLACES: no stage. */
 static int find_place(struct loss_watch *w, const struct sources *s, uint64_t missing)
 {
-    /* Counters of the whole host also count packets of other protocols and other programs.  If no heap is missing, the
-     * search therefore begins at the daemon's socket. */
+    /* Counters of the whole host also count packets of other protocols and other programs.  So if no heap is missing,
+     * the search begins at the daemon's socket. */
     uint64_t flowing = s->n > 0 ? s->n_missing : missing;
     int place = flowing > 0 ? 0 : STAGE_SOCKET;
 
@@ -409,7 +412,7 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
     json_decref(status);
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
     int place = find_place(w, &sources, missing);
-    bool enough = expected > 2 * chunks_heaps; /* a smaller number may still be in open chunks */
+    bool enough = expected > 2 * chunks_heaps; /* a smaller number of heaps may still be in open chunks */
     if (sources.n_silent > 0 && enough && (place == N_PLACES || place >= PLACE_HEAPS)) {
         report_silent(doctor, w, &sources, s);
         return;
@@ -431,7 +434,7 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
         sources.n_silent ? "; nothing came from " : "", sources.silent, got, missing);
     SAY(f->expected, "no loss");
     if (place == PLACE_REFUSED && is_of_time(w->examples[place])) {
-        SAY(f->why, "their timestamps are far from those of the other heaps, or from this host's clock");
+        SAY(f->why, "their timestamps are far from the other heaps' timestamps, or from this host's clock");
         SAY(f->fix, "look at the sender's delays, its sync_time and its clock");
         return;
     }
@@ -490,7 +493,7 @@ void doctor_check_loss(struct doctor *doctor)
             struct finding *f = doctor_add(doctor, FINDING_FAIL, "loss.verdict", w->file->name);
             SAY(f->found, "the daemon has stopped answering");
             SAY(f->expected, "an answer within 2 s");
-            SAY(f->why, "it has ended, or hangs");
+            SAY(f->why, "the daemon has ended, or hangs");
             SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
         } else {
             double chunks_heaps;

@@ -62,7 +62,7 @@ static size_t ants_that_fit(const struct doctor *doctor, const struct doctor_fil
     size_t fit = 0, too_many = file_ants(file) + 1;
 
     if (file->kind == DOCTOR_XBGPU && file->xbgpu.recv.shifts.n > 0)
-        return 0; /* the number of antennas cannot be lowered, because 'shifts' has one entry per antenna */
+        return 0; /* here the number of antennas cannot be lowered, because 'shifts' has one entry per antenna */
     while (too_many - fit > 1) {
         size_t middle = fit + (too_many - fit) / 2;
         if (bytes_with(doctor, file, middle) <= bytes)
@@ -98,14 +98,15 @@ static void check_memory(struct doctor *doctor)
             SAY(f->found, "%zu daemon%s run%s, and there is enough memory", n_running, plural(n_running),
                 n_running == 1 ? "s" : "");
         else
-            SAY(f->found, "the files do not say how much memory is needed, or this host does not say how much it has");
+            SAY(f->found, "the files do not show how much memory is needed, or this host does not show how much "
+                          "memory it has");
         return;
     }
     double share = (double)needed / (double)memory.available_bytes;
     enum finding_status status = share > 1 ? FINDING_FAIL : share > FULL ? FINDING_WARN : FINDING_OK;
     struct finding *f = doctor_add(doctor, status, "host.memory", n == 1 ? largest->name : "");
-    SAY(f->found, "%.3g GiB needed by %zu daemon%s to be started, %.3g of %.3g GiB are free", (double)needed / GIB, n,
-        plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
+    SAY(f->found, "%.3g GiB are needed by %zu daemon%s that will be started; %.3g of %.3g GiB are free",
+        (double)needed / GIB, n, plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
     SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
     SAY(f->why, "a daemon that finds too little free memory at the start does not start");
     if (share <= FULL)
@@ -114,7 +115,7 @@ static void check_memory(struct doctor *doctor)
     uint64_t rest = memory.available_bytes > others ? memory.available_bytes - others : 0;
     size_t fit = ants_that_fit(doctor, largest, rest);
     if (fit > 0)
-        SAY(f->fix, "%s: %zu of its %zu antennas fit; or lower recv.chunks or %s", largest->name, fit,
+        SAY(f->fix, "%s: use only %zu of its %zu antennas; or lower recv.chunks or %s", largest->name, fit,
             file_ants(largest), largest->kind == DOCTOR_FGPU ? "recv.chunk_samples" : "recv.batches_per_chunk");
     else
         SAY(f->fix, "%s: lower recv.chunks, %s, or the channels of one engine", largest->name,
@@ -133,7 +134,7 @@ static void add_conflict(struct doctor *doctor, const struct doctor_file *file, 
 
     SAY(f->found, "%s %s is %s", key, endpoint_format(endpoint, text, sizeof(text)), with);
     SAY(f->expected, "a port that no other program uses");
-    SAY(f->why, "only one program of a host can use a port: the second program does not start");
+    SAY(f->why, "only one program on a host can use a port, so the second program does not start");
     if (rival)
         SAY(f->fix, "give %s in %s another port", key, file->path);
     else

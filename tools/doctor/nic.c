@@ -16,7 +16,7 @@
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
-/* Finds the interface that has this address. */
+/* Finds the interface that has the address 'address'. */
 static bool name_of_address(struct in_addr address, char name[IF_NAMESIZE])
 {
     struct ifaddrs *list;
@@ -34,8 +34,8 @@ static bool name_of_address(struct in_addr address, char name[IF_NAMESIZE])
     return found;
 }
 
-/* Finds the interface of the route to multicast groups.  This interface has the source address that the kernel would
- * give to packets to a group. */
+/* Finds the interface of the route to multicast groups.  Asks the kernel for the source address of packets to a
+ * group, and finds the interface with this address. */
 static bool name_of_route(char name[IF_NAMESIZE])
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(SPEAD_DEFAULT_PORT)}, from = {0};

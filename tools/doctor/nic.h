@@ -7,16 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes the name of this host's interface with this name or address to 'name'.  If 'name_or_address' is NULL, finds
- * the interface of the route to multicast groups.  Returns false if there is none. */
+/* Finds this host's interface with the name or address 'name_or_address', and writes its name to 'name'.  If
+ * 'name_or_address' is NULL, finds the interface of the route to multicast groups.  Returns false if there is
+ * none. */
 bool nic_name(const char *name_or_address, char name[IF_NAMESIZE]);
 
 /* Queries the kernel about an interface with the ioctl 'what', which writes the answer to *request.  The interface is
- * of this process's network namespace, which may differ from the namespace of /sys. */
+ * in this process's network namespace, which may differ from the namespace of /sys. */
 bool nic_ask(const char *name, unsigned long what, struct ifreq *request);
 
 /* Read the flags (IFF_UP and so on) and the MTU of an interface.  IFF_RUNNING means that the link is up.  If 'root' is
- * "", the interface is of this process's network namespace.  Otherwise its properties are files below 'root'. */
+ * "", the interface is in this process's network namespace.  Otherwise its properties are files below 'root'. */
 bool nic_flags(const char *root, const char *name, int64_t *flags);
 bool nic_mtu(const char *root, const char *name, int64_t *mtu);
 

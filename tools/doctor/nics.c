@@ -22,11 +22,11 @@
 
 /* An interface, and the requirements of the files that name it. */
 struct nic {
-    char name[IF_NAMESIZE]; /* name of the interface; "": 'asked' matches no interface */
-    const char *asked;      /* name or address in the file */
-    const char *key, *file; /* first key that names the interface, and the key's file */
+    char name[IF_NAMESIZE]; /* name of the interface; "": no interface matches 'asked' */
+    const char *asked;      /* name or address of the interface, as in the file */
+    const char *key, *file; /* first key that names the interface, and the file with this key */
     double recv_bits_per_s, send_bits_per_s;
-    size_t packet_bytes; /* bytes of the largest packet, with its IP header */
+    size_t packet_bytes; /* length of the largest packet in bytes, with its IP header */
     const char *packet_file;
     const struct config_int_list *affinity;
 };
@@ -135,8 +135,8 @@ static void check_mtu(struct doctor *doctor, const struct nic *nic)
     struct finding *f = doctor_add(doctor, fits ? FINDING_OK : FINDING_FAIL, "nic.mtu", nic->name);
     SAY(f->found, "MTU %lld bytes, packets up to %zu", (long long)mtu, nic->packet_bytes);
     SAY(f->expected, "at least %zu bytes, for the IP packets of %s", nic->packet_bytes, nic->packet_file);
-    SAY(f->why, "larger packets are not received; they are sent in fragments, which many receivers refuse, and one "
-                "lost fragment loses the packet");
+    SAY(f->why, "larger packets are not received, and are sent in fragments; many receivers refuse fragments, and "
+                "the loss of one fragment loses the packet");
     SAY(f->fix,
         "sudo ip link set %s mtu %d   # also on the switch and on all senders; or lower the senders' packet_payload",
         nic->name, nic->packet_bytes <= 9000 ? 9000 : (int)nic->packet_bytes);
@@ -160,11 +160,12 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     SAY(f->found, "the link's rate is %s; %s are received, %s are sent", doctor_rate((double)speed * 1e6, have),
         doctor_rate(nic->recv_bits_per_s, in), doctor_rate(nic->send_bits_per_s, out));
     SAY(f->expected, "at least %s", doctor_rate(most / FULL_LINK, needed));
-    SAY(f->why, "packets above the link's rate are lost in the switch, or wait on this host ever longer");
+    SAY(f->why, "data above the link's rate are lost in the switch, or wait on this host for ever longer times");
     SAY(f->fix, "sudo ethtool %s   # the negotiated speed; or divide the antennas among more links", nic->name);
 }
 
-/* Checks the reverse path filter.  The filter drops multicast if the route to its sender uses another interface. */
+/* Checks the reverse path filter.  The filter drops multicast packets if the route to their sender uses another
+ * interface. */
 static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
 {
     int64_t all = 0, own = 0;
@@ -193,7 +194,7 @@ static void check_pcie(struct doctor *doctor, const struct nic *nic)
         return;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, slower), "nic.pcie", nic->name);
     SAY(f->found, "PCIe %s", now);
-    SAY(f->expected, "%s, the best link of the NIC", max);
+    SAY(f->expected, "%s, the fastest and widest link that the NIC supports", max);
     SAY(f->why, "a NIC that cannot write to memory fast enough discards packets (rx_discards_phy)");
     SAY(f->fix, "put the NIC into a slot of its full width and speed: sudo lspci -vv | grep -e Ethernet -e LnkSta:");
 }
@@ -214,7 +215,7 @@ static void check_numa(struct doctor *doctor, const struct nic *nic)
     SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on the NIC's NUMA node %lld", n_far, nic->affinity->n,
         (long long)node);
     SAY(f->expected, "CPUs of %s", cpus);
-    SAY(f->why, "each packet crosses the link between the processors, twice");
+    SAY(f->why, "each packet crosses the link between the processors twice");
     SAY(f->fix, "set recv.affinity to CPUs of %s", cpus);
 }
 
@@ -247,7 +248,7 @@ static void check_irqs(struct doctor *doctor, const struct nic *nic)
     SAY(f->why, "the interrupt takes the CPU from the thread that empties the socket");
     SAY(f->fix,
         "for i in /sys/class/net/%s/device/msi_irqs/*; do echo CPUS | sudo tee "
-        "/proc/irq/${i##*/}/smp_affinity_list; done   # CPUS: others than recv.affinity",
+        "/proc/irq/${i##*/}/smp_affinity_list; done   # CPUS: CPUs that are not in recv.affinity",
         nic->name);
 }
 
@@ -285,7 +286,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
         SAY(f->found, "pause frames: receive %s, send %s", pause.rx_pause ? "on" : "off",
             pause.tx_pause ? "on" : "off");
         SAY(f->expected, "off");
-        SAY(f->why, "one slow receiver stops the switch's port, and with it the streams of others");
+        SAY(f->why, "one slow receiver stops the switch's port, and so the streams to other receivers");
         SAY(f->fix, "sudo ethtool -A %s autoneg off rx off tx off", nic->name);
         n_told++;
     }
@@ -294,7 +295,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
         f = doctor_add(doctor, doctor_tuning(doctor, on), "nic.coalescing", nic->name);
         SAY(f->found, "adaptive coalescing of interrupts is %s", on ? "on" : "off");
         SAY(f->expected, "off, with a fixed time between interrupts");
-        SAY(f->why, "adaptive coalescing mistakes steady streams for idle ones and lets rings overflow");
+        SAY(f->why, "adaptive coalescing takes a steady stream for an idle stream, and rings overflow");
         SAY(f->fix, "sudo ethtool -C %s adaptive-rx off rx-usecs 32", nic->name);
         n_told++;
     }

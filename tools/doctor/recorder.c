@@ -20,7 +20,7 @@ struct doctor_recorder {
     struct visrec_config config;
     char directory[PATH_MAX]; /* directory of the recordings */
     double dump_s;
-    double bytes_per_s; /* greatest rate at which visrec writes to the disk */
+    double bytes_per_s; /* greatest rate at which visrec writes to the disk, in bytes per second */
 };
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ void doctor_recorder_describe(const struct doctor_file *file, struct finding *fi
         file->recorder->directory);
 }
 
-/* ---- Against an X-engine's file ---------------------------------------------------------------------------------- */
+/* ---- Comparison with an X-engine's file -------------------------------------------------------------------------- */
 
 struct recorder_pair {
     struct doctor *doctor;
@@ -118,7 +118,7 @@ static void compare_n_antennas(struct recorder_pair *pair, const char *why)
         n);
     SAY(f->expected, "%" PRId64 " antenna%s", n, plural((uint64_t)n));
     if (n == 1)
-        SAY(f->fix, "list the only antenna of the array under antennas in %s", pair->recorder->path);
+        SAY(f->fix, "list the array's only antenna under antennas in %s", pair->recorder->path);
     else
         SAY(f->fix, "list the %" PRId64 " antennas of the array under antennas in %s", n, pair->recorder->path);
 }
@@ -162,7 +162,8 @@ static void compare_antennas(struct recorder_pair *pair)
 
         if (strcmp(name, labels.antennas[a]) == 0)
             continue;
-        struct finding *f = disagree(pair, "config.antennas", "the file's baselines have positions of other antennas");
+        struct finding *f =
+            disagree(pair, "config.antennas", "the recorded baselines have the positions of other antennas");
         SAY(f->found, "antenna %zu is %s, but recv.antenna_names of the X-engine has %s", a, name, labels.antennas[a]);
         SAY(f->expected, "the same antennas in the same order");
         SAY(f->fix, "put the antennas in %s into the order of their feng_id", pair->recorder->path);
@@ -180,7 +181,7 @@ static void compare_times(struct recorder_pair *pair)
 
     if (sync_s == x_sync_s && rate_hz == x_rate_hz)
         return;
-    struct finding *f = disagree(pair, "config.time", "the file's times, or frequencies, are wrong");
+    struct finding *f = disagree(pair, "config.time", "the recorded times or frequencies are wrong");
     SAY(f->found, "sync_time is %.9f and adc_sample_rate %.12g Hz; the X-engine has %.9f and %.12g Hz", sync_s, rate_hz,
         x_sync_s, x_rate_hz);
     SAY(f->expected, "the same time section in all files");
@@ -244,7 +245,7 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
     SAY(f->found, "no output of these X-engines goes to recv.sources");
-    SAY(f->expected, "recv.sources: the destinations of one output in the files of all X-engines");
+    SAY(f->expected, "in recv.sources, the destinations of one output from the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change recv.sources in %s", recorder->path);
 }
@@ -268,7 +269,7 @@ static void check_groups(struct doctor *doctor, const struct doctor_file *file)
             continue;
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.groups", file->name);
         SAY(f->found, "this host has not joined %s", endpoint_format(&recv->sources.items[s], text, sizeof(text)));
-        SAY(f->expected, "all groups of recv.sources joined while the recorder runs");
+        SAY(f->expected, "membership in all groups of recv.sources while the recorder runs");
         SAY(f->why, "the switch sends the group's packets only to hosts that have joined the group");
         SAY(f->fix, "sudo systemctl restart 'visrec@*'   # so that it reads the current file");
         return;
@@ -290,7 +291,7 @@ static void add_loss(struct doctor *doctor, const struct doctor_file *file, cons
 struct antenna_look {
     struct doctor *doctor;
     const struct doctor_file *file;
-    double n_values; /* number of values of one antenna's autocorrelations so far */
+    double n_values; /* number of values of one antenna's autocorrelations that were written since the start */
 };
 
 static void look_at_antenna(void *arg, const char *name, const char *labels, double value)
@@ -305,7 +306,7 @@ static void look_at_antenna(void *arg, const char *name, const char *labels, dou
     SAY(f->found, "%.3g %% of the recording of %.*s is flagged", 100 * value / look->n_values,
         (int)strcspn(antenna, "\""), antenna);
     SAY(f->expected, "data of all antennas");
-    SAY(f->why, "the X-engines lacked heaps of this antenna, or heaps of the X-engines did not arrive");
+    SAY(f->why, "the X-engines did not get all heaps of this antenna, or heaps of the X-engines did not arrive");
     SAY(f->fix, "cbf-doctor loss %sx*.yaml   # on the hosts of the X-engines", CONFIG_DIRECTORY);
 }
 
@@ -330,7 +331,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
              "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines");
     if (n_dumps == 0) {
         struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.dumps", file->name);
-        SAY(f->found, "the recorder runs and has no dump yet; %.0f packets came, %.0f of them were refused",
+        SAY(f->found, "the recorder runs and has no dump yet; %.0f packets came, of which %.0f were refused",
             doctor_metrics_sum(page, "visrec_packets_total", NULL),
             doctor_metrics_sum(page, "visrec_rejected_packets_total", NULL));
         SAY(f->expected, "a dump every %.4g s", file->recorder->dump_s);
@@ -344,7 +345,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
         doctor_note(doctor, FINDING_OK, "recorder.dumps", file->name, "%.0f dumps written, nothing lost", n_dumps);
 }
 
-/* Returns the recorder's /metrics; the caller calls free().  NULL: the recorder does not answer. */
+/* Returns the recorder's /metrics; the caller calls free().  Returns NULL if the recorder does not answer. */
 static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
 {
     const struct endpoint_list *listen = &file->recorder->config.http.listen;

@@ -88,7 +88,7 @@ double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_re
         err = EROFS;
     if (err == EACCES) {
         doctor_note(doctor, FINDING_SKIPPED, "recorder.disk", recording->file->name,
-                    "this user has no access to %s: run as root", directory);
+                    "this user has no access to %s: run cbf-doctor as root", directory);
         return -1;
     }
     /* A missing directory below STATE_DIRECTORY is no fault, because systemd creates it. */
@@ -99,7 +99,7 @@ double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_re
     if (err) {
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.directory", recording->file->name);
         SAY(f->found, "%s: %s", directory, strerror(err));
-        SAY(f->expected, "a directory on a disk that can be written");
+        SAY(f->expected, "a directory on a disk to which the recorder can write");
         SAY(f->why, "the recorder does not start");
         if (err == ENOENT)
             SAY(f->fix, "sudo mkdir -p %s", directory);
@@ -122,7 +122,7 @@ void doctor_recording_check_room(struct doctor *doctor, const struct doctor_reco
         room_s < 2 * 86400 ? room_s / 3600 : room_s / 86400, room_s < 2 * 86400 ? "hours" : "days",
         r->bytes_per_s / 1e6);
     SAY(f->expected, "room for %s", r->limit_key ? r->limit_key : "a week");
-    SAY(f->why, "with a full disk %s are lost until there is room", r->what);
+    SAY(f->why, "while the disk is full, %s are lost", r->what);
     SAY(f->fix, "du -sh %s/* | sort -h   # move old recordings away", r->directory);
 }
 
@@ -136,7 +136,7 @@ void doctor_recording_check_name(struct doctor *doctor, const struct doctor_reco
     struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", recording->file->name);
     SAY(f->found, "%s has no time in its name: %s", recording->key, path);
     SAY(f->expected, "a name such as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
-    SAY(f->why, "after a restart by systemd the recorder refuses to overwrite the earlier file, and stays failed");
+    SAY(f->why, "after a restart by systemd, the recorder refuses to overwrite the earlier file, and does not start");
     SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into %s of %s", recording->key, recording->file->path);
 }
 
@@ -148,6 +148,6 @@ void doctor_recording_check_unwritten(struct doctor *doctor, const struct doctor
     struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.unwritten", file->name);
     SAY(f->found, "%.0f %s lost since the recorder started", n, what);
     SAY(f->expected, "none");
-    SAY(f->why, "there was no room on a disk of: %s", directories);
+    SAY(f->why, "there was no room on the disk of one of: %s", directories);
     SAY(f->fix, "df -h %s   # then move old recordings away", directories);
 }

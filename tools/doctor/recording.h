@@ -15,7 +15,7 @@ struct doctor_recording {
     const struct doctor_file *file;
     const char *program;   /* "visrec" */
     const char *key;       /* key that sets the file's name */
-    const char *what;      /* unit of data that is lost if the disk is full: "dumps" or "batches" */
+    const char *what;      /* name of the data that are lost if the disk is full: "dumps" or "batches" */
     const char *limit_key; /* key that limits the length of the recording; NULL: no limit */
     const char *directory;
     double bytes_per_s; /* upper bound */
@@ -35,15 +35,16 @@ void doctor_recording_check_room(struct doctor *doctor, const struct doctor_reco
 /* Checks whether the unit may write to the directory. */
 void doctor_recording_check_unit(struct doctor *doctor, const struct doctor_recording *recording);
 
-/* Checks that 'path' contains codes of the time.  A restarted unit then writes to a file with a new name. */
+/* Checks that 'path' contains strftime's codes of the time.  If it does, a restarted unit writes to a file with a new
+ * name. */
 void doctor_recording_check_name(struct doctor *doctor, const struct doctor_recording *recording, const char *path);
 
-/* Reports the 'n' dumps or batches ('what') that a running recorder lost because of a full disk.  'directories' is a
+/* Reports that a running recorder lost 'n' dumps or batches ('what') because of a full disk.  'directories' is a
  * list, separated by blanks.  Reports nothing if n is 0. */
 void doctor_recording_check_unwritten(struct doctor *doctor, const struct doctor_file *file, const char *what, double n,
                                       const char *directories);
 
-/* Returns true if a file of the system contains a word. */
+/* Returns true if a file of the operating system contains a word. */
 bool doctor_file_has(const char *path, const char *word);
 
 #endif

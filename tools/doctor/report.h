@@ -12,11 +12,11 @@
 
 enum finding_status { FINDING_OK, FINDING_SKIPPED, FINDING_WARN, FINDING_FAIL };
 
-/* Texts of a finding are one line each.  'fix' is a command to paste, or an instruction if no command helps. */
+/* Each text of a finding is one line.  'fix' is a command to paste, or an instruction if no command helps. */
 struct finding {
     enum finding_status status;
-    const char *id;    /* "host.rmem_max"; static */
-    char subject[128]; /* subject of the finding: an interface, a file or a source; "": the host */
+    const char *id;    /* identifier of the check, for example "host.rmem_max"; static */
+    char subject[128]; /* subject of the finding: an interface, a file or a source; "": this host */
     char found[512];
     char expected[256];
     char why[512];

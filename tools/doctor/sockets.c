@@ -86,8 +86,8 @@ static bool list_sockets(struct udp_sockets *sockets)
     return ok;
 }
 
-/* Returns the size of the largest buffer of all sockets at an endpoint, because other programs may also receive there.
- * Returns 0 if there is no socket. */
+/* Returns the largest buffer size of all sockets at an endpoint.  Other programs may also receive at the endpoint,
+ * with smaller buffers.  Returns 0 if there is no socket. */
 static uint32_t buffer_at(const struct udp_sockets *sockets, const struct endpoint *endpoint)
 {
     uint32_t largest = 0;

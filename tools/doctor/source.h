@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 #define SOURCE_N_SLOTS  1024 /* number of heaps that may be open at the same time */
-#define SOURCE_N_VALUES 4    /* number of different ids and senders that are counted */
+#define SOURCE_N_VALUES 4    /* greatest number of different ids, or senders, that are counted */
 
 /* Shape of the stream that a source should send. */
 struct source_shape {
     int64_t heap_samples; /* ADC samples from one heap to the next heap */
     uint64_t heap_bytes;
     struct timebase timebase;
-    int64_t half_ns; /* half of the duration of the observation; 0: not known */
+    int64_t half_ns; /* half of the observation's duration; 0: not known */
 };
 
 /* A packet of a source.  The timestamp is the value on the wire. */
@@ -39,15 +39,15 @@ struct source_values {
 };
 
 struct source_slot {
-    int64_t heap; /* heap number on the 64-bit grid; valid if bytes > 0 */
+    int64_t heap; /* number of the heap: its unwrapped timestamp / heap_samples; valid if bytes > 0 */
     uint64_t bytes;
 };
 
 struct source {
     uint64_t n_packets;
     uint64_t n_bytes;        /* bytes of payload */
-    uint64_t n_wrong_length; /* packets of heaps of another length; not counted as heaps */
-    uint64_t wrong_length;   /* heap length of the last packet with another length */
+    uint64_t n_wrong_length; /* packets with a heap length other than heap_bytes; not counted as heaps */
+    uint64_t wrong_length;   /* heap length of the last packet whose heap length is wrong */
     /* Packets whose timestamp is not a multiple of heap_samples.  These packets are not counted as heaps. */
     uint64_t n_bad_timestamps;
     uint64_t n_jumps;     /* packets whose timestamp is far from the first; not counted as heaps */
@@ -67,10 +67,10 @@ struct source {
 
 void source_take(struct source *source, const struct source_shape *shape, const struct source_packet *packet);
 
-/* Closes the open heaps.  Call once, before the functions below. */
+/* Ends the measurement: closes the open heaps.  Call once, before the functions below. */
 void source_finish(struct source *source, const struct source_shape *shape);
 
-/* Return the number of heaps between the first and the newest heap, and how many of these heaps are missing or
+/* Return two numbers: the heaps between the first and the newest heap, and how many of these heaps are missing or
  * incomplete. */
 uint64_t source_expected(const struct source *source);
 uint64_t source_missing(const struct source *source);
@@ -79,7 +79,8 @@ uint64_t source_missing(const struct source *source);
  * second. */
 double source_rate_hz(const struct source *source, const struct source_shape *shape);
 
-/* Computes the rates of both halves of the time.  Returns false if a half is shorter than a quarter of a second. */
+/* Computes the rates of both halves of the observation.  Returns false if a half is shorter than a quarter of a
+ * second. */
 bool source_half_rates_hz(const struct source *source, const struct source_shape *shape, double rates_hz[2]);
 
 /* Returns true if the rate of the timestamps is wrong: it differs from 'nominal_hz' in the same direction in both

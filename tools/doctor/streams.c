@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_MAX_S      0.5 /* seconds; allowance for the delay of networks and busy hosts */
+#define LATE_MAX_S      0.5 /* seconds; allowance for delays by networks and by busy hosts */
 #define EARLY_MAX_S     0.1 /* seconds; allowance for the errors of the clocks of two hosts */
-#define LATE_HEAPS      32  /* heaps that an F-engine may have in its buffers, if its file was not given */
-#define LATE_CHUNKS     4   /* chunks of input that an F-engine may have in its buffers, if its file was given */
+#define LATE_HEAPS      32  /* assumed number of heaps in an F-engine's buffers, if its file was not given */
+#define LATE_CHUNKS     4   /* assumed number of input chunks in an F-engine's buffers, if its file was given */
 #define ELSEWHERE_MAX   16  /* greatest number of silent sources for which other interfaces are searched */
 #define ELSEWHERE_MAX_S 2.0
 #define INTERFACES_MAX  32
@@ -30,7 +30,7 @@ static const uint16_t wanted_ids[N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_I
 struct owner {
     struct stream_file *file;
     struct stream_input *input; /* input of fgpu; NULL for xbgpu, where the packet's feng_id determines the input */
-    const char *interface;      /* interface that is searched for silent sources */
+    const char *interface;      /* interface on which silent sources are searched */
 };
 
 static void *allocate(size_t n, size_t bytes)
@@ -223,8 +223,8 @@ static void add_open_errors(struct doctor *doctor, const struct listen_want *wan
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "streams.join", owner->file->file->name);
         SAY(f->found, "%s cannot be joined: %s", endpoint_format(&wants[i].endpoint, text, sizeof(text)),
             strerror(-wants[i].err));
-        SAY(f->expected, "membership in the group");
-        SAY(f->why, "the daemon cannot join it, either");
+        SAY(f->expected, "membership in the multicast group");
+        SAY(f->why, "the daemon cannot join the group, either");
         SAY(f->fix,
             wants[i].err == -ENODEV ? "set recv.interface in %s, because there is no route to the group"
                                     : "ip -4 -brief address; ip route get 239.0.0.1   # for %s",
@@ -243,7 +243,8 @@ static void take_elsewhere(void *arg, const struct listen_packet *packet)
         snprintf(owner->input->elsewhere, room, "%s", owner->interface);
 }
 
-/* Lists the interfaces of this machine that support groups, each once.  Returns their number. */
+/* Lists the interfaces of this machine that support multicast, each interface once.  Returns the number of
+ * interfaces. */
 static size_t list_interfaces(struct interface *interfaces, char names[][IF_NAMESIZE], size_t n_max)
 {
     struct ifaddrs *list;
@@ -302,8 +303,8 @@ static void look_elsewhere(const struct doctor *doctor, struct stream_file *stre
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Returns true if all inputs are silent.  All F-engines send to the same groups.  If packets of one F-engine arrive,
- * the groups arrive at this interface, and other interfaces need no search. */
+/* Returns true if all inputs are silent.  All F-engines send to the same groups.  So if packets of one F-engine
+ * arrive, all groups arrive at this interface, and the other interfaces need not be searched. */
 static bool all_silent(const struct stream_file *stream)
 {
     for (size_t i = 0; i < stream->n_inputs; i++)

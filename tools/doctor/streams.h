@@ -1,4 +1,5 @@
-/* streams.h - streams that a file expects, and their packets: between listening and judging. */
+/* streams.h - the streams that a file expects, and the measurements of their packets, which streams.c takes and
+ * judge.c judges. */
 #ifndef TOOLS_DOCTOR_STREAMS_H
 #define TOOLS_DOCTOR_STREAMS_H
 
@@ -12,7 +13,8 @@ struct stream_input {
     const struct endpoint *endpoint; /* first endpoint of the input; for an F-engine, the first endpoint of the file */
     char name[80];                   /* "m000 pol1"; for an F-engine "m000", or "feng 3" if no file names the antenna */
     struct source_shape shape;
-    uint64_t id; /* fgpu: required last bit of the digitiser's id; xbgpu: required first channel (item frequency) */
+    uint64_t id; /* for fgpu, the required last bit of the digitiser's id; for xbgpu, the required first channel (item
+                  * frequency) */
     struct source source;
     char elsewhere[IF_NAMESIZE]; /* another interface on which a silent source arrives; "": no such interface */
 };
@@ -20,14 +22,14 @@ struct stream_input {
 struct stream_file {
     const struct doctor_file *file;
     char interface[IF_NAMESIZE];
-    double late_max_s, early_max_s; /* a heap with a greater lateness or earliness has a wrong time */
+    double late_max_s, early_max_s; /* a heap that is later or earlier than this has a wrong time */
     size_t n_inputs;
     struct stream_input *inputs;
     /* Packets that belong to no input: not SPEAD-64-48, without the required items, or with an unknown id. */
     uint64_t n_foreign, n_itemless, n_unknown;
     struct sockaddr_in foreign_from, unknown_from;
     uint64_t unknown_id;
-    uint64_t n_drops;      /* packets that cbf-doctor's own sockets lost; if > 0, losses are not judged */
+    uint64_t n_drops;      /* number of packets that cbf-doctor's own sockets lost; if > 0, losses are not judged */
     int64_t start_unix_ns; /* time at which the groups were joined */
     double seconds;
 };

@@ -85,7 +85,8 @@ bool sys_list_has(const char *list, int64_t cpu)
     return false;
 }
 
-/* Returns true if an argument of a process names the file.  Relative names start at the process's working directory. */
+/* Returns true if an argument of a process names the file.  A relative name starts from the process's working
+ * directory. */
 static bool has_argument(const char *pid, const char *path)
 {
     char name[PATH_MAX + NAME_MAX + 16], arguments[PATH_MAX];
@@ -159,7 +160,8 @@ bool sys_pcie_link(const char *root, const char *path, char *now, char *max, siz
         !sys_number(root, &width_max, "%s/max_link_width", path))
         return false;
     double rate = strtod(speed, NULL), rate_max = strtod(speed_max, NULL);
-    if (rate <= 0 || width <= 0 || width > 255) /* "Unknown" and 255 lanes: the device has no real PCIe link */
+    if (rate <= 0 || width <= 0 || width > 255) /* "Unknown" and 255 lanes mean that the device has no real PCIe
+                                                 * link */
         return false;
     snprintf(now, text_bytes, "%g GT/s x%lld", rate, (long long)width);
     snprintf(max, text_bytes, "%g GT/s x%lld", rate_max, (long long)width_max);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads the first line of a file, without its newline, or as much of the line as fits. */
+/* Reads the first line of a file, without the newline.  Cuts a line that does not fit. */
 bool sys_text(const char *root, char *text, size_t text_bytes, const char *path, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -23,7 +23,7 @@ bool sys_list_has(const char *list, int64_t cpu);
 /* Returns true if a process of this name runs.  Writes the process's id to *pid, unless 'pid' is NULL. */
 bool sys_process(const char *root, const char *name, int *pid);
 
-/* Finds whether a process has a capability now, and writes the result to *has.  Returns false if the process's
+/* Checks whether a process has a capability now, and writes the result to *has.  Returns false if the process's
  * capabilities are not visible. */
 bool sys_capability(const char *root, int pid, int capability, bool *has);
 

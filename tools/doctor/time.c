@@ -38,7 +38,7 @@ static void add_error(struct doctor *doctor, const char *id, const char *what, l
     struct finding *f = doctor_add(doctor, by_limits(us, warn_us, fail_us), id, "");
 
     SAY(f->found, "the kernel's %s of the clock is %.3f ms", what, (double)us / 1000);
-    SAY(f->expected, "below %g ms; %g ms is an error", (double)warn_us / 1000, (double)fail_us / 1000);
+    SAY(f->expected, "below %g ms; from %g ms on, it is an error", (double)warn_us / 1000, (double)fail_us / 1000);
     SAY(f->why, "this clock sets the first timestamp of a stream, the times of delays and the times of dumps");
     SAY(f->fix, "chronyc tracking; chronyc sources   # or: pmc -u -b 0 'GET CURRENT_DATA_SET'");
 }
@@ -49,7 +49,7 @@ static void check_clock(struct doctor *doctor)
     const char *by = disciplined_by(doctor);
 
     if (doctor->root[0])
-        return; /* with --root, this host's clock is not the clock to check */
+        return; /* with --root, the host to check is another host, so this clock must not be checked */
     int state = adjtimex(&t);
     if (state < 0) {
         doctor_note(doctor, FINDING_SKIPPED, "time.clock", "", "the kernel refuses adjtimex() here");
@@ -58,7 +58,7 @@ static void check_clock(struct doctor *doctor)
     bool unsynchronised = state == TIME_ERROR || (t.status & STA_UNSYNC);
     struct finding *f = doctor_add(doctor, unsynchronised ? FINDING_WARN : FINDING_OK, "time.clock", "");
     SAY(f->found, "the kernel says that the clock is %ssynchronised%s%s", unsynchronised ? "not " : "",
-        by ? "; it is set by " : "; no program that sets it runs", by ? by : "");
+        by ? "; the clock is set by " : "; no program that sets the clock runs", by ? by : "");
     SAY(f->expected, "synchronised by chronyd, ntpd or ptp4l with phc2sys");
     SAY(f->why, "timestamps and the times of delays depend on this clock");
     SAY(f->fix, "sudo apt install chrony && chronyc waitsync 30");
@@ -94,8 +94,9 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     if (file->time->timebase == CONFIG_TIMEBASE_PACKETS) {
         f = doctor_add(doctor, file->recv->pcap_file ? FINDING_OK : FINDING_WARN, "time.sync", file->name);
         SAY(f->found, "time.timebase is packets: the clock is not used");
-        SAY(f->expected, "time.timebase: clock, unless a capture is replayed");
-        SAY(f->why, "F- and X-engines that start before and after a wrap of the 48-bit timestamps disagree");
+        SAY(f->expected, "time.timebase: clock, except to replay a capture");
+        SAY(f->why, "if an F-engine starts before a wrap of the 48-bit timestamps and an X-engine after it, their "
+                    "times disagree");
         SAY(f->fix, "remove timebase from %s", file->name);
         return;
     }
@@ -104,8 +105,8 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     f = doctor_add(doctor, future ? FINDING_FAIL : old ? FINDING_WARN : FINDING_OK, "time.sync", file->name);
     SAY(f->found, "sync_time is %s, %.4g days %s", text, fabs(now_s - sync_s) / 86400, future ? "ahead" : "ago");
     SAY(f->expected, "a time between 2000 and now");
-    SAY(f->why, future ? "nothing can have been sampled yet: this clock or sync_time is wrong"
-                       : "no digitiser has run that long: sync_time differs from the digitisers' time");
+    SAY(f->why, future ? "sync_time is in the future: this clock or sync_time is wrong"
+                       : "no digitiser has run since sync_time: sync_time differs from the digitisers' time");
     SAY(f->fix, "date -u   # then compare sync_time of %s with the digitisers'", file->name);
     if (future || old)
         return;

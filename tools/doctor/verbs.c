@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Finds the RDMA device of an interface, in the kernel's list of the network interfaces of each port.  Returns false if
- * there is none. */
+/* Finds the RDMA device of an interface.  Searches the kernel's lists of the network interfaces of each RDMA port.
+ * Returns false if there is none. */
 static bool find_device(const char *root, const char *interface, char device[64])
 {
     char pattern[PATH_MAX], name[64];
@@ -43,7 +43,7 @@ static void check_device(struct doctor *doctor, const struct doctor_file *file, 
     if (found)
         SAY(f->found, "its RDMA device is %s", device);
     else
-        SAY(f->found, "no NIC with ibverbs has this interface (%s.interface of %s)", key, file->name);
+        SAY(f->found, "this interface (%s.interface of %s) does not belong to a NIC with ibverbs", key, file->name);
     SAY(f->expected, "an interface of a NIC with ibverbs");
     SAY(f->why, "the daemon does not start");
     SAY(f->fix, "rdma link   # lists these NICs (for a ConnectX: modprobe mlx5_ib); or set %s.transport: udp in %s",
@@ -61,7 +61,7 @@ static void check_module(struct doctor *doctor)
     SAY(f->fix, "sudo modprobe rdma_ucm && echo rdma_ucm | sudo tee /etc/modules-load.d/rdma.conf");
 }
 
-/* Checks the capability of the running daemon.  If no daemon runs, checks the daemon's unit. */
+/* Checks the running daemon for CAP_NET_RAW.  If no daemon runs, checks the daemon's unit. */
 static void check_permission(struct doctor *doctor, const struct doctor_file *file)
 {
     const char *program = file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu";
@@ -77,14 +77,14 @@ static void check_permission(struct doctor *doctor, const struct doctor_file *fi
     else
         SAY(f->found, "no %s runs here; its unit %s ibverbs.conf", program, has_unit ? "has" : "lacks");
     SAY(f->expected, "CAP_NET_RAW, in the host's user namespace");
-    SAY(f->why, "raw packet queues are refused without it: the daemon does not start");
+    SAY(f->why, "without this capability, raw packet queues are refused and the daemon does not start");
     SAY(f->fix,
         "sudo install -D -m 644 /usr/share/cbf/systemd/ibverbs.conf /etc/systemd/system/%s@.service.d/ibverbs.conf && "
         "sudo systemctl daemon-reload",
         program);
 }
 
-/* Checks the limit of this shell.  The units have no limit. */
+/* Checks this shell's limit of locked memory.  The units have no limit. */
 static void check_memory(struct doctor *doctor, const struct doctor_file *file)
 {
     struct rlimit limit;

@@ -26,16 +26,17 @@ static const struct config_key digitiser_keys[] = {
     KEY_INT("packet_samples", packet_samples, "4096", UNIT_SAMPLES, 8, 65536,
             "Samples in a heap, which is one packet; a multiple of 8."),
     KEY_INT("period", period_samples, "1048576", UNIT_SAMPLES, 8, 2147483648.0,
-            "Samples after which the signals repeat; a multiple of packet_samples. dsim computes them at the start and "
-            "keeps them in memory: period x sample_bits / 8 bytes for each polarisation (with track, 4 bytes a sample "
-            "for each signal that is tracked or added to it)."),
+            "Number of samples after which the signals repeat; a multiple of packet_samples. dsim computes one "
+            "period of the signals at the start and keeps it in memory: period x sample_bits / 8 bytes for each "
+            "polarisation (with track, 4 bytes per sample for each repeating signal of the expression)."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9e15,
             "Seed of the dither of all polarisations; -1: chosen at random, and logged."),
     KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
-               "Length of time to send, rounded down to whole heaps; 0: until stopped."),
+               "Duration of the transmission, rounded down to whole heaps; 0: until stopped."),
     KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
-            "Timestamp of the first heap, a multiple of packet_samples; dsim sends this heap immediately, whatever the "
-            "clock says. -1: the next multiple of the period (for recordings, of packet_samples), sent at its time."),
+            "Timestamp of the first heap, a multiple of packet_samples; dsim sends this heap immediately, without "
+            "regard to the clock. -1: the next multiple of the period (for recordings, of packet_samples), sent at "
+            "its time."),
     KEY_BOOL("loop", loop, false,
              "Repeat the recordings; each round plays the whole heaps of the shortest one. false: dsim ends after one "
              "round."),
@@ -46,20 +47,21 @@ static const struct config_key digitiser_keys[] = {
 static const struct config_key signals_keys[] = {
     KEY_STRING(
         "specification", specification, "", 0, 1000000,
-        "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, "
-        "or one for all. Statements are 'variable = expression;' or 'expression;', with numbers (1 is full scale), + - "
-        "* ( ), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
-        "deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency of 0 Hz[, seed]), "
-        "gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, Hz/s[, seed]), "
-        "delay(expression, samples), track(expression, samples, rate), repeat(expression), nodither(expression). "
-        "pulsar is noise in "
-        "dispersed pulses; n samples with noise of standard deviation s, folded, have the S/N (a / s)^2 sqrt(n d (1 - "
-        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. gnss is the signal of a "
-        "navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with this C/N0 relative to the noise wgn(standard "
-        "deviation); with a seed it has data (docs/satellites.md). track is a delay of samples + rate x timestamp, "
-        "accurate below 0.45 of the sample rate. track and gnss are computed while they are sent: one processor core "
-        "does that, about 80 million samples a second of all polarisations together. repeat(gnss) repeats its first "
-        "period, so it is computed at the start.",
+        "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so "
+        "on, or one for all. Statements are 'variable = expression;' or 'expression;', with numbers (1 is full "
+        "scale), + - * ( ), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), "
+        "wgn(standard deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency "
+        "of 0 Hz[, seed]), gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, "
+        "Hz/s[, seed]), delay(expression, samples), track(expression, samples, rate), repeat(expression), "
+        "nodither(expression). pulsar is noise in dispersed pulses. If a pulsar of standard deviation a is added "
+        "to noise of standard deviation s, n folded samples have the S/N (a / s)^2 sqrt(n d (1 - d) / 2), with d = "
+        "width / period. track(pulsar, samples, 0) can delay a pulsar by a fraction of a sample. gnss is the "
+        "signal of a navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with this C/N0 relative to the noise "
+        "wgn(standard deviation); with a seed, the signal has data (docs/satellites.md). track is a delay of "
+        "samples + rate x timestamp, accurate below 0.45 of the sample rate. track and gnss are computed during "
+        "the transmission by one processor core, which computes about 80 million samples a second of all "
+        "polarisations together. repeat(gnss) repeats the first period of the signal, so dsim computes it at the "
+        "start.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
     KEY_STRING(
         "code_file", code_file, "", 0, 4096,
@@ -81,19 +83,22 @@ static const struct config_key recording_keys[] = {
              "real samples at twice their rate, with their 0 Hz at a quarter of adc_sample_rate."),
     KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
     KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
-               "Factor by which values are multiplied; products are rounded half to even and clamped to the range of "
-               "sample_bits. 1 leaves integers unchanged. Values are the numbers in the file. VDIF values are -1 and 1 "
-               "(1 bit), -3.316505, -1, 1 and 3.316505 (2 bits), or the code minus half its range (more bits)."),
+               "Factor by which the values in the file are multiplied. The products are rounded half to even and "
+               "clamped to the range of sample_bits. With the factor 1, integers stay unchanged. VDIF values are "
+               "-1 and 1 (1 bit), -3.316505, -1, 1 and 3.316505 (2 bits), or the code minus half its range (more "
+               "bits)."),
     KEY_INT("start", start_samples, "0", UNIT_SAMPLES, 0, 1e18,
             "Samples to skip at the beginning of the file, for example to align recordings."),
     KEY_INT("header", header_bytes, "0", UNIT_BYTES, 0, 1e18,
-            "Bytes of the file before the first sample (DADA: usually 4096).", .variants = RAW),
+            "Number of bytes in the file before the first sample (DADA: usually 4096).", .variants = RAW),
     KEY_INT("columns", n_columns, "1", UNIT_NONE, 1, 65536,
             "Number of columns in the file: interleaved samples of the same time. One column is played.",
             .variants = RAW),
-    KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Column that is played, from 0.", .variants = RAW),
+    KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Number of the column that is played, counted from 0.",
+            .variants = RAW),
     KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Thread to play.", .variants = VDIF),
-    KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215, "Channel in the frames, from 0.", .variants = VDIF),
+    KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215,
+            "Number of the channel in the frames that is played, counted from 0.", .variants = VDIF),
     KEY_DECIMAL("sample_rate", sample_rate_hz, "0", UNIT_HZ, 0, 1e11,
                 "Sample rate of the recording, which may differ from adc_sample_rate. This rate gives the number of "
                 "frames in a second. 0: adc_sample_rate.",
@@ -105,7 +110,7 @@ static const struct config_key recording_keys[] = {
 static const struct config_key antenna_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, for people."),
     KEY_INT("digitiser_id", digitiser_id, KEY_REQUIRED, UNIT_NONE, 0, MAX_DIGITISER_ID,
-            "Even id of polarisation 0; polarisation 1 has the next id."),
+            "Digitiser id of polarisation 0, which must be even; polarisation 1 has the next id."),
     KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
                   "Addresses to which polarisation 0 is sent: a.b.c.d[+n][:port], comma separated; its heaps go to "
                   "these addresses in rotation."),
@@ -124,7 +129,8 @@ static const struct config_key send_keys[] = {
     KEY_STRING("pcap_file", pcap_file, "", 0, 4096,
                "Write the packets to this capture instead of the network, as fast as possible; needs a duration."),
     KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256,
-            "Send threads, among which polarisations are divided; recordings, track and captures use one thread."),
+            "Number of send threads, to which the polarisations are distributed; recordings, track and captures "
+            "use one thread."),
     KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
                  "CPU of each send thread; a short list repeats; []: not pinned."),
 };
@@ -141,7 +147,8 @@ static const char antenna_example[] = "  - name: m000\n"
 
 static const struct config_section sections[] = {
     CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2, "Time of timestamps."),
-    CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "Keys of all digitisers.", .optional = true),
+    CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "Keys that apply to all digitisers.",
+                   .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
                    "Computed signals of the antennas, instead of recordings.", .optional = true),
     CONFIG_LIST(
@@ -227,8 +234,8 @@ static void check_recordings(const struct dsim_config *values, struct config *co
         if (files_are_same(recording->path, values->send.pcap_file))
             config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
     }
-    /* A period or seed with its default value counts as absent.  --print-config also prints defaults, and its output
-     * must load again. */
+    /* A period or seed with its default value counts as absent, because --print-config also prints defaults and dsim
+     * must accept its output. */
     if (digitiser->period_samples != DEFAULT_PERIOD_SAMPLES)
         config_error(config, &digitiser->period_samples,
                      "period applies to signals only: leave this key out with recordings.");
@@ -237,7 +244,8 @@ static void check_recordings(const struct dsim_config *values, struct config *co
                      "dither_seed applies to signals only: leave this key out, because recordings are not dithered.");
 }
 
-/* Checks that the file has either signals or recordings, and no keys that apply only to the other kind. */
+/* Checks that the file has either signals or recordings.  Signals permit no keys that apply only to recordings, and
+ * vice versa. */
 static void check_contents(const struct dsim_config *values, struct config *config)
 {
     bool has_recordings = values->recordings.n > 0;

@@ -33,7 +33,7 @@ struct dsim_config_signals {
 
 struct dsim_config_antenna {
     char *name;
-    int64_t digitiser_id; /* even id of polarisation 0; polarisation 1 has the next id */
+    int64_t digitiser_id; /* id of polarisation 0, which is even; polarisation 1 has the next id */
     struct endpoint_list pols[N_POLS];
 };
 

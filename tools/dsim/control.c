@@ -24,7 +24,7 @@
 #include <string.h>
 
 #define POLL_S 0.005 /* interval of polls while a ?signals request is in progress */
-/* answer of ?request-timeout-hint; the computation of many signals with a long period takes this long */
+/* answer to ?request-timeout-hint; the computation of many signals with a long period takes about this time */
 #define TIMEOUT_S 300.0
 
 /* A ?signals request that waits or is in progress. */
@@ -37,8 +37,8 @@ struct job {
     struct dsim_heaps *heaps; /* heaps that the computing thread has made */
     int err;
     char why[256];
-    atomic_bool done; /* the computing thread has ended; set by the thread */
-    bool answered;    /* the sender has received the heaps, and the client has received its reply */
+    atomic_bool done; /* true: the computing thread has finished; the thread sets this member */
+    bool answered;    /* true: the sender has the heaps, and the client has its reply */
 };
 
 struct dsim_control {
@@ -128,7 +128,7 @@ static void *compute(void *arg)
                                      sizeof(job->why));
     if (!job->err)
         job->err = dsim_heaps_create(job->program, &job->format, &job->heaps, job->why, sizeof(job->why));
-    atomic_store_explicit(&job->done, true, memory_order_release); /* on_poll() loads it with acquire order */
+    atomic_store_explicit(&job->done, true, memory_order_release); /* on_poll() loads 'done' with acquire order */
     return NULL;
 }
 
@@ -162,7 +162,7 @@ static void answer(struct dsim_control *c, struct job *job)
     katcp_ok(job->call, 1, args);
 }
 
-/* Ends a request after all threads send the new heaps.  Frees the earlier heaps. */
+/* Ends a request when all threads send the new heaps.  Frees the previous heaps. */
 static void finish(struct dsim_control *c, struct job *job)
 {
     dsim_heaps_destroy(*c->heaps);

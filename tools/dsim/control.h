@@ -1,6 +1,6 @@
 /* control.h - dsim's requests and sensors over KATCP.
  *
- *     ?signals SPECIFICATION [PERIOD]    replies with the first timestamp that has the new signals
+ *     ?signals SPECIFICATION [PERIOD]    replies with the first timestamp of the new signals
  *     ?loss INPUT FRACTION               drops a fraction of an input's heaps; 1 is a cut cable
  *     ?time                              replies with UNIX seconds
  *
@@ -25,7 +25,7 @@ struct dsim_control_config {
     struct service *service;
     struct dsim_send *send;
     const struct dsim_format *format;   /* format of the signals, with the period and the seed in use */
-    const struct dsim_program *program; /* program in use; NULL: recordings */
+    const struct dsim_program *program; /* program of the signals in use; NULL: dsim plays recordings */
     /* pointer to the heaps in use, which a request replaces; *heaps is NULL if there are no heaps of a period */
     struct dsim_heaps **heaps;
 };

@@ -15,7 +15,7 @@
 
 #define SEGMENT_BITS     12 /* log2 of the number of samples in a segment, in which the frequencies are constant */
 #define SEGMENT_SAMPLES  (INT64_C(1) << SEGMENT_BITS)
-#define MAX_POSITION     (INT64_C(1) << 59) /* the product with 4 sub-chips per sample (2^66 units) stays below 2^127 */
+#define MAX_POSITION     (INT64_C(1) << 59) /* times 4 sub-chips per sample (2^66 units), this is below 2^127 */
 #define MAX_TURNS        0x1p61L
 #define MAX_CODE_STEP    3.0 /* sub-chips per sample; Doppler and tracks keep the total below 4 */
 #define UNITS_PER_TURN   0x1p64L
@@ -26,13 +26,14 @@ struct dsim_gnss {
     size_t n_secondary;
     int64_t start_samples; /* T = 0 is at the sample start_samples + start_fraction */
     long double start_fraction;
-    long double carrier_rate, code_rate; /* turns and sub-chips per sample, without Doppler */
+    long double carrier_rate, code_rate; /* carrier_rate in turns per sample, code_rate in sub-chips per sample, both
+                                          * without Doppler */
     __int128 carrier_step, code_step;    /* carrier_rate modulo one turn, and code_rate, in units of 2^-64 */
     long double doppler, doppler_rate;   /* doppler in turns per sample; doppler_rate is its change per sample */
     long double subchips_per_turn;       /* ratio of the code's Doppler (sub-chips) to the carrier's Doppler (turns) */
     long double phase_turns;
     double amplitude;
-    uint32_t n_subchips; /* number of sub-chips in 'table', a code period */
+    uint32_t n_subchips; /* number of sub-chips in 'table', which holds one code period */
     int8_t table[];
 };
 
@@ -41,14 +42,14 @@ struct phases {
     __int128 carrier, code;
 };
 
-/* A run of SEGMENT_SAMPLES samples, in which both phases are linear. */
+/* A run of SEGMENT_SAMPLES samples, in which both phases are linear functions of the sample. */
 struct segment {
     uint64_t carrier, carrier_step; /* 2^-64 turns */
     uint64_t code, code_step;       /* in the format of gnss_phase.h */
     int64_t code_period;            /* number of the code period at the first sample */
 };
 
-/* ---- Before anything is sent ------------------------------------------------------------------------------------- */
+/* ---- Functions that run before the transmission ------------------------------------------------------------------ */
 
 static double subchip_rate_hz(const struct gnss_signal_facts *facts)
 {
@@ -148,8 +149,8 @@ int dsim_gnss_compute(struct dsim_program *program, double adc_sample_rate_hz, c
 
 /* ---- Phases ------------------------------------------------------------------------------------------------------ */
 
-/* Computes the phases 'position' samples after the start, at 'timestamp'.  The part that is proportional to 'position'
- * is computed in integers, so that it stays exact.  Returns false if the phases are out of range. */
+/* Computes the phases 'position' samples after the start, at 'timestamp'.  Computes the part that is proportional to
+ * 'position' in integers, which makes this part exact.  Returns false if the phases are out of range. */
 static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                       struct phases *phases)
 {
@@ -247,7 +248,7 @@ static void evaluate_run(const int8_t *table, double amplitude, const struct seg
     }
 }
 
-/* Moves the beginning of a segment later by 'n' samples. */
+/* Moves the beginning of a segment 'n' samples later. */
 static void segment_skip(struct segment *segment, uint64_t length, uint64_t n)
 {
     unsigned __int128 code = (unsigned __int128)n * segment->code_step + segment->code;

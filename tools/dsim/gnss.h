@@ -14,17 +14,18 @@
  * Power:     a = 2 s sqrt(10^(C/N0 / 10) / (adc_sample_rate mean(level^2))).  C/N0 is relative to the noise wgn(s),
  *            whose density is N0 = 2 s^2 / adc_sample_rate.  C is the power of this signal alone.  L5I and L5Q are two
  *            signals, and so are E1B and E1C.
- * Data:      symbols are +1 or -1, drawn from the seed.  A symbol lasts 20 code periods for L1CA, 10 for L5I, 1 for
- *            E1B.  Without a seed all symbols are +1.  L5Q and E1C have no data.  Symbol 0, chip 0 and the secondary
- *            code begin at T = 0.
+ * Data:      symbols are +1 or -1, drawn from the seed.  A symbol lasts 20 code periods for L1CA, 10 code periods for
+ *            L5I and 1 code period for E1B.  Without a seed all symbols are +1.  L5Q and E1C have no data.  Symbol 0,
+ *            chip 0 and the secondary code begin at T = 0.
  * Phases:    both phases are computed from T in 64 bits at every 4096th sample.  Between these samples the phases are
  *            linear, in the fixed-point format of gnss_phase.h.  The error at sample t is
  *            (|t - delay| + 2 |theta| + |delay of the track| f / adc_sample_rate) / 2^64 turns or sub-chips.
  *            The linear phases have a further error of 2.1e6 (Doppler rate) / adc_sample_rate^2 turns.  The cosine
  *            uses the first 32 bits of a turn.
  * Delays:    delay() and track() shift t, so they need no filter.  They shift code, carrier and Doppler together.
- * Limits:    no filter shapes the chips, so their edges have aliases.  The signal is 0 if the code would run backwards
- *            or faster than 4 sub-chips per sample.  The signal is also 0 at more than 2^59 samples from T = 0.
+ * Limits:    no filter shapes the chips, so frequencies above half the sample rate are aliased into the band.  The
+ *            signal is 0 if the code would run backwards or faster than 4 sub-chips per sample.  The signal is also 0
+ *            at more than 2^59 samples from T = 0.
  * Threads:   any number of threads may evaluate at once.  A sample is a function of t alone. */
 #ifndef TOOLS_DSIM_GNSS_H
 #define TOOLS_DSIM_GNSS_H

@@ -19,12 +19,12 @@
 #define N_FRACTIONS 512
 
 #define LANES    16                   /* number of outputs that are computed together, with their sums in registers */
-#define N_BEHIND (N_TAPS + LANES - 2) /* number of samples after the period that the filter reads for the last output */
+#define N_BEHIND (N_TAPS + LANES - 2) /* number of samples after the period's end that the filter reads */
 
 /* A table of a repeating signal. */
 struct table {
     const struct dsim_node *node;
-    float *values; /* [period + N_BEHIND] one period, then its first samples again */
+    float *values; /* [period + N_BEHIND] one period, then the period's first samples again */
 };
 
 struct dsim_live {
@@ -41,8 +41,8 @@ struct dsim_live {
 
 /* ---- The filter -------------------------------------------------------------------------------------------------- */
 
-/* Computes the taps.  Tap N_TAPS / 2 - 1 belongs to the last sample at or before the position.  Each further tap
- * belongs to the next sample. */
+/* Computes the taps.  Tap N_TAPS / 2 - 1 belongs to the last sample at or before the position.  Each following tap
+ * belongs to the following sample. */
 static void design(struct dsim_live *live)
 {
     for (int r = 0; r < N_FRACTIONS; r++) {
@@ -94,8 +94,8 @@ static const float *find_table(const struct dsim_live *live, const struct dsim_n
     return live->tables[i].values;
 }
 
-/* Returns the number of consecutive samples whose positions lie between the same two tabulated fractions.  'weight' (0
- * to 1) is the first sample's position between these fractions. */
+/* Returns the number of consecutive samples whose positions lie between the same two tabulated fractions.  'weight'
+ * is the position of the first sample between these fractions: 0 at the lower fraction, 1 at the upper fraction. */
 static size_t run_samples(double weight, double step, size_t n_left)
 {
     double n = step == 0.0 ? (double)n_left : floor((step > 0.0 ? 1.0 - weight : weight) / fabs(step)) + 1.0;
@@ -117,9 +117,10 @@ static void evaluate_track(const struct dsim_live *live, const struct dsim_node 
     double step = -track->track_rate * N_FRACTIONS;
 
     for (size_t i = 0; i < n_samples;) {
-        double position = fraction - (double)i * track->track_rate; /* position relative to sample i */
+        double position = fraction - (double)i * track->track_rate; /* position in the signal, relative to sample i,
+                                                                     * in samples */
         double below = floor(position);
-        double place = (position - below) * N_FRACTIONS; /* equals N_FRACTIONS if the fraction was rounded to 1 */
+        double place = (position - below) * N_FRACTIONS; /* equals N_FRACTIONS if the subtraction was rounded to 1 */
         size_t r = place < N_FRACTIONS ? (size_t)place : N_FRACTIONS - 1;
         int64_t source = (origin + (int64_t)below + (int64_t)i + period) % period;
         size_t n = run_samples(place - (double)r, step, n_samples - i);
@@ -143,7 +144,8 @@ static void evaluate_periodic(const struct dsim_live *live, const struct dsim_no
     }
 }
 
-/* Returns the shift of the signals inside a DELAY or TRACK node, from the node's own shift. */
+/* Returns the shift of the signals inside a DELAY or TRACK node: 'shift', which applies to the node, plus the node's
+ * delay. */
 static struct dsim_shift shift_below(const struct dsim_node *node, const struct dsim_shift *shift)
 {
     return (struct dsim_shift){shift->delay_samples + node->delay_samples,
@@ -193,8 +195,8 @@ uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp,
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* Adds a table for each largest part of an expression that repeats.  A part that occurs twice gets one table.
- * Constants need no table. */
+/* Adds a table for each part of an expression that repeats and is not inside a larger repeating part.  A part that
+ * occurs twice gets one table.  Constants need no table. */
 static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
 {
     if (node->op == DSIM_CONSTANT || node->op == DSIM_GNSS)

@@ -3,9 +3,9 @@
  * Flow:    dsim_parse -> dsim_signal_choose_seeds -> dsim_gnss_compute -> dsim_live_create (a table of a period of each
  *          signal that repeats) -> dsim_play, heap by heap
  * Delay:   at timestamp t, track(signal, samples, rate) is 'signal' at t - (samples + rate t), even if this time
- *          crosses the end of a period.  To remove this delay, set an F-engine's delay to -samples / adc_sample_rate
- *          and its rate to -rate, from sync_time on.  In a sum or product inside track() or delay(), each signal is
- *          delayed: tables by the filter, gnss() by its phases.
+ *          crosses the end of a period.  An F-engine removes this delay if its delay is -samples / adc_sample_rate
+ *          and its rate is -rate, from sync_time on.  In a sum or product inside track() or delay(), each signal is
+ *          delayed: the filter delays tables, and phases delay gnss().
  * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample, with linear interpolation between the
  *          fractions.  The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample rate
  *          (0.9 of the band).  At higher frequencies the signal is too small and its phase is wrong.  The error depends

@@ -14,7 +14,7 @@
 #include "tools/dsim/signal.h"
 #include "tools/shared/program.h"
 
-/* The source of the heaps: computed signals or recordings.  Unused members are NULL. */
+/* The source of the heaps: computed signals or recordings.  Members that are not used are NULL. */
 struct origin {
     struct dsim_program *program;
     struct dsim_format format; /* format of the program's signals */
@@ -53,7 +53,7 @@ static int make_heaps(const struct dsim_config *config, struct origin *origin, c
         return dsim_live_create(origin->program, format, &origin->live, why, why_bytes);
     err = dsim_heaps_create(origin->program, format, &origin->heaps, why, why_bytes);
     if (!err)
-        log_info("a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all", origin->heaps->n_heaps,
+        log_info("a period has %zu heaps of %zu bytes per polarisation, %.1f MiB in all", origin->heaps->n_heaps,
                  origin->heaps->heap_bytes,
                  (double)(origin->heaps->n_inputs * origin->heaps->n_heaps * origin->heaps->heap_bytes) / 1048576);
     return err;

@@ -1,5 +1,5 @@
-/* parse.c - the first step of dsim: parses the specification of the signals to expressions, which dsim/signal.c
- * evaluates.  Recursive descent, one function per rule of the grammar in the header. */
+/* parse.c - the first step of dsim: parses the specification of the signals and makes expressions, which
+ * dsim/signal.c evaluates.  Recursive descent, one function per rule of the grammar in the header. */
 #include "tools/dsim/parse.h"
 
 #include "common/base/units.h"
@@ -16,13 +16,13 @@
 /* Greatest depth of nested parentheses and functions.  This limit bounds the recursion of the parser. */
 #define MAX_NESTING 64
 
-/* Greatest delay of track().  For smaller delays a double has enough digits for the fraction of a sample. */
+/* Greatest delay of track().  Up to this delay, a double has enough digits for the fraction of a sample. */
 #define MAX_TRACK_SAMPLES 1e9
 
-#define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3; xbgpu's gates have the same limit */
+#define MAX_DISPERSION_MEASURE 1e5 /* greatest dispersion measure, in pc/cm^3; xbgpu's gates have the same limit */
 #define MAX_RADIO_HZ           1e12
 #define MAX_CN0_DB_HZ          200
-#define MAX_GNSS_DELAY         1e17 /* samples; as large as timestamps after several years */
+#define MAX_GNSS_DELAY         1e17 /* greatest delay in samples; timestamps reach such values after several years */
 #define MAX_NOISE              1e6
 #define MAX_DOPPLER_HZ         1e6
 #define MAX_DOPPLER_RATE_HZ_S  1e4
@@ -44,8 +44,8 @@ struct parser {
     size_t why_bytes;
 };
 
-/* A function of the language.  'read_arguments' reads the arguments between the parentheses into 'node'.  Returns
- * false after an error. */
+/* A function of the language.  Its member 'read_arguments' reads the arguments between the parentheses into 'node',
+ * and returns false after an error. */
 struct function {
     const char *name;
     const char *usage;
@@ -71,7 +71,8 @@ void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsign
     }
 }
 
-/* Writes the error message.  Always returns NULL, which converts to false, so that callers can return this value. */
+/* Writes the error message.  Always returns NULL, which converts to false, so that callers of either type can return
+ * this value. */
 __attribute__((format(printf, 3, 4))) static void *fail(struct parser *p, size_t offset, const char *format, ...)
 {
     unsigned line, column;
@@ -102,7 +103,7 @@ static bool accept(struct parser *p, char wanted)
     return true;
 }
 
-/* Returns the name of the next character for an error message. */
+/* Returns a description of the next character, for error messages. */
 static const char *found(struct parser *p, char *text, size_t text_bytes)
 {
     char c = peek(p);
@@ -211,8 +212,8 @@ static bool read_real(struct parser *p, const char *what, double *value)
             first++;
         while (isspace((unsigned char)*first));
     }
-    /* strtod() would read "0x1" as a hexadecimal number.  In this language it is the number 0, followed by text.  Other
-     * numbers end where strtod() ends. */
+    /* strtod() would read "0x1" as a hexadecimal number.  In this language, "0x1" is the number 0 and then the text
+     * "x1".  Other numbers end where strtod() ends. */
     *value = first[0] == '0' && (first[1] == 'x' || first[1] == 'X') ? 0.0 : sign * strtod(first, NULL);
     if (!isfinite(*value))
         return fail(p, (size_t)(first - p->text), "%s is out of the range of a double", what);
@@ -270,20 +271,20 @@ static bool is_operand(struct parser *p, const struct dsim_node *node, size_t of
 {
     if (node->op != DSIM_NODITHER)
         return true;
-    return fail(p, offset, "nodither() must be the outermost of an expression");
+    return fail(p, offset, "nodither() must be the outermost function of an expression");
 }
 
 static bool is_affordable(struct parser *p, const struct dsim_node *node)
 {
     if (node->cost > DSIM_MAX_COST)
-        return fail(p, node->offset, "too much to evaluate: more than %.0f terms for a sample", DSIM_MAX_COST);
+        return fail(p, node->offset, "too much to evaluate: more than %.0f terms for each sample", DSIM_MAX_COST);
     if (node->n_scratch > DSIM_MAX_SCRATCH)
         return fail(p, node->offset, "nested more than %d deep", DSIM_MAX_SCRATCH);
     return true;
 }
 
-/* Returns a new node for left OP right.  The left side is evaluated in the result's buffer, the right side in a scratch
- * buffer. */
+/* Returns a new node for left OP right.  The left operand is evaluated in the result's buffer, the right operand in a
+ * scratch buffer. */
 static struct dsim_node *new_binary(struct parser *p, enum dsim_op op, const struct dsim_node *left,
                                     const struct dsim_node *right, size_t left_offset, size_t right_offset)
 {
@@ -443,7 +444,7 @@ static bool read_gnss(struct parser *p, const struct function *function, struct 
            fail(p, start, "%s is a pilot: it has no data, so no seed", gnss_signal_facts(satellite->signal)->name);
 }
 
-/* Reads the argument of a function that is a signal. */
+/* Reads an argument that is a signal. */
 static bool read_signal(struct parser *p, struct dsim_node *node)
 {
     size_t start = next_offset(p);
@@ -458,7 +459,7 @@ static bool read_signal(struct parser *p, struct dsim_node *node)
     return true;
 }
 
-/* Reads the argument of a function that accepts no signal with track(). */
+/* Reads the argument of a function that does not accept an expression with track() in it. */
 static bool read_trackless(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     size_t start = next_offset(p);
@@ -531,7 +532,7 @@ static const struct function *find_function(const char *name, size_t length)
     return NULL;
 }
 
-/* ---- The grammar, from the inside out -------------------------------------------------------------------------- */
+/* ---- The rules of the grammar, innermost rules first ----------------------------------------------------------- */
 
 static const struct variable *find_variable(const struct parser *p, const char *name, size_t length)
 {
@@ -658,7 +659,7 @@ static bool parse_target(struct parser *p, const char **name, size_t *length)
     if (find_function(*name, *length))
         return fail(p, start, "'%.*s' is a function and cannot be a variable", shown, *name);
     if (find_variable(p, *name, *length))
-        return fail(p, start, "the variable '%.*s' is defined already", shown, *name);
+        return fail(p, start, "the variable '%.*s' is already defined", shown, *name);
     return true;
 }
 

@@ -14,12 +14,12 @@
  *              | "gnss(" signal "," PRN "," C/N0 "," standard deviation of the noise "," carrier frequency ","
  *                delay "," Doppler "," Doppler rate [ "," seed ] ")"
  *                                                      a navigation satellite (dsim/gnss.h), in dB-Hz, Hz, samples
- *                                                      and Hz/s; the seed determines its data bits
+ *                                                      and Hz/s; the seed determines the data bits
  *              | "delay(" expression "," samples ")"     later by this number of samples, modulo the period
  *              | "track(" expression "," samples "," rate ")"
  *                                                        later by samples + rate t at timestamp t: a drifting delay
  *              | "repeat(" expression ")"                repeats the first period of a gnss(), from timestamp 0
- *              | "nodither(" expression ")"              only around the whole expression of a statement
+ *              | "nodither(" expression ")"              no dither; must enclose the whole expression of a statement
  *   signal     = "L1CA" | "L5I" | "L5Q" | "E1B" | "E1C"
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
  *
@@ -45,7 +45,7 @@
  * in 63 bits. */
 #define DSIM_MAX_DELAY 1e14
 
-#define DSIM_MAX_TRACK_RATE 1e-3 /* drift of a track(), in samples per sample; astronomical sources have about 1e-9 */
+#define DSIM_MAX_TRACK_RATE 1e-3 /* greatest drift of a track(), in samples per sample; sky sources have about 1e-9 */
 
 enum dsim_op {
     DSIM_CONSTANT,
@@ -75,20 +75,23 @@ struct dsim_satellite {
 
 struct dsim_gnss;
 
-/* An expression.  The comment of a field lists the ops that use the field.  Fields that an op does not use are zero. */
+/* An expression.  A member's comment lists the operations (enum dsim_op) that use the member.  Members that an
+ * operation does not use are zero. */
 struct dsim_node {
     enum dsim_op op;
     size_t offset;                 /* offset of the expression's first character in the text */
     const struct dsim_node *left;  /* argument of DELAY, TRACK, REPEAT and NODITHER; left operand of an operator */
     const struct dsim_node *right; /* right operand of an operator */
-    double amplitude;              /* TONES, COMB; CONSTANT: its value; WGN, PULSAR, GNSS: standard deviation */
+    double amplitude;              /* TONES, COMB: amplitude; CONSTANT: value; WGN, PULSAR, GNSS: standard
+                                    * deviation */
     double amplitude_step;         /* TONES */
-    double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency at 0 Hz; GNSS: carrier */
+    double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency of 0 Hz; GNSS: carrier
+                                    * frequency */
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
     int64_t delay_samples;         /* DELAY */
     double track_samples;          /* TRACK: delay at timestamp 0 */
-    double track_rate;             /* TRACK: samples per sample */
+    double track_rate;             /* TRACK: drift of the delay, in samples per sample */
     double pulse_period_s;         /* PULSAR */
     double pulse_width_s;          /* PULSAR */
     double dispersion_measure;     /* PULSAR: pc/cm^3 */
@@ -97,8 +100,8 @@ struct dsim_node {
     struct dsim_gnss *gnss; /* GNSS: set by dsim_gnss_compute() */
     uint64_t seed;          /* WGN, PULSAR, GNSS */
     bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: a seed was given */
-    bool is_live;           /* the expression is or contains a TRACK or GNSS outside a REPEAT */
-    bool has_track;         /* the expression is or contains a TRACK */
+    bool is_live;           /* true: the expression is a TRACK or GNSS, or contains one outside a REPEAT */
+    bool has_track;         /* true: the expression is a TRACK, or contains one */
     double cost;            /* number of terms that are evaluated for one sample, including the terms of operands */
     size_t n_scratch;       /* number of buffers that the evaluation needs in addition to the result */
 };

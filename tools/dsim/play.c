@@ -21,10 +21,11 @@
 
 #define AHEAD_NS     (NS_PER_S / 2)
 #define N_BLOCKS_MIN 4
-/* greatest number of samples of an input in a block, unless one heap has more.  As doubles, they fit in the cache. */
+/* Greatest number of an input's samples in a block, unless one heap has more samples.  This number of doubles fits in
+ * the cache. */
 #define BLOCK_SAMPLES_MAX 262144
-#define BLOCK_BYTES_MAX   33554432.0  /* limit of the bytes in a block, unless one heap of each input has more */
-#define BYTES_MAX         268435456.0 /* limit of the bytes in all blocks, unless N_BLOCKS_MIN blocks have more */
+#define BLOCK_BYTES_MAX   33554432.0  /* greatest size of a block, unless one heap of each input is larger */
+#define BYTES_MAX         268435456.0 /* greatest size of all blocks, unless N_BLOCKS_MIN blocks are larger */
 
 struct dsim_play {
     const struct dsim_config *config; /* [const] */
@@ -33,13 +34,13 @@ struct dsim_play {
     size_t heap_bytes;                /* [const] */
     int sample_bits;                  /* [const] */
     int64_t n_heaps_wanted;           /* [const] number of heaps to make for each input */
-    int64_t n_heaps;                  /* [const] number of heaps of each recording; INT64_MAX: live signals */
+    int64_t n_heaps;                  /* [const] number of heaps in each recording; INT64_MAX for live signals */
     uint64_t n_unplayed_samples;      /* [const] number of samples after the last heap, summed over all recordings */
 
     struct dsim_live *live;             /* [reader] live signals; NULL: recordings are played */
     int64_t first_timestamp;            /* [reader] timestamp of the first heap of 'live' */
     struct dsim_recording **recordings; /* [config->recordings.n] [reader] */
-    double *values;                     /* [block_heaps * packet_samples] [reader] */
+    double *values;                     /* [block_heaps * packet_samples] [reader] values before quantisation */
     int32_t *quantised;                 /* [packet_samples] [reader] */
     /* [reader] true: an error has ended the reader; other threads may read this after 'full' has stopped */
     bool has_failed;
@@ -83,8 +84,8 @@ static void pack_heaps(struct dsim_play *play, const double *values, double scal
     }
 }
 
-/* Fills one input's heaps in a block, beginning with heap number 'heap' of the input's recording.  The recording's
- * last heap is followed by its first heap. */
+/* Fills one input's heaps in a block, beginning with heap number 'heap' of the input's recording.  After the
+ * recording's last heap, begins again with the first heap. */
 static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct dsim_heaps *heaps, char *why,
                       size_t why_bytes)
 {
@@ -262,7 +263,7 @@ static void describe(struct dsim_play *play)
                      "recording is shorter",
                      i, (long long)n_rest, file);
         if (n_rest_bytes > 0)
-            log_warning("recordings[%zu]: the last %lld bytes of %s do not fill a sample or frame", i,
+            log_warning("recordings[%zu]: the last %lld bytes of %s are less than a sample or frame", i,
                         (long long)n_rest_bytes, file);
         play->n_unplayed_samples += (uint64_t)n_rest;
     }

@@ -27,8 +27,8 @@
 
 struct dsim_play;
 
-/* Consecutive heaps of all inputs.  The caller of dsim_play_take() releases the block's reference once, when nothing
- * refers to the heaps any more. */
+/* Consecutive heaps of all inputs.  The caller of dsim_play_take() releases the block's reference, once, when no
+ * packet refers to the heaps any more. */
 struct dsim_block {
     struct dsim_heaps heaps;
     struct buffer_ref ref;

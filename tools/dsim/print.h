@@ -1,5 +1,5 @@
-/* print.h - the inverse of dsim/parse.h: writes expressions as text.  The parsed text gives the same samples.  The
- * text includes all seeds.
+/* print.h - the inverse of dsim/parse.h: writes expressions as text.  If this text is parsed, the signals have the
+ * same samples.  The text includes all seeds.
  *
  * Each use of a variable is replaced by its expression, because noise with the same seed is the same noise. */
 #ifndef TOOLS_DSIM_PRINT_H

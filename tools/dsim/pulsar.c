@@ -88,7 +88,7 @@ static void fill_pulses(const struct dsim_node *node, const struct dsim_axis *ax
     }
 }
 
-/* Computes a period of real samples.  Its spectrum above half the sample rate is therefore the mirrored conjugate of
+/* Computes a period of real samples.  The spectrum above half the sample rate is therefore the mirrored conjugate of
  * the lower half.  At 0 Hz and at half the sample rate, the spectrum is real. */
 static void compute(struct dsim_node *node, const struct dsim_axis *axis, double complex *values)
 {

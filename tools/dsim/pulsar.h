@@ -10,7 +10,8 @@
  *             f_top^2).  The dispersion is therefore exact and coherent (T. H. Hankins and B. J. Rickett, "Pulsar
  *             signal processing", 1975).
  * Limits:     the period must be a power of two.  A sample takes 24 bytes during the computation and 8 bytes
- *             afterwards.  The delay wraps around the period, as in delay().  The noise is the same in each period.
+ *             afterwards.  The delay wraps around the period, as in delay().  Each period of the samples has the same
+ *             noise.
  * S/N:        n samples of one antenna with noise of standard deviation s are folded at the pulsar's period.  A weak
  *             pulsar of standard deviation a and d = width / period then has the S/N
  *             (a / s)^2 sqrt(n d (1 - d) / 2). */

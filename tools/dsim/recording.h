@@ -33,7 +33,8 @@ enum dsim_recording_kind {
 struct dsim_recording_config {
     int kind; /* enum dsim_recording_kind */
     char *path;
-    double scale;          /* factor that dsim_play applies; samples are read unscaled */
+    double scale;          /* factor by which dsim_play multiplies the samples; dsim_recording_read() does not apply
+                            * it */
     int64_t start_samples; /* number of samples to skip at the beginning of the file, >= 0 */
     /* Raw files: 'header_bytes', then rows of 'n_columns' samples. */
     int64_t header_bytes;
@@ -48,7 +49,7 @@ struct dsim_recording_config {
 struct dsim_recording_counters {
     struct counter n_missing_samples; /* samples whose frame is not in the file */
     struct counter n_invalid_samples; /* samples that are NaN or whose frame is marked invalid */
-    struct counter n_bad_frames;      /* frames whose header contradicts the rest of the file */
+    struct counter n_bad_frames;      /* frames whose header contradicts the other frames */
     struct counter n_late_frames;     /* frames that are too far out of order to be played */
     struct counter n_double_frames;   /* frames with the same time as an earlier frame */
     struct log_limit limit;
@@ -63,8 +64,8 @@ int dsim_recording_open(const struct dsim_recording_config *config, size_t max_s
                         struct dsim_recording_counters *counters, struct dsim_recording **recording, char *why,
                         size_t why_bytes);
 
-/* Return the number of samples from 'start_samples' on, which is at least 1, and the number of bytes at the end of
- * the file that do not fill a sample or frame. */
+/* Return two numbers: the samples from 'start_samples' on (at least 1), and the bytes at the end of the file that do
+ * not fill a sample or frame. */
 int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
 int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
 

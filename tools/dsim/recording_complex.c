@@ -15,7 +15,8 @@
 #include <string.h>
 
 #define BLOCK_ROWS 4096
-/* The filter computes a value halfway between two rows.  It also reads this number of rows before these two rows. */
+/* The filter computes a value halfway between two rows.  This is the number of rows that it reads before these two
+ * rows. */
 #define N_BEFORE (DSIM_SINC_TAPS / 2 - 1)
 
 struct complex_recording {

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* bytes of one read.  The buffer has room for a row, because a row has at most 65536 columns of 4 bytes. */
+/* Size of the buffer for one read, in bytes.  A row fits in the buffer, because a row has at most 65536 columns of 4
+ * bytes. */
 #define BUFFER_BYTES 262144
 
 struct raw {
@@ -119,11 +120,12 @@ int dsim_recording_raw_open(const struct dsim_recording_config *config, const st
 
     assert(config->column >= 0 && config->column < config->n_columns && row_bytes <= BUFFER_BYTES);
     if (n_rows <= config->start_samples)
-        return why_fail(-EINVAL, why, why_bytes,
-                        "%s has %lld bytes, which hold %lld samples of each column after the header of %lld bytes; "
-                        "start must be less than that, not %lld",
-                        base->path, (long long)base->file_bytes, (long long)n_rows, (long long)config->header_bytes,
-                        (long long)config->start_samples);
+        return why_fail(
+            -EINVAL, why, why_bytes,
+            "%s has %lld bytes, which hold %lld samples of each column after the header of %lld bytes; start "
+            "must be less than this number of samples, not %lld",
+            base->path, (long long)base->file_bytes, (long long)n_rows, (long long)config->header_bytes,
+            (long long)config->start_samples);
     struct raw *raw = malloc(sizeof(*raw));
     if (!raw)
         return why_out_of_memory(why, why_bytes);

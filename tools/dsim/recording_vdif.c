@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define SEARCH_MAX 65536 /* number of frames at the beginning of the file that are searched for the thread */
-/* number of the thread's frames at the end of the file that determine the recording's length */
+/* number of frames at the end of the file, of the thread, that determine the recording's length */
 #define N_LAST      (2 * DISORDER)
 #define MAX_SLACK_S 1         /* greatest time between the first frames of two threads, in seconds */
 #define MAX_FRAMES  (1 << 24) /* greatest number of frames in a second: a frame's number has 24 bits */
@@ -43,12 +43,12 @@ const char *dsim_recording_vdif_contradiction(const struct dsim_recording_vdif *
     const struct vdif_header *first = &vdif->first;
 
     if (header->frame_bytes != vdif->frame_bytes)
-        return "its length differs from the first frame's";
+        return "its length differs from the first frame's length";
     if (header->bits != first->bits || header->n_channels != first->n_channels ||
         header->is_complex != first->is_complex || header->is_legacy != first->is_legacy || header->edv != first->edv)
-        return "its sample format differs from the first frame's";
+        return "its sample format differs from the first frame's format";
     if (header->epoch != first->epoch)
-        return "its reference epoch differs from the first frame's";
+        return "its reference epoch differs from the first frame's epoch";
     if (header->frame >= vdif->frames_per_second)
         return "its number is too high for one second";
     return NULL;
@@ -144,7 +144,7 @@ static int find_thread(struct dsim_recording_vdif *vdif, unsigned thread, int64_
             return 0;
     }
     return why_fail(-EINVAL, why, why_bytes,
-                    "%s has no thread %u among its first %lld frames, but %s; thread must be one of these",
+                    "%s has no thread %u among its first %lld frames, but only %s; thread must be one of these",
                     vdif->base.path, thread, (long long)end, list_threads(is_there, threads, sizeof(threads)));
 }
 
@@ -161,13 +161,13 @@ static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, ch
     if (n_decimals == 0 && mantissa % vdif->frame_samples == 0 && vdif->frames_per_second <= MAX_FRAMES)
         return 0;
     return why_fail(-EINVAL, why, why_bytes,
-                    "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be the "
-                    "rate of the recording",
+                    "%s has frames of %u samples, so %.6f frames would fill a second of %.6g samples; sample_rate must "
+                    "be the rate of the recording",
                     vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
                     timebase_decimal_to_double(rate_hz));
 }
 
-/* Checks the thread's first frame, file frame k. */
+/* Checks the thread's first frame, which is frame k of the file. */
 static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct dsim_recording_config *config,
                        char *why, size_t why_bytes)
 {
@@ -178,25 +178,26 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     if (unplayable)
         return why_fail(-EINVAL, why, why_bytes, "%s: %s %s", vdif->base.path, name, unplayable);
     if (config->channel >= vdif->first.n_channels)
-        return why_fail(-EINVAL, why, why_bytes, "%s: %s has %u channels; channel must be less than that, not %lld",
-                        vdif->base.path, name, vdif->first.n_channels, (long long)config->channel);
+        return why_fail(-EINVAL, why, why_bytes,
+                        "%s: %s has %u channels; channel must be less than this number, not %lld", vdif->base.path,
+                        name, vdif->first.n_channels, (long long)config->channel);
     int err = set_rate(vdif, config->sample_rate_hz, why, why_bytes);
     if (err)
         return err;
     if (vdif->first.frame >= vdif->frames_per_second || vdif->origin_frame >= vdif->frames_per_second)
         return why_fail(
             -EINVAL, why, why_bytes,
-            "%s: %s is number %u of its second, but by sample_rate a second has %lld frames; sample_rate must "
-            "be the rate of the recording",
+            "%s: %s is number %u of its second, but according to sample_rate a second has %lld frames; sample_rate "
+            "must be the rate of the recording",
             vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
     int64_t slack = dsim_recording_vdif_index(vdif, &vdif->first);
     if (slack > MAX_SLACK_S * vdif->frames_per_second || slack < -MAX_SLACK_S * vdif->frames_per_second)
-        return why_fail(
-            -EINVAL, why, why_bytes,
-            "%s: %s, the first of thread %u, is %.3f s %s the file's first; threads with clocks that disagree "
-            "cannot be played",
-            vdif->base.path, name, vdif->first.thread,
-            (double)(slack < 0 ? -slack : slack) / (double)vdif->frames_per_second, slack < 0 ? "before" : "after");
+        return why_fail(-EINVAL, why, why_bytes,
+                        "%s: %s, the first of thread %u, is %.3f s %s the file's first frame; threads with clocks that "
+                        "disagree cannot be played",
+                        vdif->base.path, name, vdif->first.thread,
+                        (double)(slack < 0 ? -slack : slack) / (double)vdif->frames_per_second,
+                        slack < 0 ? "before" : "after");
     return 0;
 }
 
@@ -210,7 +211,7 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
 
     if (err)
         return err;
-    assert(n > 0); /* at least the thread's first frame */
+    assert(n > 0); /* there is at least the thread's first frame */
     int64_t last = indices[n / 2];
     for (size_t i = n / 2; i < n; i++)
         if (indices[i] - indices[n / 2] <= N_LAST + DISORDER)
@@ -218,14 +219,15 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
     vdif->n_frames = last + 1;
     if (vdif->n_frames > 2 * vdif->n_file_frames + vdif->frames_per_second)
         return why_fail(-EINVAL, why, why_bytes,
-                        "%s should last %.3f s, by the header of its last frame of thread %u, but is not half as long",
+                        "%s should last %.3f s according to the last frame of thread %u, but is less than half as long",
                         vdif->base.path, (double)vdif->n_frames / (double)vdif->frames_per_second, vdif->first.thread);
     vdif->base.n_samples = vdif->n_frames * vdif->frame_samples - vdif->start_samples;
     if (last >= 0 && vdif->base.n_samples > 0)
         return 0;
-    return why_fail(-EINVAL, why, why_bytes, "%s has %lld samples of thread %u; start must be less than that, not %lld",
-                    vdif->base.path, (long long)(last >= 0 ? vdif->n_frames * vdif->frame_samples : 0),
-                    vdif->first.thread, (long long)vdif->start_samples);
+    return why_fail(-EINVAL, why, why_bytes,
+                    "%s has %lld samples of thread %u; start must be less than this number, not %lld", vdif->base.path,
+                    (long long)(last >= 0 ? vdif->n_frames * vdif->frame_samples : 0), vdif->first.thread,
+                    (long long)vdif->start_samples);
 }
 
 static void vdif_close(struct dsim_recording *base)

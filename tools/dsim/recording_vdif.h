@@ -15,14 +15,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DISORDER 16 /* a frame may be out of order by up to this number of frames of its thread */
-/* the next read begins this number of the thread's frames before the end of the last read */
+#define DISORDER 16 /* greatest displacement of a frame that is out of order, in frames of its thread */
+/* each read begins this number of the thread's frames before the end of the previous read */
 #define N_LOOKBACK (4 * DISORDER + 2)
 
 struct dsim_recording_vdif {
     struct dsim_recording base;
 
-    /* Set at opening; [const] afterwards. */
+    /* These members are set when the file is opened; [const] afterwards. */
     struct vdif_header first; /* header of the thread's first frame; all frames of the thread must match it */
     size_t frame_bytes;
     int64_t n_file_frames; /* number of frames in the file, of all threads */
@@ -33,14 +33,16 @@ struct dsim_recording_vdif {
     int64_t n_frames;                     /* number of frames on the time axis, missing frames included */
     int64_t start_samples;
 
-    /* State of reading; opening allocates the buffers. */
-    int64_t next_sample;      /* sample after the last read; a read that begins elsewhere seeks first */
+    /* State of the reader.  The buffers are allocated when the file is opened. */
+    int64_t next_sample;      /* sample after the end of the previous read; a read that begins at another sample first
+                               * seeks */
     int64_t seek_frame;       /* index of the first wanted frame after the last seek */
     int64_t next_file_frame;  /* number in the file of the frame at which the next read begins */
-    int64_t n_seen;           /* frames before this number in the file are not counted again */
-    int64_t ring[N_LOOKBACK]; /* numbers in the file of the thread's frames that were read last */
+    int64_t n_seen;           /* number in the file of the first frame that was not yet examined; earlier frames are
+                               * not counted again */
+    int64_t ring[N_LOOKBACK]; /* numbers in the file of the thread's N_LOOKBACK most recently read frames */
     size_t n_ring;
-    uint8_t *is_present; /* [frames of one read] true: the frame has been read */
+    uint8_t *is_present; /* [frames of one read] true: this read has found the frame */
     uint8_t *payload;
 };
 

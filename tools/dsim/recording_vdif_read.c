@@ -1,22 +1,23 @@
 /* recording_vdif_read.c - samples of a VDIF recording, from frames that may be out of order, missing or wrong.
  *
- * No frame is kept for a later read.  A read checks the headers of frames until no wanted frame can follow, that is,
- * until it has seen N_AHEAD later frames.  The next read therefore begins at an earlier frame, which 'ring'
- * remembers.  Earlier reads have counted the wrong frames before 'n_seen'. */
+ * No frame is kept for a later read.  A read checks the headers of frames until it has seen N_AHEAD frames after the
+ * wanted frames; then no wanted frame can follow.  The next read therefore begins at an earlier frame of the file,
+ * whose number is in 'ring'.  Wrong frames before 'n_seen' are not counted, because earlier reads counted them. */
 #include "tools/dsim/recording_vdif.h"
 
 #include "common/base/units.h"
 
 #include <string.h>
 
-#define N_AHEAD  (2 * DISORDER) /* number of consecutive later frames after which no wanted frame can follow */
+/* if this number of consecutive frames are later than the wanted frames, no wanted frame can follow */
+#define N_AHEAD  (2 * DISORDER)
 #define N_PROBES 3
 
 /* ---- One read ---------------------------------------------------------------------------------------------------- */
 
 /* The samples of one read, and the frames [first_frame, end_frame) with these samples. */
 struct want {
-    int64_t first, end; /* sample numbers on the file's time axis */
+    int64_t first, end; /* number of the first wanted sample, and of the last plus one, on the file's time axis */
     int64_t first_frame, end_frame;
     double *values; /* [end - first] */
 };
@@ -92,7 +93,7 @@ static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct
     }
     uint8_t *is_present = &vdif->is_present[index - want->first_frame];
     if (*is_present) {
-        /* Two reads may want parts of the same frame, but only one read wants its end. */
+        /* Two reads may want parts of the same frame.  The read that wants the frame's end counts the frame. */
         if ((index + 1) * vdif->frame_samples <= want->end)
             counter_add(&vdif->base.counters->n_double_frames, 1);
         return 0;

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define WAKE_INTERVAL_NS NS_PER_MS
-#define LIVE_LEAD_NS     (NS_PER_S / 4) /* time from the start to the first heap, in which the first heap is computed */
+#define LIVE_LEAD_NS     (NS_PER_S / 4) /* time from the start to the first heap, for the computation of this heap */
 /* time from the request of a switch to the first new heap; every thread notices the switch within this time */
 #define SWITCH_LEAD_NS (NS_PER_S / 10)
 
@@ -32,7 +32,7 @@
 
 /* A polarisation of an antenna, and its range in the sender's list of destinations. */
 struct input {
-    size_t index; /* index of the input in struct dsim_heaps */
+    size_t index; /* index of the input in the arrays of struct dsim_heaps */
     uint64_t digitiser_id;
     unsigned first_destination;
     unsigned n_destinations;
@@ -47,11 +47,11 @@ struct dsim_sender {
     size_t n_inputs;                   /* [const] */
     struct endpoint_list destinations; /* [const] destinations of all inputs, input by input */
 
-    const struct dsim_heaps *heaps; /* heaps that are being sent; NULL: the next block must be taken */
+    const struct dsim_heaps *heaps; /* heaps that this sender sends now; NULL: the sender must take the next block */
     struct dsim_block *block;       /* block that contains 'heaps'; NULL: heaps of a period */
     bool returns_block;             /* true: the block's last packet was dropped, so this thread returns the block */
     size_t i_heap;                  /* index of the next heap in 'heaps' */
-    const struct change *taken;     /* last change that this sender has made; NULL: none */
+    const struct change *taken;     /* the latest change that this sender has adopted; NULL: none */
     bool has_ended;                 /* no more blocks will come */
 
     int64_t next_descriptors; /* timestamp of the next descriptors */
@@ -69,14 +69,17 @@ struct change {
 struct dsim_send {
     struct sim_senders senders;
     struct dsim_play *play;     /* [const] NULL: heaps of a period */
-    int64_t align_samples;      /* [const] a first timestamp that the clock determines is a multiple of this number */
+    int64_t align_samples;      /* [const] if the clock determines the first timestamp, the timestamp is a multiple of
+                                 * this number */
     int64_t packet_samples;     /* [const] */
     bool paced;                 /* [const] */
-    bool starts_when_read;      /* [const] recordings: the origin is set when the first heaps have been read */
+    bool starts_when_read;      /* [const] true for recordings: the origin is set after the first heaps have been
+                                 * read */
     int64_t n_heaps_wanted;     /* [const] number of heaps of each input; INT64_MAX: until stopped */
     int64_t descriptor_samples; /* [const] samples between descriptors */
 
-    /* The published change stays unmodified until all senders have taken the next change. */
+    /* The array has two elements because the current change must stay unmodified until all senders have taken the
+     * next change. */
     struct change changes[2];
     struct change *_Atomic change; /* NULL: none yet */
     atomic_size_t n_changed;       /* number of senders that have taken 'change' */
@@ -172,7 +175,7 @@ static bool have_heaps(struct dsim_sender *sender)
 
     if (sender->heaps)
         return true;
-    /* without a flush, a block could not return to the reader before more packets are added */
+    /* without a flush, unsent packets would keep their block, and the reader could not reuse the block */
     sim_sender_out_flush(&sender->out);
     int err = dsim_play_take(send->play, clock_monotonic_ns(), &sender->block);
     if (err == -ETIMEDOUT && send->paced && sender->n_heaps > 0) {
@@ -192,8 +195,9 @@ static bool have_heaps(struct dsim_sender *sender)
     return true;
 }
 
-/* Advances to the next heap.  After its last heap, a period begins again, and a block returns to the reader.  If the
- * block's last packet was dropped, waits until the other packets have left, and then returns the block. */
+/* Advances to the next heap.  After the last heap of a period, the period begins again.  After the last heap of a
+ * block, the block returns to the reader.  If the block's last packet was dropped, waits until the other packets have
+ * left, and then returns the block. */
 static void next_heap(struct dsim_sender *sender)
 {
     if (++sender->i_heap < sender->heaps->n_heaps)
@@ -221,7 +225,7 @@ static void take_change(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
     const struct change *change =
-        atomic_load_explicit(&send->change, memory_order_acquire); /* pairs with dsim_send_switch() */
+        atomic_load_explicit(&send->change, memory_order_acquire); /* pairs with the store in dsim_send_switch() */
     char why[512];
 
     if (change == sender->taken || sender->base.timestamp < change->timestamp)
@@ -230,11 +234,12 @@ static void take_change(struct dsim_sender *sender)
     send_sink_flush(sender->out.sink);
     send_sink_remove_memory(sender->out.sink);
     if (add_memory(sender, change->heaps, why, sizeof(why)))
-        log_warning("The new heaps are copied before they are sent: %s.", why);
+        log_warning("The new heaps must be copied before they are sent: %s.", why);
     sender->taken = change;
     sender->heaps = change->heaps;
     sender->i_heap = (size_t)(sender->base.timestamp / send->packet_samples) % sender->heaps->n_heaps;
-    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* pairs with dsim_send_has_switched() */
+    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* pairs with the load in
+                                                                           * dsim_send_has_switched() */
 }
 
 /* Adds the packets of one timestamp. */
@@ -376,7 +381,7 @@ static void build_descriptors(struct dsim_send *send, const struct dsim_config_d
     sim_senders_build_descriptors(&send->senders, descriptors);
 }
 
-/* Creates the inputs of sender 'l': every n_senders-th input, beginning with input 'l'. */
+/* Creates the inputs of sender number 'l': every n_senders-th input, beginning with input number 'l'. */
 static int deal_inputs(struct dsim_sender *sender, const struct dsim_config *config, size_t l, size_t n_senders,
                        char *why, size_t why_bytes)
 {
@@ -444,13 +449,13 @@ static void register_metrics(struct dsim_send *send)
                   "Packets not sent: refused by the kernel or the capture file, or failed in the NIC.", NULL,
                   &send->senders.n_packets_failed);
     if (send->play)
-        stats_counter("dsim_reader_late", "Times that heaps were due but not read or computed yet.", NULL,
+        stats_counter("dsim_reader_late", "How often heaps were due but not yet read or computed.", NULL,
                       &send->n_waits);
-    stats_gauge_scaled("dsim_time_error_s", "How late the last heaps left, in seconds.", NULL, &send->senders.late_ns,
-                       1e-9);
+    stats_gauge_scaled("dsim_time_error_s", "Lateness of the most recent heaps, in seconds.", NULL,
+                       &send->senders.late_ns, 1e-9);
 }
 
-/* Returns the number of senders.  One sender sends the heaps of a dsim_play, and one sender writes a capture
+/* Returns the number of senders.  The heaps of a dsim_play, and a capture, have a single sender
  * (sim_senders_count()). */
 static size_t count_senders(const struct dsim_config *config, const struct dsim_play *play)
 {

@@ -1,4 +1,5 @@
-/* send.h - sends heaps to the network at their time: the heaps of a period again and again, or the heaps of dsim_play.
+/* send.h - sends heaps to the network at their times.  The heaps are the heaps of a period, again and again, or the
+ * heaps of dsim_play.
  *
  * Flow:      dsim_heaps or dsim_play --sender threads--> one send_sink per thread
  * Time:      the heap with timestamp t leaves at the time of its last sample, t + packet_samples.  All heaps of a
@@ -41,7 +42,7 @@ int64_t dsim_send_first_timestamp(const struct dsim_send *send);
  * cannot be replaced. */
 bool dsim_send_can_switch(const struct dsim_send *send);
 
-/* Switches to other heaps from a timestamp on, which is a tenth of a second from now.  Returns this timestamp.  Call
+/* Switches to other heaps at a timestamp that is a tenth of a second in the future.  Returns this timestamp.  Call
  * from the thread that started the senders, and only after the last switch has completed.  The old and the new heaps
  * must exist until dsim_send_has_switched() returns true. */
 int64_t dsim_send_switch(struct dsim_send *send, const struct dsim_heaps *heaps);

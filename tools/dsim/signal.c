@@ -60,7 +60,8 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz)
 }
 
 /* Adds one tone.  The number of cycles in a period is taken modulo period_samples, because a whole cycle per sample
- * does not change the samples.  The number then fits in 31 bits, and its product with the sample's index in 62 bits. */
+ * does not change the samples.  This number then fits in 31 bits, and the product of this number and a sample's index
+ * fits in 62 bits. */
 static void add_tone(const struct dsim_axis *axis, double amplitude, double frequency_hz, int64_t first,
                      size_t n_samples, double *values)
 {
@@ -105,7 +106,8 @@ static void evaluate_comb(const struct dsim_node *node, const struct dsim_axis *
 {
     int64_t period = axis->period_samples;
     int64_t cycles = (int64_t)fmin(dsim_signal_cycles(axis, node->frequency_hz), (double)period);
-    int64_t k = first * cycles / period; /* impulse at or just before 'first'; rounding may move it after 'first' */
+    int64_t k = first * cycles / period; /* number of the last impulse at or before 'first'; its rounded position may
+                                          * be after 'first' */
 
     for (size_t i = 0; i < n_samples; i++)
         values[i] = 0.0;
@@ -127,8 +129,8 @@ static void philox_words(uint64_t seed, int64_t index, uint32_t input, uint32_t 
 }
 
 /* Computes four normal numbers of variance 1, for samples 4 * index to 4 * index + 3 (G. E. P. Box and M. E. Muller,
- * "A note on the generation of random normal deviates", 1958).  Adding a half to the random word keeps the logarithm
- * finite. */
+ * "A note on the generation of random normal deviates", 1958).  A half is added to the random word, so the logarithm
+ * is finite. */
 static void normal_group(uint64_t seed, int64_t index, double normals[PHILOX_WORDS])
 {
     uint32_t words[PHILOX_WORDS];
@@ -208,7 +210,7 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
     case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
     case DSIM_REPEAT: dsim_signal_evaluate(signal->left, axis, first, n_samples, values, scratch); break;
     case DSIM_GNSS: dsim_gnss_evaluate(signal, &(struct dsim_shift){0}, first, n_samples, values); break;
-    case DSIM_TRACK: assert(!"dsim_live evaluates live signals"); break;
+    case DSIM_TRACK: assert(!"not reached: dsim_live evaluates live signals"); break;
     case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:
@@ -259,7 +261,7 @@ size_t dsim_count_saturated(const int32_t *quantised, size_t n_samples, int samp
 void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint8_t *packed)
 {
     uint32_t mask = (UINT32_C(1) << sample_bits) - 1;
-    uint32_t bits = 0; /* the lowest 'n_bits' bits are not yet written */
+    uint32_t bits = 0; /* the lowest 'n_bits' bits of 'word' are not yet written */
     int n_bits = 0;
 
     for (size_t i = 0; i < n_samples; i++) {

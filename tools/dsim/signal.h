@@ -19,7 +19,8 @@ struct dsim_axis {
     double adc_sample_rate_hz;
 };
 
-/* Values of the last word of the Philox counter.  With them, one seed gives independent numbers for each use. */
+/* Values of the last word of the Philox counter.  Each use of random numbers has another value, so its numbers are
+ * independent of the other uses even with the same seed. */
 enum dsim_counter { DSIM_COUNTER_WGN = 1, DSIM_COUNTER_DITHER = 2, DSIM_COUNTER_GNSS = 3 };
 
 /* Chooses and logs a random seed for each wgn() and pulsar() without a seed.  Returns 0 or negative errno. */
@@ -68,10 +69,10 @@ struct dsim_format {
     uint64_t dither_seed;
 };
 
-/* Buffers for the samples of one heap: values, dither and quantised samples.  Only one thread uses a workspace. */
+/* Buffers for the samples of one heap: values, dither and quantised samples.  Each thread needs its own workspace. */
 struct dsim_workspace {
     double *values;  /* [packet_samples] */
-    double *scratch; /* [scratch buffer][packet_samples], as many buffers as the program's outputs need */
+    double *scratch; /* [scratch buffer][packet_samples] scratch buffers, as many as the program's outputs need */
     float *dither;   /* [packet_samples] */
     int32_t *quantised;
 };
@@ -90,10 +91,11 @@ uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_for
 /* All heaps of a period. */
 struct dsim_heaps {
     size_t n_inputs;
-    /* number of heaps after which the heaps of an input repeat; the smallest number that fills whole periods */
+    /* number of heaps after which the heaps of an input repeat: the smallest number of heaps that fills whole
+     * periods */
     size_t n_heaps;
     size_t heap_bytes;
-    uint8_t *payloads;     /* [input][heap][heap_bytes] */
+    uint8_t *payloads;     /* [input][heap][heap_bytes] packed samples */
     uint32_t *n_saturated; /* [input][heap] */
 };
 

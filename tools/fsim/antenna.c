@@ -5,7 +5,7 @@
 
 #define DATAGRAM_BYTES_MAX 65507 /* largest UDP payload over IPv4, also for joined packets */
 
-/* ---- The wire, shared by all antennas ---------------------------------------------------------------------------- */
+/* ---- struct fsim_wire, which all antennas share ------------------------------------------------------------------ */
 
 /* Builds the descriptors of the items.  The texts are the same as in fgpu and in the reference (katgpucbf). */
 static void build_descriptors(struct fsim_wire *wire)

@@ -29,7 +29,7 @@ struct fsim_wire {
     /* payload bytes of a run.  A run is a series of packets of a heap that the kernel can join.  In a capture, a run
      * is one packet. */
     size_t run_bytes;
-    size_t batch_packets;   /* greatest number of packets in a call of a sink, which sends a run per substream */
+    size_t batch_packets;   /* greatest number of packets in a call of a sink: one run for each substream */
     struct counter n_heaps; /* data heaps sent */
 };
 

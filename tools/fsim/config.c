@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-#define MAX_HALF_INTEGER 2048 /* half floats represent every integer up to this value */
+#define MAX_HALF_INTEGER 2048 /* half floats represent every integer from 0 up to this value */
 #define MAX_HEAP_BYTES   (UINT64_C(1) << 30)
 
 static const char *const encodings[] = {"twos_complement", "offset", NULL};
@@ -15,32 +15,34 @@ static const char *const kinds[] = {"constant", "tone", "noise", "uniform", "rec
 #define KEYS_OF struct fsim_config_stream
 static const struct config_key stream_keys[] = {
     KEY_INT("antennas", n_ants, KEY_REQUIRED, UNIT_NONE, 1, 4096,
-            "Antennas in the array, each an F-engine with feng_id 0, 1, 2 and so on.", .example = "4"),
-    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536, "Channels of the whole stream.",
+            "Number of antennas in the array. Their F-engines have feng_id 0, 1, 2 and so on.", .example = "4"),
+    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536, "Number of channels of the whole stream.",
             .example = "4096"),
     KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
-            "Channels of each destination.", .example = "256"),
+            "Number of channels that each destination receives.", .example = "256"),
     KEY_INT("channel_offset", chan_offset, "0", UNIT_CHANNELS, 0, 65535,
-            "First channel of the first destination; a multiple of channels_per_substream."),
+            "Number of the first channel that the first destination receives; a multiple of channels_per_substream."),
     KEY_ENDPOINTS(
         "destinations", destinations, KEY_REQUIRED, 1, 4096,
         "Addresses of the substreams from channel_offset on, one for each: a.b.c.d[+n][:port], comma separated.",
         .example = "239.10.1.0:7148"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65536, "Spectra in a heap."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
-            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+            "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband stream.",
+            .example = "8192"),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
-            "Width of each component: 4 or 8 (integers), or 16 (half floats)."),
+            "Width of each real or imaginary part: 4 or 8 (integers), or 16 (half floats)."),
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encodings,
-             "Encoding of components of 4 bits: two's complement, or with 8 added (offset binary)."),
+             "Encoding of real and imaginary parts of 4 bits: two's complement, or offset binary (the value + 8)."),
     KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
-            "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra; fsim sends these "
-            "heaps immediately, whatever the clock says. -1: the next multiple, sent at the time of its last sample."),
+            "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra; fsim sends "
+            "these heaps immediately, without regard to the clock. -1: the next multiple, sent at the time of its "
+            "last sample."),
     KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
-               "Length of time to send, rounded down to whole heaps; 0: until stopped."),
+               "Duration of the transmission, rounded down to whole heaps; 0: until stopped."),
     KEY_INT("drop", drop, "0", UNIT_NONE, 0, 1e9,
-            "Drops heap n of antenna a, counted from timestamp 0, if n * antennas + a + 1 is a multiple of this; 0: "
-            "drops none."),
+            "If this number is not 0, fsim does not send heap n of antenna a, counted from timestamp 0, if n * "
+            "antennas + a + 1 is a multiple of this number."),
 };
 #undef KEYS_OF
 
@@ -53,28 +55,30 @@ static const struct config_key stream_keys[] = {
 #define KEYS_OF struct fsim_config_signal
 static const struct config_key signal_keys[] = {
     KEY_ENUM("kind", kind, KEY_REQUIRED, kinds,
-             "Kind of the voltages. Lists below have a value for each input (antenna 0 pol 0, antenna 0 pol 1, antenna "
-             "1 pol 0 and so on); a short list repeats.",
+             "Kind of the voltages. The lists in this section have a value for each input (antenna 0 pol 0, "
+             "antenna 0 pol 1, antenna 1 pol 0 and so on); a short list repeats.",
              .example = "noise"),
     KEY_INT_LIST("real", real, "1", UNIT_NONE, -2048, 2048, "Real part of each input, in all channels and spectra.",
                  .variants = CONSTANT),
     KEY_INT_LIST("imag", imag, "0", UNIT_NONE, -2048, 2048, "Imaginary part of each input.", .variants = CONSTANT),
     KEY_INT("amplitude", amplitude, "7", UNIT_NONE, 1, 2048,
-            "Amplitude of all inputs, whose phases are whole quarter turns: the products of n spectra sum up to n * "
-            "amplitude^2 times 1, i, -1 or -i.",
+            "Amplitude of all inputs. Their phases are whole quarter turns, so the sum of n spectra's products is "
+            "n * amplitude^2 times 1, i, -1 or -i.",
             .variants = TONE),
-    KEY_INT_LIST("delays", delays, "0", UNIT_NONE, -1e9, 1e9, "Phase of each input, in quarter turns per channel.",
-                 .variants = TONE),
+    KEY_INT_LIST("delays", delays, "0", UNIT_NONE, -1e9, 1e9,
+                 "Increase of each input's phase from one channel to the next, in quarter turns.", .variants = TONE),
     KEY_INT_LIST("rates", rates, "0", UNIT_NONE, -1e9, 1e9,
-                 "Phase of each input, in quarter turns per spectrum; inputs of different rates do not correlate over "
-                 "4 spectra.",
+                 "Increase of each input's phase from one spectrum to the next, in quarter turns. Over 4 spectra, "
+                 "inputs with different rates do not correlate.",
                  .variants = TONE),
     KEY_INT("seed", seed, "1", UNIT_NONE, 0, 9e15, "Seed of all random numbers.", .variants = NOISE | UNIFORM),
     KEY_INT("period", period_batches, "8", UNIT_BATCHES, 1, 1e6,
-            "The voltages repeat after this many heaps, which are computed at the start and kept in memory.",
+            "Number of heaps after which the voltages repeat. fsim computes these heaps at the start and keeps "
+            "them in memory.",
             .variants = NOISE | UNIFORM),
     KEY_DOUBLE("rms", rms, "2", UNIT_NONE, 1e-6, 5000,
-               "Standard deviation of each component before it is rounded, and clipped as F-engines do.",
+               "Standard deviation of each real or imaginary part, before the part is rounded and clipped as in "
+               "F-engines.",
                .variants = NOISE),
     KEY_DOUBLE("correlation", correlation, "0", UNIT_NONE, 0, 1,
                "Correlation coefficient of the same polarisation of any two antennas: the fraction of the power that "
@@ -102,7 +106,7 @@ static const struct config_key signal_keys[] = {
 
 static const struct config_section sections[] = {
     CONFIG_SECTION_PART(struct fsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2,
-                        "Time: what a timestamp means."),
+                        "The time that a timestamp means."),
     CONFIG_SECTION(struct fsim_config, stream, stream_keys, "The channelised voltages of all antennas."),
     CONFIG_SECTION(struct fsim_config, signal, signal_keys, "The voltages."),
     CONFIG_SEND_SECTION(struct fsim_config, "Voltages out.", CONFIG_N_FSIM_SEND_KEYS),
@@ -145,7 +149,7 @@ static void check_channels(const struct fsim_config_stream *stream, struct confi
     int64_t end = stream->chan_offset + (int64_t)stream->destinations.n * stream->n_chan_substream;
     if (end > stream->n_chan)
         config_error(config, &stream->destinations,
-                     "%zu destinations would reach to channel %" PRId64 ", but the stream has %" PRId64 ".",
+                     "%zu destinations would need channels up to %" PRId64 ", but the stream has %" PRId64 ".",
                      stream->destinations.n, end - 1, stream->n_chan);
 }
 

@@ -22,9 +22,9 @@ enum fsim_signal_kind { FSIM_CONSTANT, FSIM_TONE, FSIM_NOISE, FSIM_UNIFORM, FSIM
 
 struct fsim_config_stream {
     int64_t n_ants;
-    int64_t n_chan; /* channels of the whole stream */
+    int64_t n_chan; /* number of channels of the whole stream */
     int64_t n_chan_substream;
-    int64_t chan_offset;               /* first channel of the first substream that is sent */
+    int64_t chan_offset;               /* number of the first channel of the first substream that is sent */
     struct endpoint_list destinations; /* one endpoint for each substream, from channel chan_offset on */
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
@@ -32,7 +32,7 @@ struct fsim_config_stream {
     int sample_encoding;     /* enum fsim_encoding */
     int64_t first_timestamp; /* -1: computed from the host's clock */
     double duration_s;       /* 0: until stopped */
-    int64_t drop;            /* one in this number of heaps is not sent; 0: all heaps are sent */
+    int64_t drop;            /* every drop-th heap is not sent; 0: all heaps are sent */
 };
 
 /* Keys of the signal.  A list has an item for each input: antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.
@@ -41,8 +41,8 @@ struct fsim_config_signal {
     int kind; /* enum fsim_signal_kind */
     struct config_int_list real, imag;
     int64_t amplitude;
-    struct config_int_list delays; /* phase in quarter turns per channel */
-    struct config_int_list rates;  /* phase in quarter turns per spectrum */
+    struct config_int_list delays; /* increase of the phase from one channel to the next, in quarter turns */
+    struct config_int_list rates;  /* increase of the phase from one spectrum to the next, in quarter turns */
     int64_t seed;
     int64_t period_batches;
     double rms;

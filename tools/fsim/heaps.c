@@ -90,13 +90,14 @@ static void mark_absent(const struct fsim_config *config, const struct fsim_reco
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Allocates memory, in huge pages if the kernel grants them, because packets are gathered from the whole memory. */
+/* Allocates memory, in huge pages if the kernel grants them, because packets contain data from all parts of the
+ * memory. */
 static uint8_t *allocate(uint64_t bytes)
 {
     void *memory = aligned_alloc(HUGE_PAGE_BYTES, (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
 
     if (memory)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* only advice to the kernel, so a failure has no effect */
+        madvise(memory, bytes, MADV_HUGEPAGE); /* this call only advises the kernel, so a failure is ignored */
     return memory;
 }
 

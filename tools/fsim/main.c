@@ -28,8 +28,8 @@ static int run(const void *values, const struct config *book, struct service *se
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
     } else {
-        log_info("fsim %s: %zu antenna%s, %zu substream%s, %zu heap%s of %zu bytes each, then they repeat",
-                 cbf_build_id, heaps->n_ants, plural(heaps->n_ants), heaps->n_substreams, plural(heaps->n_substreams),
+        log_info("fsim %s: %zu antenna%s, %zu substream%s, %zu heap%s of %zu bytes each, which repeat", cbf_build_id,
+                 heaps->n_ants, plural(heaps->n_ants), heaps->n_substreams, plural(heaps->n_substreams),
                  heaps->n_batches, plural(heaps->n_batches), heaps->heap_bytes);
         exit_code = service_run(service);
         service_stopping(service);

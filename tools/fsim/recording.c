@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 struct survey {
-    int64_t frames_per_second; /* 0: the number of frames in a second is not whole */
-    /* Index of the earliest frame, and index after the latest frame.  Index 0 is at the beginning of the second of the
-     * file's first frame. */
+    int64_t frames_per_second; /* 0: the number of frames in a second is not a whole number */
+    /* Index of the earliest frame, and index of the latest frame plus one.  Index 0 is the beginning of the second in
+     * which the file's first frame lies. */
     int64_t origin, end;
     int64_t n_invalid, n_double;
 };
@@ -63,12 +63,12 @@ static const char *contradiction(const struct vdif_header *header, const struct 
                                  const struct survey *survey)
 {
     if (header->frame_bytes != first->frame_bytes)
-        return "has another length than the first frame";
+        return "has a length other than the first frame's length";
     if (header->bits != first->bits || header->n_channels != first->n_channels ||
         header->is_complex != first->is_complex || header->is_legacy != first->is_legacy)
-        return "has samples of another format than the first frame";
+        return "has a sample format other than the first frame's format";
     if (header->epoch != first->epoch)
-        return "has another reference epoch than the first frame";
+        return "has a reference epoch other than the first frame's epoch";
     if (survey->frames_per_second > 0 && header->frame >= survey->frames_per_second)
         return "has a number that is too high for one second: see signal.spectrum_rate";
     if (survey->frames_per_second == 0 && header->seconds != first->seconds)

@@ -25,7 +25,7 @@ struct fsim_sender {
     struct fsim_antenna *ants; /* [n_ants] */
     int64_t *next_descriptors; /* [n_ants] timestamp at which the next descriptors are due */
     size_t n_ants;             /* [const] */
-    int64_t now_ns;            /* latest reading of the monotonic clock */
+    int64_t now_ns;            /* time of the most recent reading of the monotonic clock */
     size_t i_batch;            /* index in the period of the next batch */
     _Atomic int64_t n_batches; /* number of batches sent; all senders read this number */
 };
@@ -34,8 +34,8 @@ struct fsim_send {
     struct fsim_wire wire;
     const struct fsim_heaps *heaps; /* [const] */
     int64_t batch_samples;          /* [const] */
-    double batch_share;       /* [const] a batch leaves within this fraction of the time between batches; 0: unpaced */
-    int64_t n_batches_wanted; /* [const] INT64_MAX: until stopped */
+    double batch_share; /* [const] packets of a batch leave in this fraction of the time between batches; 0: unpaced */
+    int64_t n_batches_wanted;    /* [const] INT64_MAX: until stopped */
     struct fsim_sender sender[]; /* [wire.senders.n] */
 };
 
@@ -81,7 +81,7 @@ static int64_t batch_due_ns(const struct fsim_send *send, int64_t n_batches)
     return send->batch_share == 0 ? 0 : sim_senders_due_ns(&send->wire.senders, n_batches * send->batch_samples);
 }
 
-/* Sends all packets of a batch: first runs of all heaps, then second runs of all heaps, and so on. */
+/* Sends all packets of a batch: the first run of every heap, then the second run of every heap, and so on. */
 static void send_batch(struct fsim_sender *sender)
 {
     const struct fsim_send *send = sender->send;
@@ -173,7 +173,7 @@ static int run(struct sim_sender *base)
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Creates the antennas of sender 'l': every n_senders-th antenna, beginning with antenna 'l'. */
+/* Creates the antennas of sender number 'l': every n_senders-th antenna, beginning with antenna number 'l'. */
 static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, char *why, size_t why_bytes)
 {
     struct fsim_send *send = sender->send;
@@ -214,7 +214,7 @@ static void register_metrics(struct fsim_send *send)
     stats_counter("fsim_output_failed_packets",
                   "Packets not sent: refused by the kernel or the capture file, or failed in the NIC.", NULL,
                   &send->wire.senders.n_packets_failed);
-    stats_gauge_scaled("fsim_late_seconds", "How late the last heaps left, in seconds.", NULL,
+    stats_gauge_scaled("fsim_late_seconds", "Lateness of the most recent heaps, in seconds.", NULL,
                        &send->wire.senders.late_ns, 1e-9);
 }
 

@@ -13,7 +13,7 @@
 #define SUM_MEAN        1020 /* mean of the sum of 8 random bytes, 8 * 255 / 2 */
 #define SUM_VARIANCE    43690.0
 #define COMMON_INPUT    (UINT32_MAX - 1) /* last argument of g() (signal.h) for the common noise of polarisation 0 */
-#define MIN_HALF_EXP    (-14) /* exponent of the smallest normal half float; smaller numbers have the same step */
+#define MIN_HALF_EXP    (-14) /* exponent of the smallest normal half float; below it, the step is constant */
 #define HALF_FRACTION   10
 #define UNIFORM_BITS(b) ((b) == 16 ? 12 : (int)(b))
 

@@ -1,5 +1,5 @@
-/* program.h - main() of dsim, fsim, visrec and beamrec.  These tools have a configuration file and a service, but no
- * device. */
+/* program.h - main() of dsim, fsim, visrec and beamrec.  These tools have a configuration file and a service
+ * (common/daemon/service.h), but no device. */
 #ifndef TOOLS_SHARED_PROGRAM_H
 #define TOOLS_SHARED_PROGRAM_H
 

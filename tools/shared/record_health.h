@@ -1,4 +1,4 @@
-/* record_health.h - decides whether a recorder loses data, from a poll of its counters once a second.
+/* record_health.h - polls a recorder's counters once a second, and decides whether the recorder loses data.
  *
  * A recorder is unhealthy in two cases.  First: during the last 'limit' polls a dump was lost, because the disk was
  * full.  Second: during the last 'limit' polls no dump was completed, but visibilities arrived and were refused.  A
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Totals since the start of the recorder. */
+/* Numbers of events since the start of the recorder. */
 struct record_health_counts {
     uint64_t n_dumps;   /* dumps written, or lost because the disk was full */
     uint64_t n_lost;    /* dumps lost because the disk was full */
@@ -20,7 +20,7 @@ struct record_health_counts {
 struct record_health {
     unsigned limit; /* number of polls */
     struct record_health_counts counts;
-    unsigned since_dump, since_loss, since_refusal; /* number of polls since the last event of each kind */
+    unsigned since_dump, since_loss, since_refusal; /* number of polls since the last dump, loss or refusal */
 };
 
 void record_health_init(struct record_health *health, unsigned limit);

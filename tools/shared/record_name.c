@@ -19,7 +19,7 @@ int record_name_stem(const char *config_key, const char *format, char stem[PATH_
     gmtime_r(&now_s, &utc);
     if (strftime(stem, PATH_MAX, format, &utc) > 0)
         return 0;
-    return why_fail(-EINVAL, why, why_bytes, "%s: with the time, the name is longer than %d bytes; shorten it",
+    return why_fail(-EINVAL, why, why_bytes, "%s: with the time inserted, the name is longer than %d bytes; shorten it",
                     config_key, PATH_MAX - 1);
 }
 

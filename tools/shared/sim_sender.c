@@ -138,7 +138,7 @@ void sim_sender_note_lateness(struct sim_sender *sender, int64_t late_ns)
         sender->latest_ns = late_ns;
     if (late_ns > LATE_WARNING_NS)
         log_limited(&sender->senders->late_limit, LOG_LEVEL_WARNING,
-                    "Sending is %.1f s late: this host does not keep up.", (double)late_ns / 1e9);
+                    "The transmission is %.1f s late: this host does not keep up.", (double)late_ns / 1e9);
 }
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */

@@ -28,27 +28,27 @@
 /* number of items in a heap: timestamp, id of the source, another immediate value, samples */
 #define SIM_SENDER_N_ITEMS               4
 #define SIM_SENDER_DESCRIPTORS_MAX_BYTES 2048
-#define SIM_SENDER_STOP_POLL_NS          (100 * NS_PER_MS) /* longest sleep of a thread, so that it notices a stop */
+#define SIM_SENDER_STOP_POLL_NS          (100 * NS_PER_MS) /* longest time until a thread checks whether it must stop */
 #define SIM_SENDER_DESCRIPTOR_PERIOD_NS  (5 * NS_PER_S)
 
 struct service;
 
 struct sim_sender {
     struct sim_senders *senders; /* [const] */
-    struct sim_sender *next;     /* [const] next in the list of all senders */
+    struct sim_sender *next;     /* [const] next sender in the list of all senders */
     int64_t timestamp;           /* timestamp of the next heaps */
     int64_t latest_ns;           /* greatest lateness so far */
     int cpu;                     /* [const] CPU of the thread; < 0: not pinned */
     struct thread thread;
-    bool is_running; /* only for the thread that calls start and stop */
+    bool is_running; /* used only by the thread that calls sim_senders_start() and sim_senders_stop() */
 };
 
 /* Data that all senders share. */
 struct sim_senders {
     const struct config_send *send; /* [const] */
-    struct service *service;        /* [const] service that the last sender stops when it ends */
-    /* [const] Function that a sender's thread runs.  Returns an exit code.  The last sender that ends stops the service
-     * with its exit code. */
+    struct service *service;        /* [const] service, which the last sender stops when this sender ends */
+    /* [const] Function that a sender's thread runs.  Returns an exit code.  When the last sender ends, it stops the
+     * service with this exit code. */
     int (*run)(struct sim_sender *sender);
     struct timebase timebase; /* [const] */
     int64_t first_timestamp;  /* < 0: not yet chosen; set by sim_senders_set_origin(), and [const] from then on */
@@ -60,7 +60,7 @@ struct sim_senders {
 
     struct counter n_packets;        /* packets sent */
     struct counter n_packets_failed; /* packets that the kernel or a capture refused, or that a NIC did not send */
-    struct gauge late_ns;            /* lateness of the last heaps */
+    struct gauge late_ns;            /* lateness of the most recent heaps */
     struct log_limit failed_limit;
     struct log_limit late_limit;
 
@@ -102,9 +102,9 @@ void sim_senders_build_descriptors(struct sim_senders *senders,
 /* Adds a sender, which is zeroed, to the end of the list. */
 void sim_senders_add(struct sim_senders *senders, struct sim_sender *sender);
 
-/* Sets the origin.  The earliest due time is 'lead_ns' from now.  A configured first timestamp is due at this time.
- * Otherwise the first timestamp is the next multiple of 'align_samples' after this time.  The heaps of the first
- * timestamp are due 'after_samples' samples after the time of this timestamp. */
+/* Sets the origin of the schedule.  A configured first timestamp is due 'lead_ns' from now.  Without a configured
+ * timestamp, the first timestamp is the next multiple of 'align_samples' after 'lead_ns' from now.  Its heaps are due
+ * 'after_samples' samples after the timestamp itself. */
 void sim_senders_set_origin(struct sim_senders *senders, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
 
 /* Starts the threads.  Returns 0 or negative errno. */

@@ -5,7 +5,7 @@
 
 #define WORD_BITS         32
 #define EDV_MARK5B        0xAB /* EDV of a Mark 5B frame in VDIF, whose samples are coded as sign and magnitude */
-#define MAX_LOG2_CHANNELS 24   /* log2 of the channels that the longest frame can contain */
+#define MAX_LOG2_CHANNELS 24   /* log2 of the number of channels that the longest frame can contain */
 
 static uint32_t load_word(const uint8_t *bytes)
 {
@@ -112,8 +112,8 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
 
 /* ---- Voltages ---------------------------------------------------------------------------------------------------- */
 
-#define VOLTAGE_BITS    4 /* bits of the real and of the imaginary part */
-#define VOLTAGE_LEVEL_0 8 /* code of the value 0 */
+#define VOLTAGE_BITS    4 /* number of bits of the real part, and of the imaginary part */
+#define VOLTAGE_LEVEL_0 8 /* code that stands for the value 0 */
 
 const char *vdif_no_voltages(const struct vdif_header *header)
 {

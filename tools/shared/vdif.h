@@ -20,13 +20,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* bytes that are read from each frame as its header, even if it has a legacy header of 16 bytes; no frame is
- * shorter */
+/* number of bytes that are read from each frame as its header, even if the header is a legacy header of 16 bytes; no
+ * frame is shorter */
 #define VDIF_HEADER_BYTES 32
 #define VDIF_N_THREADS    1024
 
 /* Magnitude of the outer levels of 2-bit samples, if the inner levels are 1.  The thresholds are +-sigma of normal
- * noise.  Each level is the mean magnitude of noise on its side of the threshold.  The ratio of these means is
+ * noise.  Each level is the mean magnitude of the noise below or above the threshold.  The ratio of these means is
  * 1 / ((sqrt(e) - 1) (1 / erf(sqrt(1/2)) - 1)). */
 #define VDIF_2BIT_HIGH 3.316505
 
@@ -34,11 +34,11 @@ struct vdif_header {
     bool is_invalid, is_legacy, is_complex;
     uint32_t seconds; /* seconds since the reference epoch */
     unsigned epoch;
-    uint32_t frame; /* number of the frame in the second, from 0 */
+    uint32_t frame; /* number of the frame in its second, counted from 0 */
     uint32_t n_channels;
     size_t header_bytes;
     size_t frame_bytes; /* header and samples */
-    int bits;           /* bits of a sample, 1 to 32 */
+    int bits;           /* number of bits of a sample, 1 to 32 */
     unsigned thread, station;
     unsigned edv; /* 0 in legacy headers */
 };

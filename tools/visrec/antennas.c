@@ -15,8 +15,8 @@
 struct antenna {
     struct counter flagged;
     size_t baseline;         /* index of the antenna's autocorrelation */
-    size_t n_flagged;        /* number of flags of the autocorrelation in the current dump */
-    bool absent, was_absent; /* true: absent from the current dump, and from the previous dump */
+    size_t n_flagged;        /* number of flagged values of the autocorrelation in the current dump */
+    bool absent, was_absent; /* true: the antenna is absent from the current dump, and from the previous dump */
 };
 
 struct visrec_antennas {

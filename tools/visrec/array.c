@@ -105,8 +105,8 @@ static const struct nutation_term {
     {1, 0, 2, 0, 1, -5.1613},     {-2, 0, 2, 0, 1, 4.5893},     {0, 0, 0, 2, 0, 6.3384},    {0, 0, 2, 2, 2, -3.8571},
 };
 
-/* Returns the equation of the equinoxes, 'centuries' Julian centuries after J2000.  In addition to the nutation,
- * there are two terms in the longitude of the Moon's node (IERS Conventions 2010, table 5.2e). */
+/* Returns the equation of the equinoxes, 'centuries' Julian centuries after J2000.  Adds two terms to the nutation,
+ * which depend on the longitude of the Moon's node (IERS Conventions 2010, table 5.2e). */
 static double equinox_arcsec(double centuries)
 {
     double moon_rad = (134.96340251 + 477198.8675605 * centuries) * RAD_PER_DEG;
@@ -128,7 +128,7 @@ static double equinox_arcsec(double centuries)
 }
 
 /* The Earth rotation angle is from IERS Conventions 2010, eq. 5.15, and the precession in right ascension from eq.
- * 5.32.  The other terms use UTC instead of TT.  The difference is about a minute, in which the precession is 0.1
+ * 5.32.  The other terms use UTC instead of TT.  UTC and TT differ by about a minute, in which the precession is 0.1
  * mas. */
 double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad, double ut1_utc_s)
 {
@@ -136,7 +136,7 @@ double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad, double ut
     double turns_of_day = ((double)(unix_ns - day * NS_PER_DAY) / (double)NS_PER_S + ut1_utc_s) / 86400;
     double days = (double)day - UNIX_DAY_OF_J2000 + turns_of_day; /* UT1 since J2000 */
     double centuries = days / 36525;
-    /* The turns of the current day are a separate term.  The precision therefore does not decrease over decades. */
+    /* The turns of the current day are a separate term, so the precision does not decrease over decades. */
     double turns = 0.7790572732640 + 0.00273781191135448 * days + (turns_of_day + 0.5);
     double precession_arcsec = 0.014506 + (4612.156534 + 1.3915817 * centuries) * centuries;
     double angle_rad = 2 * M_PI * fmod(turns, 1) +

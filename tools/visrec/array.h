@@ -1,8 +1,8 @@
 /* array.h - computes geometry and times: antenna positions, baselines and their order, uvw, Julian dates, sidereal
  * time.
  *
- * All functions are pure.  They use a constant description of the array, which is made once from the configuration.
- * docs/visibilities.md explains the conventions of these functions. */
+ * All functions are pure.  They use a constant description of the array, which visrec_array_init() makes from the
+ * configuration.  docs/visibilities.md explains the conventions of these functions. */
 #ifndef TOOLS_VISREC_ARRAY_H
 #define TOOLS_VISREC_ARRAY_H
 
@@ -14,7 +14,7 @@
 
 struct visrec_antenna {
     const char *name; /* owned by the configuration */
-    double enu_m[3];  /* east, north, up, from the reference position */
+    double enu_m[3];  /* vector from the reference position: east, north, up */
     double ecef_m[3]; /* the same vector along the axes of ECEF, for UVH5's antenna_positions */
 };
 
@@ -29,7 +29,7 @@ struct visrec_array {
     size_t n_ants;
     struct visrec_antenna *ants;
     size_t n_baselines;
-    struct visrec_baseline *baselines; /* in the order of the file: by ant_1, then ant_2 */
+    struct visrec_baseline *baselines; /* sorted as in the file: by ant_1, then by ant_2 */
     size_t n_chan;
     double first_freq_hz; /* centre of channel 0 */
     double chan_width_hz;
@@ -50,7 +50,7 @@ static inline size_t visrec_array_heap_baseline(struct visrec_baseline baseline)
     return (size_t)baseline.ant_2 * (baseline.ant_2 + 1) / 2 + baseline.ant_1;
 }
 
-/* Rotates a vector from east, north, up at a geodetic position to ECEF's axes. */
+/* Converts a vector from the axes east, north, up of a geodetic position to the axes of ECEF. */
 void visrec_enu_to_ecef(double latitude_rad, double longitude_rad, const double enu[3], double ecef[3]);
 
 /* Computes the baseline's vector from ant_1 to ant_2 in east, north, up.  This vector is the uvw of unphased data. */

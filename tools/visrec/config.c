@@ -9,7 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Shortest dump.  The file's Julian dates are doubles, which resolve 40 us, so shorter dumps could have equal dates. */
+/* Shortest dump.  The file's Julian dates are doubles, whose resolution is 40 us, so shorter dumps could have equal
+ * dates. */
 #define INTEGRATION_MIN_S 1e-4
 
 /* Sizes in the file, in bytes.  VALUE_BYTES: a visibility with its flag and its nsamples value.  ROW_BYTES: a row of
@@ -25,14 +26,14 @@ static const struct config_key recv_keys[] = {
                   .example = "239.10.2.0+15:7148"),
     CONFIG_INTERFACE_ROW,
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
-               "Capture file that is read instead of the network; a slow reader loses nothing."),
+               "Capture file that is read instead of the network. Nothing is lost if the reader is slow."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
             "Socket buffer, shared by the sources; 0: the kernel's default. With ibverbs: the ring of frames."),
     CONFIG_TRANSPORT_ROW,
     CONFIG_COMP_VECTOR_ROW,
-    KEY_INT("window", window_dumps, "2", UNIT_NONE, 1, 64, "Dumps that are kept open for late packets."),
+    KEY_INT("window", window_dumps, "2", UNIT_NONE, 1, 64, "Number of dumps that are kept open for late packets."),
 };
 #undef KEYS_OF
 
@@ -41,13 +42,14 @@ static const char *const value_choices[] = {"int32", "float32", NULL};
 #define KEYS_OF struct visrec_config_stream
 static const struct config_key stream_keys[] = {
     KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
-            "Channels of the whole stream, over all engines.", .example = "4096"),
+            "Number of channels of the whole stream, which all X-engines send together.", .example = "4096"),
     KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
-            "Channels that each X-engine sends.", .example = "256"),
+            "Number of channels that each X-engine sends.", .example = "256"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65520,
-            "Spectra in a heap of an F-engine, which is a batch."),
+            "Number of spectra in a heap of an F-engine. These spectra are a batch."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
-            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+            "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband stream.",
+            .example = "8192"),
     KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
             "Length of an accumulation in batches, as in xbgpu; 0: integration_time sets the length."),
     KEY_DOUBLE(
@@ -55,12 +57,13 @@ static const struct config_key stream_keys[] = {
         "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches sets the length.",
         .example = "0.5"),
     KEY_BOOL("weights", weights, false,
-             "The stream contains the number of summed spectra of each baseline (xbgpu's `missing: weights`)."),
+             "true: the stream contains the number of summed spectra of each baseline (xbgpu's `missing: weights`)."),
     KEY_STRING("gate", gate, "", 0, 4096,
                "Gate of the stream, as written in xbgpu's `gates`; the file repeats this text.  Empty: the stream has "
                "no gate."),
     KEY_BOOL("gate_channels", gate_channels, false,
-             "The gate has a dispersion_measure: with weights, each channel then has its own weights."),
+             "true: the gate has a dispersion_measure, so each channel has its own weights if the stream has "
+             "weights."),
     KEY_ENUM("values", values, "int32", value_choices,
              "Type of visibilities: float32 if xbgpu's `recv.sample_bits` is 16."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
@@ -88,23 +91,23 @@ static const struct config_key telescope_keys[] = {
 static const struct config_key antenna_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the antenna."),
     KEY_POSITION("position", position_m, KEY_REQUIRED, UNIT_M, -1e7, 1e7,
-                 "East, north and up of the telescope's reference position."),
+                 "Position of the antenna relative to the telescope's reference position: east, north, up."),
 };
 #undef KEYS_OF
 
 #define KEYS_OF struct visrec_config_output
 static const struct config_key output_keys[] = {
     KEY_STRING("file", file, KEY_REQUIRED, 1, 4096,
-               "The UVH5 file to write. Codes of strftime in the name (%Y%m%dT%H%M%SZ) become the UTC at which the "
-               "file begins.",
+               "Name of the UVH5 file. The UTC at which the file begins replaces codes of strftime in the name "
+               "(%Y%m%dT%H%M%SZ).",
                .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"),
     KEY_BOOL("overwrite", overwrite, false,
              "Replace an existing file. false: do not start if the file exists and its name contains no time."),
     KEY_INT("max_file_size", max_file_bytes, "0", UNIT_BYTES, 0, 1e18,
-            "Largest size of a file. A dump that would exceed it begins the next file. 0: no limit."),
+            "Largest size of a file. A dump that would exceed this size begins the next file. 0: no limit."),
     KEY_DOUBLE("max_file_time", max_file_time_s, "0", UNIT_S, 0, 1e9,
-               "Longest time that a file covers, for example 3600. A dump that would exceed it begins the next file. "
-               "0: no limit."),
+               "Longest time that a file covers, for example 3600. A dump that would exceed this time begins the "
+               "next file. 0: no limit."),
     KEY_INT("max_dumps", max_dumps, "0", UNIT_NONE, 0, 1e9,
             "Number of dumps after which visrec ends; 0: visrec runs until stopped."),
 };
@@ -118,8 +121,9 @@ static const char antenna_example[] = "  - name: m000\n"
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct visrec_config),
     CONFIG_SECTION(struct visrec_config, recv, recv_keys, "Visibilities in."),
-    CONFIG_SECTION(struct visrec_config, stream, stream_keys, "The shape of the stream."),
-    CONFIG_SECTION(struct visrec_config, telescope, telescope_keys, "Where the array is."),
+    CONFIG_SECTION(struct visrec_config, stream, stream_keys,
+                   "Numbers of channels, spectra and samples of the stream."),
+    CONFIG_SECTION(struct visrec_config, telescope, telescope_keys, "The telescope and its position."),
     CONFIG_LIST(struct visrec_config, antennas, struct visrec_config_antenna, antenna_keys, 1, 4096,
                 "All antennas of the array, in the order of their feng_id.", .example = antenna_example),
     CONFIG_SECTION(struct visrec_config, output, output_keys, "The files."),
@@ -178,7 +182,8 @@ static void check_integration(const struct visrec_config *values, struct config 
         config_error(config, &stream->integration_batches,
                      "the integration is shorter than 0.1 ms: the file's Julian dates could not distinguish dumps");
     else if ((stream->weights || stream->gate) && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
-        config_error(config, &stream->integration_batches, "the integration has more spectra than a weight can count");
+        config_error(config, &stream->integration_batches,
+                     "the integration has more spectra than a weight can represent");
 }
 
 /* Checks that the size of a heap fits in 32 bits. */
@@ -207,10 +212,10 @@ static void check_output(const struct visrec_config *values, struct config *conf
 
     if (output->max_file_bytes > 0 && (uint64_t)output->max_file_bytes < least_bytes)
         config_error(config, &output->max_file_bytes,
-                     "a file with one dump may have %llu bytes: set max_file_size to that or more",
+                     "a file with one dump may have %llu bytes: set max_file_size to this or more",
                      (unsigned long long)least_bytes);
     if (output->max_file_time_s > 0 && output->max_file_time_s < dump_s)
-        config_error(config, &output->max_file_time_s, "a dump lasts %.6g s: set max_file_time to that or more",
+        config_error(config, &output->max_file_time_s, "a dump lasts %.6g s: set max_file_time to this or more",
                      dump_s);
 }
 
@@ -220,7 +225,7 @@ void visrec_config_check(void *values_, struct config *config)
     const struct visrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
-        return; /* after an error, 'values' may be incomplete */
+        return; /* after an error, do not check 'values', because members may be missing */
     http_keys_check(&values->http, config);
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",

@@ -30,9 +30,9 @@ struct visrec_config_stream {
     double integration_time_s;   /* 0: computed from integration_batches */
     bool weights;
     char *gate;                 /* specification of the gate, which the file repeats; NULL: the stream has no gate */
-    bool gate_channels;         /* true: each channel has its own weights */
+    bool gate_channels;         /* true: the gate has a dispersion measure, so each channel has its own weights */
     int values;                 /* enum visrec_values */
-    double centre_frequency_hz; /* 0: centre of the first Nyquist zone, adc_sample_rate / 4 */
+    double centre_frequency_hz; /* 0: adc_sample_rate / 4, the centre of the first Nyquist zone */
 };
 
 struct visrec_config_telescope {
@@ -45,7 +45,7 @@ struct visrec_config_telescope {
 
 struct visrec_config_antenna {
     char *name;
-    double position_m[3]; /* east, north, up, from the telescope's reference position */
+    double position_m[3]; /* vector from the telescope's reference position: east, north, up */
 };
 
 struct visrec_config_output {

@@ -12,12 +12,12 @@
 
 #define VIS_BYTES sizeof(struct visrec_vis)
 
-/* Number of channels that are reordered together.  Their rows of the heap fit in the first-level cache, and stay there
- * for all baselines. */
+/* Number of channels that are reordered together.  The rows of these channels in the heap fit in the first-level
+ * cache, and stay there until all baselines are reordered. */
 #define TILE_CHAN 32
 
-/* [pol of the file: xx, yy, xy, yx] index p1 + 2 * p2 of the X-engine's product.  The first letter is the
- * polarisation of ant_1. */
+/* [polarisation in the file: xx, yy, xy, yx] index p1 + 2 * p2 of the product in the X-engine's order.  The first
+ * letter is the polarisation of ant_1. */
 static const unsigned product_of_pol[N_POL_PRODUCTS] = {0, 3, 2, 1};
 
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape)

@@ -1,9 +1,9 @@
 /* dump.h - turns the heaps of one timestamp into rows of the file.
  *
  * A heap is int32 or float32 little-endian [chan][baseline][product][re, im].  With weights, uint32 [baseline] follows,
- * or uint32 [chan][baseline] if each channel has its own weights.  With a gate, uint32 [chan] follows: the number of
- * spectra that the gate selected.  A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy,
- * xy, yx.  visrec_dump_fill() conjugates the values; docs/visibilities.md explains why.
+ * or uint32 [chan][baseline] if each channel has its own weights.  With a gate, uint32 [chan] follows: for each
+ * channel, the number of spectra that the gate selected.  A dump is [baseline][chan][pol], with baselines in the
+ * file's order and pols xx, yy, xy, yx.  visrec_dump_fill() conjugates the values; docs/visibilities.md explains why.
  *
  * Data are absent if their heap is missing, or if the X-engine marked their baseline as missing.  Absent data are
  * flagged, and their values and nsamples are 0. */
@@ -28,7 +28,7 @@ struct visrec_dump_shape {
     uint32_t full_weight; /* number of spectra in a complete accumulation */
     bool gate;
     bool gate_channels; /* true: each channel has its own weights */
-    bool real;          /* true: float32, false: int32 */
+    bool real;          /* true: visibilities are float32; false: they are int32 */
 };
 
 struct visrec_vis {
@@ -39,8 +39,9 @@ struct visrec_dump {
     struct visrec_dump_shape shape;
     int64_t timestamp_samples; /* timestamp of the accumulation's first sample */
     struct visrec_vis *vis;    /* [baseline][chan][pol] */
-    uint8_t *flags;            /* [baseline][chan][pol] 1: absent */
-    float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation's spectra that are in the value */
+    uint8_t *flags;            /* [baseline][chan][pol] 1: the value is absent */
+    float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation's spectra that the value
+                                * contains */
     size_t n_missing_heaps;
     size_t n_flagged; /* sum of flags */
 };
@@ -55,8 +56,9 @@ static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *sh
 #define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
 
-/* Return sizes in bytes.  The first function returns the offset of the weights in a heap, which is the size of the
- * visibilities.  The second function returns the offset of the gate's spectra, and the third the size of the heap. */
+/* Return numbers of bytes.  The first function returns the offset of the weights in a heap, which is the size of the
+ * visibilities.  The second function returns the offset of the numbers of spectra that the gate selected.  The third
+ * function returns the size of the heap. */
 size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_gate_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);

@@ -18,9 +18,9 @@ struct visrec_files {
     const struct visrec_array *array;
     int64_t integration_samples;
     double max_file_samples; /* 0: no limit */
-    char *history;           /* text of the header item history, the same in all files */
+    char *history;           /* text of the header item 'history', the same in all files */
     char stem[PATH_MAX];     /* name of the current file, without the number -2, -3 and so on */
-    unsigned number;         /* number of the current file, from 1 */
+    unsigned number;         /* number of the current file, counted from 1 */
     char first_path[PATH_MAX];
     char path[PATH_MAX];
     struct visrec_uvh5 *file;
@@ -53,8 +53,8 @@ static int make_file(struct visrec_files *files, const char *stem, unsigned numb
     return err ? -EIO : 0;
 }
 
-/* Returns the text of the header item history: the program's version and its configuration, with which the recording
- * can be repeated. */
+/* Returns the text of the header item 'history': the program's version and its configuration.  A user can repeat the
+ * recording with this configuration. */
 static char *write_history(const struct visrec_config *config)
 {
     char *history = NULL;

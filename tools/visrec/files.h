@@ -1,4 +1,4 @@
-/* files.h - manages the files of one recording: their names, and the change to the next file.
+/* files.h - manages the files of one recording: their names, and the start of the next file.
  *
  * UVH5 requires times in order.  A dump that is not later than the previous dump therefore begins the next file.  A
  * full file (output.max_file_size, output.max_file_time) ends before the dump that would exceed the limit.  Each file
@@ -39,7 +39,7 @@ bool visrec_files_is_full(const struct visrec_files *files, const struct visrec_
 /* Returns the number of dumps in the current file. */
 uint64_t visrec_files_n_dumps(const struct visrec_files *files);
 
-/* Appends a dump to the current file.  Returns the same values as visrec_uvh5_append(). */
+/* Appends a dump to the current file.  Returns the same values as visrec_uvh5_append() does. */
 int visrec_files_append(struct visrec_files *files, const struct visrec_dump *dump, int64_t unix_ns, char *why,
                         size_t why_bytes);
 

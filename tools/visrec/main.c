@@ -34,13 +34,13 @@
 
 #define WHY_BYTES 512
 
-/* Number of chunks in addition to the chunks of open dumps: one that the writer reads, and one that waits for the
- * writer. */
+/* Number of chunks in addition to the chunks of open dumps.  The writer reads one of these chunks, while the other
+ * waits for the writer. */
 #define SPARE_CHUNKS 2
 
 /* Number of consecutive heaps of a substream that make a claim.  A claim states that the time has jumped.  A substream
  * sends one heap for each dump, and a dump lasts half a second to a second.  Three heaps span two intervals of dumps.
- * Neither a single stray or doubled dump nor a pair at the edge of a dump makes a claim.  After a true jump
+ * So one or two stray heaps, for example of a repeated dump, make no claim.  After a true jump
  * (capture-stop and start, a new synchronisation), each heap after the first costs one dump.  With three heaps, a jump
  * costs two dumps, or about a second.  With eight heaps, as for beamrec, a jump would cost about four seconds. */
 #define JUMP_HEAPS 3
@@ -54,7 +54,7 @@ struct visrec {
     struct visrec_dump_shape shape;
     struct timebase timebase;
     struct service *service;
-    struct device *device; /* used only to allocate the chunks' memory */
+    struct device *device; /* used only to allocate the memory of chunks */
     struct inbox *free_chunks;
     struct inbox *inbox; /* inbox of the writer */
     struct chunk_pool *pool;
@@ -110,7 +110,7 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = inbox_create(n_chunks, &v->free_chunks);
     if (!err)
-        err = inbox_create(n_chunks + 1, &v->inbox); /* one more item, for the end of a capture */
+        err = inbox_create(n_chunks + 1, &v->inbox); /* + 1 for the end of a capture */
     if (!err)
         err = chunk_pool_create(v->device, &chunks, 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool, why, why_bytes);
     if (err)
@@ -189,8 +189,8 @@ static int create_writer(struct visrec *v)
     return visrec_writer_create(&config, &v->writer_stats, &v->writer);
 }
 
-/* Creates all parts.  The file comes last, so that a start that fails for another reason leaves no empty file
- * behind. */
+/* Creates all parts.  Creates the file last.  If another part cannot be created, the failed start then leaves no
+ * empty file. */
 static int create(struct visrec *v, const struct config *book, char *why, size_t why_bytes)
 {
     int err = describe(v);
@@ -236,8 +236,8 @@ static void destroy(struct visrec *v)
 
 static double silence_s(const struct visrec *v)
 {
-    /* A dump is written only when it has left the window.  Silence, a time without dumps, must therefore be longer
-     * than the window. */
+    /* A dump is written only when it has left the window.  The time without dumps that counts as silence must
+     * therefore be longer than the window. */
     return SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
 }
 
@@ -348,7 +348,7 @@ static int run(const void *values, const struct config *book, struct service *se
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
-        visrec_files_close(v->files, close_why, sizeof(close_why)); /* removes a file without dumps */
+        visrec_files_close(v->files, close_why, sizeof(close_why)); /* closing also removes a file without dumps */
     } else {
         log_info("recording %zu antenna%s and %zu channel%s to %s", v->array.n_ants, plural(v->array.n_ants),
                  v->array.n_chan, plural(v->array.n_chan), visrec_files_first_path(v->files));
@@ -364,6 +364,7 @@ int main(int argc, char **argv)
     static const struct program program = {&visrec_config_table, visrec_config_check, run};
     struct visrec_config values = {0};
 
-    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the file size limit fails instead of ending the process */
+    signal(SIGXFSZ, SIG_IGN); /* without SIGXFSZ, a write beyond the file size limit fails and does not end the
+                               * process */
     return program_main(&program, argc, argv, &values);
 }

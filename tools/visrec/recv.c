@@ -1,4 +1,4 @@
-/* recv.c - called by the receive thread: reads the items of a packet of visibilities. */
+/* recv.c - reads the items of packets with visibilities, for the receive thread. */
 #include "tools/visrec/recv.h"
 
 enum wanted { WANTED_TIMESTAMP, WANTED_FREQUENCY, WANTED_XENG_RAW, WANTED_WEIGHTS, WANTED_GATE_SPECTRA };

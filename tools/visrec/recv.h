@@ -14,7 +14,7 @@ enum visrec_item { VISREC_ITEM_CHUNK, VISREC_ITEM_END };
 #define VISREC_N_WANTED 5
 extern const uint16_t visrec_recv_wanted[VISREC_N_WANTED];
 
-/* Identifies a packet; 'context' is a struct visrec_dump_shape.  Pure. */
+/* Identifies a packet; 'context' is a struct visrec_dump_shape.  This function is pure. */
 enum reject visrec_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                  struct receiver_identity *identity);
 

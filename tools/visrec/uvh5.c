@@ -32,8 +32,8 @@ struct visrec_uvh5 {
     char *path;     /* current path of the file */
     char *replaces; /* path of an older file that the first dump replaces; else NULL */
     hid_t file;
-    int fd;                /* file descriptor of the same file, used to reserve space */
-    hid_t n_times, n_blts; /* datasets of the counts in the header */
+    int fd;                /* another descriptor of the file, used to reserve space */
+    hid_t n_times, n_blts; /* datasets in the header that hold the counts of times and of rows */
     struct visrec_uvh5_rows rows;
     hsize_t n_dumps;
     int os_errno; /* errno of the first call of HDF5 that failed; 0: no call has failed */
@@ -75,7 +75,7 @@ static int failure(const struct visrec_uvh5 *file, const char *doing, char *why,
 
 /* ---- Room on the disk -------------------------------------------------------------------------------------------- */
 
-/* Allocates space for the file.  If the file system cannot allocate in advance, checks the free space instead, and a
+/* Allocates space for the file.  If the file system cannot allocate in advance, only checks the free space; then a
  * later write may still find the disk full.  Returns 0 or the errno. */
 static int allocate(int fd, off_t offset, off_t bytes)
 {
@@ -92,8 +92,8 @@ static int allocate(int fd, off_t offset, off_t bytes)
     return 0;
 }
 
-/* Returns false if the disk is full.  This check comes first, because HDF5 leaks memory with each new file for which
- * there is no room. */
+/* Returns false if the disk is full.  Call before HDF5 creates a file, because HDF5 leaks memory if it finds no room
+ * for a new file. */
 static bool has_room(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -129,7 +129,7 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
     return file->os_errno == 0;
 }
 
-/* ---- The place of an older file ---------------------------------------------------------------------------------- */
+/* ---- Replacement of an older file -------------------------------------------------------------------------------- */
 
 /* Chooses the path of the new file.  If an earlier recording exists, the path is PATH.new.  The earlier recording
  * stays until the first dump replaces it. */
@@ -149,7 +149,7 @@ static int choose_paths(struct visrec_uvh5 *file, const char *path, bool overwri
         return -ENOMEM;
     }
     if (file->replaces)
-        unlink(file->path); /* this file may be left from a recorder that was killed before its first dump */
+        unlink(file->path); /* a recorder that was killed before its first dump may have left this file */
     return 0;
 }
 
@@ -177,7 +177,7 @@ static bool replace_old(struct visrec_uvh5 *file)
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
-/* Creates a file, which must not exist.  A symbolic link is not followed (O_EXCL). */
+/* Creates a file, which must not exist.  Does not follow a symbolic link (O_EXCL). */
 static hid_t open_file(const char *path)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -243,7 +243,7 @@ static int creation_failure(const struct visrec_uvh5 *file, bool overwrite, char
         snprintf(why, why_bytes, "output.file: \"%s\" is a symbolic link without a target; remove it", file->path);
     else
         snprintf(why, why_bytes, "output.file: \"%s\" exists already; move it away%s", file->path,
-                 overwrite ? "" : ", or say output.overwrite: true");
+                 overwrite ? "" : ", or set output.overwrite: true");
     return -EEXIST;
 }
 

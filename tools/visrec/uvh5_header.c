@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* [pol: xx, yy, xy, yx] AIPS's number of each polarisation, in the order of the data's last axis. */
+/* [polarisation: xx, yy, xy, yx] AIPS's number of each polarisation.  The order is the order of the data's last
+ * axis. */
 static const int64_t pol_numbers[N_POL_PRODUCTS] = {-5, -6, -7, -8};
 
 /* Each of these functions makes one dataset.  Returns true on success. */

@@ -18,7 +18,7 @@
 
 /* ---- visrec/uvh5_header.c: constants of the whole recording ------------------------------------------------------ */
 
-/* Writes the constants into the group 'header'.  Also writes the counts of the growing datasets, which are 0. */
+/* Writes the constants into the group 'header'.  Also writes the counts of times and rows, which are 0 at first. */
 bool visrec_uvh5_write_header(hid_t header, const struct visrec_array *array, const char *history);
 
 /* Creates an HDF5 type for booleans. */

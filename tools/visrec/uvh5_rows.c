@@ -1,7 +1,7 @@
 /* uvh5_rows.c - growing datasets: a row for every (time, baseline) pair, time-major.
  *
- * Columns are the header's arrays with one entry per row.  Cubes are the data.  Neither columns nor cubes have an
- * upper limit of rows. */
+ * Columns are the header's arrays with one entry per row.  Cubes are the arrays visdata, flags and nsamples.  The
+ * number of rows has no upper limit. */
 #include "tools/visrec/uvh5_internal.h"
 
 #include <stdlib.h>
@@ -44,11 +44,11 @@ static const struct visrec_uvh5_column column_kinds[VISREC_UVH5_N_COLUMNS] = {
 enum cube_index { VISDATA, FLAGS, NSAMPLES, N_CUBES };
 
 _Static_assert(N_COLUMNS == VISREC_UVH5_N_COLUMNS && N_CUBES == VISREC_UVH5_N_CUBES,
-               "as many as struct visrec_uvh5_rows has");
+               "struct visrec_uvh5_rows must have as many columns and cubes");
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
-/* Filters of a dataset's chunks. */
+/* Filters that HDF5 applies to a dataset's chunks, as bits. */
 enum { PLAIN = 0, CHECKED = 1, COMPRESSED = 2 };
 
 /* Creates a growing dataset.  'fill' is the value of entries that were not written; NULL: zero. */
@@ -115,7 +115,7 @@ static hid_t create_vis_type(bool real)
 }
 
 /* Returns the number of rows in a chunk.  Two dumps never share a chunk, so a written chunk is never changed.
- * Otherwise a compressed chunk that grows would move, and other data could overwrite its old position.  After a kill
+ * If a compressed chunk grew, HDF5 would move it, and other data could overwrite its old position.  After a kill
  * before the flush, a reader would find these other data. */
 static hsize_t chunk_rows(const struct visrec_array *array)
 {

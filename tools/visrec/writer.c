@@ -18,7 +18,8 @@
 
 #define WHY_BYTES 512
 
-/* Without a terminal, a line of progress follows after this number of dumps or this time, whichever comes first. */
+/* Without a terminal, a line of progress is written after this number of dumps or after this time, whichever comes
+ * first. */
 #define PROGRESS_DUMPS 10
 #define PROGRESS_NS    (5 * NS_PER_S)
 
@@ -27,14 +28,14 @@ struct visrec_writer {
     struct visrec_writer_stats *stats;
     struct visrec_dump dump;
     struct thread thread;
-    bool ended;                  /* true: max_dumps dumps are written, the capture has ended, or a write failed */
+    bool ended;                  /* true: max_dumps dumps were written, the capture has ended, or a write failed */
     int err;                     /* errno of the failed write */
     bool begun;                  /* true: the current file has a dump */
     int64_t last_samples;        /* timestamp of the current file's last dump */
     bool disk_full;              /* true: the disk was full at the last dump */
-    uint64_t n_unwritten_before; /* number of unwritten dumps before the disk became full */
+    uint64_t n_unwritten_before; /* number of dumps that were already unwritten when the disk became full */
     struct log_limit full_limit, room_limit, rollover_limit, full_file_limit;
-    uint64_t shown_dumps; /* number of dumps at the last line of progress */
+    uint64_t shown_dumps; /* number of dumps in the most recent line of progress */
     int64_t shown_ns;
 };
 
@@ -68,9 +69,9 @@ void visrec_writer_register(const struct visrec_writer_stats *stats)
 {
     stats_counter("visrec_dumps", "Dumps written.", NULL, &stats->dumps);
     stats_counter("visrec_values", "Visibilities written.", NULL, &stats->values);
-    stats_counter("visrec_flagged_values", "Visibilities written that are flagged.", NULL, &stats->flagged);
+    stats_counter("visrec_flagged_values", "Flagged visibilities that were written.", NULL, &stats->flagged);
     stats_counter("visrec_files", "Files begun.", NULL, &stats->files);
-    stats_counter("visrec_rollovers", "Files begun because timestamps went back.", NULL, &stats->rollovers);
+    stats_counter("visrec_rollovers", "Files that were begun because timestamps went back.", NULL, &stats->rollovers);
     stats_counter("visrec_unwritten_dumps", "Dumps not written because the disk was full.", NULL,
                   &stats->unwritten_dumps);
 }

@@ -30,7 +30,7 @@ struct visrec_files;
 struct visrec_writer;
 
 struct visrec_writer_config {
-    struct inbox *inbox; /* kinds of its items: enum visrec_item */
+    struct inbox *inbox; /* inbox of the writer; its items are enum visrec_item */
     const struct visrec_array *array;
     struct visrec_dump_shape shape;
     struct timebase timebase;
@@ -45,11 +45,11 @@ struct visrec_writer_config {
 
 struct visrec_writer_stats {
     struct counter dumps; /* dumps written */
-    /* Number of heaps from the first to the last written dump.  If time goes back, the count continues with the next
-     * dump. */
+    /* Number of heaps that the dumps from the first to the last written dump should have.  If time goes back, the
+     * count continues with the next dump. */
     struct counter expected_heaps;
     struct counter missing_heaps;   /* expected heaps that are missing */
-    struct counter values, flagged; /* visibilities that were written, and how many of them are flagged */
+    struct counter values, flagged; /* visibilities that were written, and the flagged visibilities among them */
     struct counter files;           /* files begun */
     struct counter rollovers;       /* files that were begun because time went back */
     struct counter unwritten_dumps; /* dumps lost because the disk was full */

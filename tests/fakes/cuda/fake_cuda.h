@@ -8,16 +8,16 @@
  * $CBF_FAKE_CUDA is a list "name=number,...":
  *   gpus, major, memory_mib, driver   properties; the defaults are 1 GPU, compute capability 9, 1024 MiB and the
  *                 driver version of the runtime (0: no driver)
- *   compiler=0    no kernel can be compiled
+ *   compiler=0    the compilation of every kernel fails
  *   emulate=1     kernels are their CUDA variants
- *   idle=1        kernels do nothing; each takes 20 to 83 us, depending on its constants
+ *   idle=1        kernels compute nothing; a launch takes 20 to 83 us, depending on the kernel's constants
  *   register=0    memory of the program cannot be registered
  *   import=CODE, map=CODE   memory of another library cannot be imported, or cannot be mapped
  *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know this attribute
  *   has_dmabuf=0  the device says beforehand that memory cannot be shared
  *   flushes=0     writes by network cards cannot be flushed
  *   ordering=0, flush=CODE  writes by network cards must be flushed; the flush fails
- *   init=CODE     cudaInitDevice returns this error
+ *   init=CODE     cudaInitDevice() returns the error CODE
  *   refuse=N      only the Nth operation (copy, fill, launch, callback) is refused, when it is enqueued
  *   die=N         the GPU fails at the Nth operation: later operations and callbacks do not run, and every later call
  *                 returns the failure
@@ -30,10 +30,10 @@
 
 #include <cuda_runtime_api.h>
 
-/* The number that $CBF_FAKE_CUDA gives for 'name', or 'otherwise'. */
+/* Returns the number that $CBF_FAKE_CUDA gives for 'name', or 'otherwise' if it gives none. */
 long fake_setting(const char *name, long otherwise);
 
-/* A kernel with idle=1: each launch takes 'ns' nanoseconds. */
+/* A kernel that computes nothing (idle=1).  Each launch takes 'ns' nanoseconds. */
 struct fake_idle_kernel {
     struct device_kernel base;
     int64_t ns;
@@ -42,11 +42,11 @@ struct fake_idle_kernel {
 /* The cpu device or emulated device on which everything runs. */
 struct device *fake_cuda_device(void);
 
-/* Counts an operation of a stream.  Returns the code that the call which enqueues the operation must return. */
+/* Counts an operation of a stream.  Returns the code that the enqueuing call must return. */
 cudaError_t fake_cuda_operation(struct device_stream *stream);
 
-/* Kinds of memory.  The file $CBF_FAKE_CUDA_COUNTS has a 64-bit integer for each kind, in this order: the number of
- * bytes that are allocated at present. */
+/* Kinds of memory.  The file $CBF_FAKE_CUDA_COUNTS has a 64-bit integer for each kind, in this order.  The integer is
+ * the number of bytes that are allocated at present. */
 enum fake_memory { FAKE_DEVICE, FAKE_PINNED, FAKE_N_MEMORIES };
 
 void fake_taken(enum fake_memory kind, const void *memory, size_t bytes);

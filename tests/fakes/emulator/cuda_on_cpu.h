@@ -4,11 +4,11 @@
  * kernels use.  Add functions as kernels need them.  EMULATE_CUDA is defined, so that a kernel can give a plain
  * alternative to inline assembly.
  *
- * Names:     functions here must not be in the C library's <math.h>.  glibc 2.41 declares sinpif and cospif, and
- *            glibc 2.42 rsqrtf.  For a kernel that needs one of these, add a macro here.
- * Exactness: a function that is exact on the device is exact here.  __sinf and __cosf are as coarse as the device's
- *            own, so that a kernel that needs more accuracy fails here too.  g++ contracts no operations to FMA; the
- *            device's compiler does. */
+ * Names:     functions here must not be in the C library's <math.h>.  glibc 2.41 declares sinpif and cospif; glibc
+ *            2.42 also declares rsqrtf.  For a kernel that needs one of these, add a macro here.
+ * Exactness: a function that is exact on the device is exact here.  __sinf and __cosf are as inaccurate as on the
+ *            device, so a kernel that needs more accuracy also fails here.  g++ fuses no multiplication and addition
+ *            to an FMA; the device's compiler does. */
 #ifndef TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
 #define TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
 
@@ -17,7 +17,7 @@
 #include <cstring>
 #include <type_traits>
 
-/* Leaves out C++17's special functions, which take a sixth of a kernel's compilation time. */
+/* Leaves out C++17's special functions: their compilation would take a sixth of a kernel's compilation time. */
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #include <cmath>
 
@@ -73,13 +73,14 @@ struct uint3 {
 };
 typedef uint3 dim3;
 
-/* ---- The place of a thread, and what threads do together; emulate.cpp keeps both ---------------------------------- */
+/* ---- Indices of a thread, and functions of several threads; emulate.cpp provides both ----------------------------- */
 
 extern uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 enum emulate_warp_kind { WARP_SYNC, WARP_SHUFFLE, WARP_BALLOT };
 void emulate_block_barrier();
-/* Waits for the lanes of 'mask'.  Returns 'value' of lane 'source', or for WARP_BALLOT the lanes whose value is not 0. */
+/* Waits for the lanes of 'mask'.  Returns the 'value' of lane 'source'.  For WARP_BALLOT, returns a mask of the lanes
+ * whose 'value' is not 0. */
 uint64_t emulate_warp(enum emulate_warp_kind kind, unsigned mask, unsigned source, uint64_t value);
 
 static inline void __syncthreads()
@@ -87,10 +88,10 @@ static inline void __syncthreads()
     emulate_block_barrier();
 }
 
-/* PTX's bar.sync with a number of threads: the barrier opens when 'n_threads' threads have come. */
+/* PTX's bar.sync with a number of threads.  The barrier opens when 'n_threads' threads have arrived. */
 void emulate_barrier_wait(unsigned barrier, unsigned n_threads);
 
-/* The barriers in shared memory of kernels/util/barrier.h. */
+/* The functions of kernels/util/barrier.h, for barriers in shared memory. */
 void emulate_memory_barrier_init(uint64_t *barrier, uint32_t n_threads);
 void emulate_memory_barrier_arrive(uint64_t *barrier);
 void emulate_memory_barrier_wait(uint64_t *barrier, uint32_t opening);
@@ -138,7 +139,7 @@ template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, u
     return emulate_shuffle(mask, value, (lane & (width - 1u)) + delta < (unsigned)width ? lane + delta : lane);
 }
 
-/* One thread runs at a time, so nothing need be atomic. */
+/* The emulator runs one thread at a time, so these functions need no atomic instructions. */
 template <typename T> static inline T atomicAdd(T *sum, typename std::common_type<T>::type value)
 {
     T old = *sum;
@@ -153,15 +154,15 @@ template <typename T> static inline T atomicMin(T *least, typename std::common_t
     return old;
 }
 
-/* ---- Matrices: mma.sync.  Every lane puts its registers where the others find them. ---------------------------------- */
+/* ---- Matrices: mma.sync.  Every lane writes its registers to an array that all lanes read. --------------------------- */
 
 extern uint32_t emulate_registers[32][32][6]; /* [warp][lane][a0 to a3, b0, b1] */
 
-/* Row and column that a lane's c[i] has in the 16 x 8 matrix (PTX ISA, matrix fragments of mma). */
+/* Row and column of a lane's c[i] in the 16 x 8 matrix (PTX ISA, matrix fragments of mma). */
 #define EMULATE_ROW(lane, i)    ((lane) / 4 + (i) / 2 * 8)
 #define EMULATE_COLUMN(lane, i) ((lane) % 4 * 2 + (i) % 2)
 
-/* Multiplies matrices: adds to each c[i] the products of the registers of its row of 'a' and its column of 'b'. */
+/* Multiplies two matrices.  Adds to each c[i] the products of its row of 'a' with its column of 'b'. */
 template <typename T, typename M>
 static inline void emulate_mma(T (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, M multiply)
 {
@@ -203,7 +204,7 @@ static inline float emulate_dot2(uint32_t a, uint32_t b, float sum)
     return sum + (emulate_half(a, 0) * emulate_half(b, 0) + emulate_half(a, 1) * emulate_half(b, 1));
 }
 
-/* m16n8k32.row.col.s32.s8.s8.s32 and m16n8k16.row.col.f32.f16.f16.f32, added to c. */
+/* The instructions mma m16n8k32.row.col.s32.s8.s8.s32 and m16n8k16.row.col.f32.f16.f16.f32, which add to 'c'. */
 static inline void emulate_mma_s8(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     emulate_mma(c, a, b0, b1, emulate_dp4a);
@@ -216,7 +217,7 @@ static inline void emulate_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------- */
 
-/* cp.async: the copied bytes appear at the wait, not before. */
+/* cp.async.  The destination gets the bytes when the thread waits for the copy, not before. */
 void emulate_copy_async(void *to, const void *from, unsigned bytes);
 void emulate_copies_commit();
 /* Waits for all committed groups of copies except the last 'n'. */
@@ -268,7 +269,7 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     for (int i = 0; i < 4; i++) {
         unsigned select = selector >> (4 * i) & 15;
         unsigned byte = (unsigned)(bytes >> (8 * (select & 7))) & 255;
-        if (select & 8) /* the byte's sign bit, eight times */
+        if (select & 8) /* eight copies of the byte's sign bit */
             byte = byte & 128 ? 255 : 0;
         out |= byte << (8 * i);
     }
@@ -288,7 +289,8 @@ static inline int __dp4a(int a, int b, int sum)
     return sum;
 }
 
-/* Returns 'sum' plus the products of a's two signed 16-bit numbers with b's two low (or high) signed bytes. */
+/* Returns 'sum' plus two products: the two signed 16-bit numbers of 'a' times the two low (or high) signed bytes of
+ * 'b'. */
 static inline int __dp2a_lo(int a, int b, int sum)
 {
     return sum + (int16_t)a * (int8_t)b + (int16_t)(a >> 16) * (int8_t)(b >> 8);
@@ -304,7 +306,7 @@ static inline int __dp2a_hi(int a, int b, int sum)
 template <typename A, typename B> static inline typename std::common_type<A, B>::type min(A a, B b)
 {
     typedef typename std::common_type<A, B>::type T;
-    if constexpr (std::is_floating_point<T>::value) /* if one number is NaN: the other number */
+    if constexpr (std::is_floating_point<T>::value) /* if one number is NaN, the result is the other number */
         return a < b || b != b ? (T)a : (T)b;
     else
         return (T)a < (T)b ? (T)a : (T)b;
@@ -343,8 +345,8 @@ static inline void sincospif(float x, float *sine, float *cosine)
     *cosine = (float)cos(M_PI * turn);
 }
 
-/* A function of the special function unit: the angle in turns is rounded to float, the result to 2^-21 (CUDA C++ guide:
- * the largest error within +-pi is 2^-21.41 and 2^-21.19). */
+/* A function of the special function unit.  Rounds the angle, in turns, to float, and the result to a multiple of
+ * 2^-21.  (In the CUDA C++ guide the largest errors within +-pi are 2^-21.41 and 2^-21.19.) */
 static inline float emulate_coarse(double (*function)(double), float x)
 {
     float turns = x * 0.15915494f;

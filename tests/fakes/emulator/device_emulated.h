@@ -6,11 +6,12 @@
  * emulate.cpp lists the kernels' mistakes that the emulator finds.  Each mistake ends the process with a message.  A
  * kernel without a .cu file runs its C twin.
  *
- * Tests run in the root of the source tree.  A compilation takes about a quarter of a second, so try many inputs per
- * set of constants.  EMULATE_SEED=... repeats the order of blocks and threads of the run that printed it.
+ * Tests run in the root of the source tree.  A compilation takes about a quarter of a second, so a test should use
+ * each set of constants for many inputs.  EMULATE_SEED=... repeats the order of blocks and threads of the run that
+ * printed it.
  *
  * EMULATE=compile: kernels are compiled, and their C twins run in their place.  A kernel without a twin does not run.
- * So outputs are wrong, cases fail, and their result means nothing. */
+ * Its outputs are then wrong, so failures of cases mean nothing. */
 #ifndef TESTS_FAKES_EMULATOR_DEVICE_EMULATED_H
 #define TESTS_FAKES_EMULATOR_DEVICE_EMULATED_H
 
@@ -19,7 +20,7 @@
 /* Returns 0, -ENOPKG if there is no g++ (and prints a message), or -ENOMEM.  Close the device with device_close(). */
 int device_emulated_open(struct device **device);
 
-/* Returns true with EMULATE=compile.  A test that compares one kernel after the other then skips the comparisons. */
+/* Returns true if EMULATE=compile is set.  A test that compares the outputs of kernels then skips the comparisons. */
 bool device_emulated_only_compiles(void);
 
 #endif

@@ -5,9 +5,10 @@
  * Flow:      post_recv -> queue -> receiving thread: recvmmsg into the program's memory -> completion queue -> poll_cq
  *            post_send -> queue -> sending thread, paced: sendmmsg from the program's memory -> completion queue
  * Threads:   two for each queue pair.  The program may call from any thread, as with the real libraries.
- * Locks:     are taken in this order: turn (held by a queue's thread while it works on the queue), context, queue pair,
- *            completion queue, events.  A protection domain's lock 'pinned' is read-locked while a thread touches
- *            memory, so no thread touches deregistered memory.  A thread that holds 'pinned' takes no other lock.
+ * Locks:     threads take locks in this order: turn (held by a queue's thread while it works on the queue), context,
+ *            queue pair, completion queue, events.  A protection domain's lock 'pinned' is read-locked while a thread
+ *            touches memory, so no thread touches deregistered memory.  A thread that holds 'pinned' takes no other
+ *            lock.
  * Errors:    the functions return an errno, or NULL and set errno, like the real functions.  fake_complain() reports
  *            mistakes of a program that a NIC would not notice. */
 #ifndef TESTS_FAKE_VERBS_H
@@ -20,7 +21,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define FAKE_BATCH       64 /* most frames that one system call moves */
+#define FAKE_BATCH       64 /* greatest number of frames that one system call moves */
 #define FAKE_MAX_DEVICES 64
 #define FAKE_MAX_EVENTS  1024
 #define FAKE_MAX_MRS     4096
@@ -28,15 +29,15 @@
 #define FAKE_MAX_FRAME   65536
 #define FAKE_PORT        1
 
-/* ---- fake_trouble.c: what environment variables ask for ---------------------------------------------------------- */
+/* ---- fake_trouble.c: faults and limits that environment variables set -------------------------------------------- */
 
 /* Counts a call of the function 'name'.  Returns the errno with which this call must fail, or 0. */
 int fake_fails(const char *name);
-/* Returns the status that the next completion must have: mostly IBV_WC_SUCCESS. */
+/* Returns the status that the next completion must have; usually IBV_WC_SUCCESS. */
 enum ibv_wc_status fake_completion_status(void);
-/* Returns true once, when the device must be removed. */
+/* Returns true when the device must be removed.  Does so only once. */
 bool fake_is_removal_due(void);
-/* The number that $CBF_FAKE_VERBS_LIMITS has for 'name', or 'otherwise'. */
+/* Returns the number that $CBF_FAKE_VERBS_LIMITS has for 'name', or 'otherwise' if it has none. */
 long fake_limit(const char *name, long otherwise);
 /* Writes a line about a set-up call to the file $CBF_FAKE_VERBS_TRACE, if this variable is set. */
 void fake_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -47,7 +48,7 @@ void fake_complain(const char *format, ...) __attribute__((format(printf, 1, 2))
 
 struct fake_device {
     struct ibv_device device; /* first */
-    void *provider;           /* NULL; in the real library, a pointer of the NIC's driver */
+    void *provider;           /* always NULL; in the real library, a pointer that belongs to the NIC's driver */
     char interface[IF_NAMESIZE];
     int index; /* of the interface */
     uint8_t mac[6];
@@ -63,8 +64,9 @@ struct fake_events {
 int fake_events_init(struct fake_events *events);
 void fake_events_fini(struct fake_events *events);
 void fake_events_put(struct fake_events *events, const struct ibv_async_event *event);
-int fake_events_take(struct fake_events *events, struct ibv_async_event *event); /* 0 or errno; may block, like 'fd' */
-void fake_events_forget(struct fake_events *events, const void *object);         /* removes the object's events */
+int fake_events_take(struct fake_events *events,
+                     struct ibv_async_event *event);                     /* returns 0 or errno; may block, like 'fd' */
+void fake_events_forget(struct fake_events *events, const void *object); /* removes the events of an object */
 
 enum fake_link { FAKE_GONE, FAKE_DOWN, FAKE_UP };
 enum fake_link fake_device_link(const struct fake_device *device);
@@ -78,11 +80,11 @@ struct fake_context {
     struct fake_qp *qps; /* [lock] */
     atomic_int n_pds, n_cqs, n_channels;
     atomic_bool removed;
-    struct fake_context *next; /* in the list of open contexts */
+    struct fake_context *next; /* next context in the list of open contexts */
     struct verbs_context verbs;
 };
 struct fake_context *fake_context_of(struct ibv_context *context);
-void fake_context_remove(struct fake_context *context); /* as if the device were unplugged */
+void fake_context_remove(struct fake_context *context); /* removes the device, as if it were unplugged */
 void fake_context_event(struct fake_context *context, enum ibv_event_type type, void *object);
 /* Call first in the function 'name'.  Returns the errno with which the function must fail, or 0. */
 int fake_enter(struct ibv_context *context, const char *name);
@@ -122,7 +124,7 @@ struct fake_channel {
 struct fake_queue;
 struct fake_completion {
     struct ibv_wc wc;
-    struct fake_queue *queue; /* queue whose requests up to and including 'number' this completion retires */
+    struct fake_queue *queue; /* this completion retires the queue's requests up to and including 'number' */
     uint64_t number;
 };
 
@@ -156,8 +158,9 @@ struct fake_queue {
     struct ibv_sge *parts;         /* [n_slots][max_parts] */
     uint8_t *inlined;              /* [n_slots][max_inline] */
     uint64_t n_posted;             /* [qp lock] */
-    _Atomic uint64_t n_done;       /* [turn] requests that the queue's thread has finished */
-    _Atomic uint64_t n_retired;    /* requests whose completion, or a later one, the program has polled */
+    _Atomic uint64_t n_done;       /* [turn] number of requests that the queue's thread has finished */
+    _Atomic uint64_t n_retired;    /* number of retired requests: the program has polled their completion or a later
+                                    * one */
     pthread_mutex_t turn;
     int wake;   /* eventfd that wakes the queue's thread */
     int socket; /* [turn] -1: not open */
@@ -178,10 +181,10 @@ struct fake_qp {
     uint32_t rate_kbps, burst; /* [lock] rate limit (0: none), and burst in bytes */
     struct fake_flow *flows;   /* [lock] */
     struct fake_queue recv, send;
-    uint64_t n_missed;    /* [turn of recv] frames lost because this library was too slow */
-    struct fake_qp *next; /* in the context's list */
+    uint64_t n_missed;    /* [turn of recv] number of frames lost because this library was too slow */
+    struct fake_qp *next; /* next queue pair in the context's list */
 };
-void fake_qp_fail(struct fake_qp *qp, bool says_so); /* sets the error state; says_so: with an event */
+void fake_qp_fail(struct fake_qp *qp, bool says_so); /* sets the error state; says_so: also posts an event */
 int fake_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
 
 /* ---- fake_queue.c: requests are numbered from 0 ------------------------------------------------------------------ */
@@ -197,26 +200,27 @@ struct fake_completion fake_completion(struct fake_qp *qp, struct fake_queue *qu
 /* Ends the next 'n' requests, with these completions.  Hold 'turn'. */
 void fake_queue_complete(struct fake_qp *qp, struct fake_queue *queue, const struct fake_completion *completions,
                          size_t n_completions, size_t n);
-void fake_queue_flush(struct fake_qp *qp, struct fake_queue *queue); /* all requests; hold 'turn' */
+void fake_queue_flush(struct fake_qp *qp, struct fake_queue *queue); /* flushes all requests; hold 'turn' */
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/* ---- fake_flow.c: steering, by the kernel's filters -------------------------------------------------------------- */
+/* ---- fake_flow.c: flow steering, by filters of the Linux kernel -------------------------------------------------- */
 
 struct fake_flow {
     struct ibv_flow flow; /* first */
     struct fake_qp *qp;
     struct fake_flow *next;
     size_t n_code;
-    struct sock_filter code[96]; /* accepts the frame, or continues after this code */
+    struct sock_filter code[96]; /* filter: accepts the frame, or continues after this code */
 };
 struct ibv_flow *fake_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int fake_destroy_flow(struct ibv_flow *flow);
-int fake_flows_attach(struct fake_qp *qp, int socket); /* hold the queue pair's lock */
+int fake_flows_attach(struct fake_qp *qp, int socket); /* attaches the filters of all flows; hold the queue pair's
+                                                        * lock */
 
 /* ---- fake_receive.c, fake_send.c: the threads -------------------------------------------------------------------- */
 
-int fake_receive_open(struct fake_qp *qp); /* hold 'turn'; 0 or errno */
+int fake_receive_open(struct fake_qp *qp); /* opens the queue's socket; hold 'turn'; returns 0 or errno */
 void *fake_receive_run(void *qp);
 int fake_send_open(struct fake_qp *qp);
 void *fake_send_run(void *qp);

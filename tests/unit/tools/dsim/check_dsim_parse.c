@@ -147,7 +147,7 @@ static const struct {
     {"inf;", 1, 1, "the variable 'inf' is not defined"},
     {"1;\n2;\n  x;", 3, 3, "the variable 'x' is not defined"},
     {"a = a;", 1, 5, "'a' is not defined"},
-    {"a = 1;\na = 2; a;", 2, 1, "'a' is defined already"},
+    {"a = 1;\na = 2; a;", 2, 1, "'a' is already defined"},
     {"cw = 1; 1;", 1, 1, "is a function"},
     {"cw;", 1, 3, "expected '(' in cw(amplitude, frequency)"},
     {"sin(1, 2);", 1, 1, "there is no function 'sin'"},

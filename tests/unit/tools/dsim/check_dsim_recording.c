@@ -699,7 +699,7 @@ TEST(vdif_refused)
     write_frames();
 
     config = vdif_config(2, 0);
-    open_bad(config, -EINVAL, "no thread 2 among its first 300 frames, but 1, 4, 7;");
+    open_bad(config, -EINVAL, "no thread 2 among its first 300 frames, but only 1, 4, 7;");
     config = vdif_config(1, N_CHANNELS);
     open_bad(config, -EINVAL, "has 2 channels; channel must be less");
     config = vdif_config(4, 0);
@@ -714,7 +714,7 @@ TEST(vdif_refused)
     config.sample_rate_hz = (struct decimal){.mantissa = RATE_HZ, .n_decimals = 1};
     open_bad(config, -EINVAL, "2.500000 fill a second");
     config.sample_rate_hz = (struct decimal){.mantissa = FIRST_FRAME * FRAME_SAMPLES, .n_decimals = 0};
-    open_bad(config, -EINVAL, "number 7 of its second, but by sample_rate a second has 7 frames");
+    open_bad(config, -EINVAL, "number 7 of its second, but according to sample_rate a second has 7 frames");
     config.sample_rate_hz = (struct decimal){.mantissa = 10 * RATE_HZ, .n_decimals = 1};
     open_good(config);
     config.sample_rate_hz = (struct decimal){.mantissa = INT64_C(100000000008), .n_decimals = 0};
@@ -740,7 +740,7 @@ TEST(vdif_refused)
     for (size_t k = 100; k < file.n; k++)
         bytes_of_frame(k)[1] ^= 0x08;
     write_file(file.bytes, file.n_bytes);
-    open_bad(vdif_config(7, 0), -EINVAL, "but is not half as long");
+    open_bad(vdif_config(7, 0), -EINVAL, "but is less than half as long");
 }
 
 /* Whatever stands in the file, it is refused in one sentence or read to the end; and frames that are as they were
