@@ -39,34 +39,45 @@ static __device__ __forceinline__ uint32_t n_turns(uint32_t n_groups)
     return (n_groups + WARPGROUP_WARPS - 1) / WARPGROUP_WARPS;
 }
 
-/* Stores the columns of the warp's piece in shared memory.  Lanes 4 q to 4 q + 3 load spectra 4 q to 4 q + 3 of the
- * piece.  With i = 2 (l % 4), lane l loads antennas i and i + 1 of each half of a step.  Instead of antennas beyond
- * the last antenna, a lane loads the last antenna. */
-static __device__ __forceinline__ void load_columns(const struct beamform_args &args, const struct place &place)
+/* Voltages that a lane loads from the warp's piece: shape [half of a step][antenna][spectrum]. */
+struct loaded {
+    uint32_t words[2 * N_STEPS][2][4];
+};
+
+/* Loads the voltages of the warp's piece.  Lanes 4 q to 4 q + 3 load spectra 4 q to 4 q + 3 of the piece.  With i = 2
+ * (l % 4), lane l loads antennas i and i + 1 of each half of a step.  Instead of antennas beyond the last antenna, a lane
+ * loads the last antenna.  Instead of spectra beyond the batch, a lane loads the last spectra. */
+static __device__ __forceinline__ void load_piece(const struct beamform_args &args, const struct place &place,
+                                                  struct loaded &loaded)
 {
-    const uint32_t lane = threadIdx.x % 32, piece = threadIdx.x / 32;
-    const uint32_t spectrum = place.first + piece * WARP_SPECTRA + lane / 4 * 4;
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t spectrum = place.first + threadIdx.x / 32 * WARP_SPECTRA + lane / 4 * 4;
     const uint64_t ant_bytes = (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
     const uint64_t run = (uint64_t)place.batch * N_ANTS * args.n_chan + place.chan;
     const uint8_t *in = (const uint8_t *)args.voltages +
                         (run * args.n_spectra + min(spectrum, args.n_spectra - 4)) * 2 * SAMPLE_BYTES;
-    uint8_t *to = &shared_of_block()->columns[0][piece][lane / 4 * 16 + lane % 4 * 4];
 
-    if (place.first + piece * WARP_SPECTRA >= args.n_spectra)
-        return;
 #pragma unroll
-    for (uint32_t half = 0; half < 2 * N_STEPS; half++) {
-        uint32_t words[2][4];
+    for (uint32_t half = 0; half < 2 * N_STEPS; half++)
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
-            load_spectra(in + min(half * 8 + lane % 4 * 2 + i, N_ANTS - 1u) * ant_bytes, words[i]);
+            load_spectra(in + min(half * 8 + lane % 4 * 2 + i, N_ANTS - 1u) * ant_bytes, loaded.words[half][i]);
+}
+
+/* Stores the columns of the warp's piece in shared memory. */
+static __device__ __forceinline__ void store_columns(const struct loaded &loaded)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    uint8_t *to = &shared_of_block()->columns[0][threadIdx.x / 32][lane / 4 * 16 + lane % 4 * 4];
+
+#pragma unroll
+    for (uint32_t half = 0; half < 2 * N_STEPS; half++)
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++)
 #pragma unroll
             for (uint32_t pol = 0; pol < 2; pol++)
                 *(uint32_t *)(to + pol * sizeof(shared_of_block()->columns[0]) + half * HALF_BYTES + j * CORE_BYTES) =
-                    __byte_perm(words[0][j], words[1][j], pol ? 0x7632 : 0x5410);
-    }
+                    __byte_perm(loaded.words[half][0][j], loaded.words[half][1][j], pol ? 0x7632 : 0x5410);
 }
 
 /* Counts the block's groups of each polarisation.  The slots must already be in shared memory. */
@@ -182,8 +193,11 @@ template <typename PROCESS>
 static __device__ __forceinline__ void process_groups(const struct beamform_args &args, const struct place &place,
                                                       const PROCESS &process)
 {
+    struct loaded loaded;
+
+    load_piece(args, place, loaded); /* the voltages arrive while the slots are loaded */
     load_slots(args, place);
-    load_columns(args, place);
+    store_columns(loaded);
     fence_proxy_async();
     __syncthreads();
 

@@ -77,7 +77,7 @@ def test_lost_heaps(demo, tmp_path):
 def test_plots_know_the_model_and_the_edge(demo):
     options = demo.plot_options()
     assert options[:5] == ["--baseline", "m000,m003", "--model", "m003", "config/demo/m003.delays"]
-    assert options[5:9] == ["--mark", "m003", "0.47", "0.5"] and "every 5 s" in options[9]
+    assert options[5:9] == ["--mark", "m003", "0.47", "0.5"] and "a period of 5 s" in options[9].replace("\n", " ")
 
 
 def changed(demo, tmp_path, name, *replacements):

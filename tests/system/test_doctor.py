@@ -340,7 +340,7 @@ def test_forms_of_an_address(work, files, gpu):
     node = {"sys/bus/pci/devices/0000:3b:00.0/numa_node": 1, "sys/devices/system/node/node1/cpulist": "9,16-31"}
     report = Report("host", *paths, root=planted_tree(work, {**DIRECT, **other, **node}))
     window, far = report.get("direct.bar"), report.get("gpu.numa")
-    assert window["status"] == "ok" and "GPU 0000:3b:00.0 lets" in window["found"], window
+    assert window["status"] == "ok" and "on GPU 0000:3b:00.0, 4096 MiB" in window["found"], window
     assert far["status"] == "warn" and "GPU 0000:3b:00.0" in far["found"], far
 
 
@@ -414,7 +414,7 @@ def test_daemon_without_monitoring(files, daemon):
         assert "1 daemon runs" in report.get("host.memory")["found"]
         assert report.get("host.socket_buffers", "unseen")["status"] == "ok"
         assert "no http.listen" in Report("loss", files.work / "unseen.yaml").get("loss.verdict")["found"]
-    assert "1 daemon to be started" in Report("host", files.work / "unseen.yaml").get("host.memory")["found"]
+    assert "1 daemon that will be started" in Report("host", files.work / "unseen.yaml").get("host.memory")["found"]
 
 
 def test_port_conflict_of_two_files(files):

@@ -187,7 +187,7 @@ SAID = {
     "antenna": (GOOD | {'visrec_antenna_flagged_values_total{feng="1",antenna="m001"}': 2560},
                 {"recorder.antennas": ["25 %", "m001"]}),
     "silent": ({"visrec_dumps_total": 0, "visrec_packets_total": 9,
-                'visrec_rejected_packets_total{reason="heap_size"}': 9}, {"recorder.dumps": ["9 packets", "9 of them"]}),
+                'visrec_rejected_packets_total{reason="heap_size"}': 9}, {"recorder.dumps": ["9 packets", "9 were refused"]}),
 }
 
 

@@ -323,7 +323,7 @@ TRANSCRIPT = [
     ("?gain wide0 m000x", r"!gain fail there\_is\_no\_input.*"),
     (r"?gain wide0 \@", r"!gain fail there\_is\_no\_input.*"),
     ("?gain wide0 99999999999", r"!gain fail there\_is\_no\_input.*"),
-    ("?gain wide0 0 1 2", r"!gain fail the\_request\_must\_have\_one\_gain\_or\_64\_gains,\_or\_no\_gain\_to\_read\_the\_present\_gains"),
+    ("?gain wide0 0 1 2", r"!gain fail the\_request\_must\_have\_one\_gain\_or\_64\_gains\_to\_set,\_or\_no\_gain,\_to\_read\_the\_present\_gains"),
     ("?gain wide0 0 " + " ".join(["1"] * 63), r"!gain fail the\_request\_must\_have\_one\_gain.*"),
     ("?gain wide0 0 " + " ".join(["1"] * 65), r"!gain fail the\_request\_must\_have\_one\_gain.*"),
     ("?gain wide0 0 i", r"!gain fail a\_gain\_must\_be\_a\_complex\_number\_like\_1-0.5j:\_'i'"),
@@ -359,7 +359,7 @@ TRANSCRIPT = [
     ("0,0:0,0:0,0", r"a\_model\_must\_be"), ("0,0,0,0:0,0", r"a\_model\_must\_be"), ("0,0:0,x", r"a\_model\_must\_be"),
     ("0,:0,0", r"a\_model\_must\_be"), ("nan,0:0,0", r"delays,.*must\_be\_finite"), ("0,0:0,inf", r"delays,.*finite"),
     ("0,1:0,0", r"the\_rate\_must\_be"), ("0,-1.5:0,0", r"the\_rate\_must\_be"),
-    ("1e8,0:0,0", r"the\_delay\_must\_be\_at\_most"), ("0=0,0:0,0", r"INPUT=\_must\_be\_given")]] + [
+    ("1e8,0:0,0", r"the\_delay\_must\_be\_at\_most"), ("0=0,0:0,0", r"INPUT=\_must\_stand\_before\_all\_models")]] + [
     ("?resume", "!resume (fail|invalid) .*"),
     ("?resume wide9", r"!resume fail there\_is\_no\_stream\_'wide9'"),
     ("?resume wide0 m000 m002", r"!resume fail there\_is\_no\_antenna\_'m002'"),
@@ -374,7 +374,7 @@ TRANSCRIPT = [
     ("?delays wide0 1800000000 0=0,0:0,0 m000v=0,0:0,0", r"!delays fail there\_are\_two\_models\_for\_input\_0"),
     ("?delays wide0 1800000000 4=0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
     ("?delays wide0 1800000000 =0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
-    ("?delays wide0 1800000000 0=0,0:0,0 0,0:0,0", r"!delays fail INPUT=\_must\_be\_given\_for\_all\_models.*"),
+    ("?delays wide0 1800000000 0=0,0:0,0 0,0:0,0", r"!delays fail INPUT=\_must\_stand\_before\_all\_models\_or\_before\_none.*"),
 ]
 
 

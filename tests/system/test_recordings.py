@@ -325,7 +325,7 @@ def test_file_is_cut_while_it_plays(daemon, work, rng):
     ({"recordings": [{"kind": "vdif", "file": sample("sample_arochime.vdif")}]}, "complex samples"),
     ({"recordings": [{"kind": "vdif", "file": sample("sample_drao_corrupted.vdif")}]}, "complex samples"),
     ({"recordings": [{"kind": "vdif", "file": sample("sample.vdif"), "thread": 8}]},
-     "no thread 8 among its first 16 frames, but 0 to 7"),
+     "no thread 8 among its first 16 frames, but only 0 to 7"),
     ({"recordings": [{"kind": "vdif", "file": sample("sample.vdif"), "sample_rate": 1e6 + 1}]},
      "sample_rate must be the rate"),
     ({"recordings": [{"kind": "vdif", "file": sample("sample.dada")}]}, "the frame at byte 0"),
