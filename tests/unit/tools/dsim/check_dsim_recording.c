@@ -712,7 +712,7 @@ TEST(vdif_refused)
     config.sample_rate_hz.mantissa = RATE_HZ + 1;
     open_bad(config, -EINVAL, "sample_rate must be the rate");
     config.sample_rate_hz = (struct decimal){.mantissa = RATE_HZ, .n_decimals = 1};
-    open_bad(config, -EINVAL, "2.500000 fill a second");
+    open_bad(config, -EINVAL, "2.500000 frames would fill a second");
     config.sample_rate_hz = (struct decimal){.mantissa = FIRST_FRAME * FRAME_SAMPLES, .n_decimals = 0};
     open_bad(config, -EINVAL, "number 7 of its second, but according to sample_rate a second has 7 frames");
     config.sample_rate_hz = (struct decimal){.mantissa = 10 * RATE_HZ, .n_decimals = 1};
