@@ -65,7 +65,7 @@ def section_text(name, schema, lines, required):
     about, item = example_keys(lines), schema.get("items", schema)
     text = f".Ss {name}\n" + mdoc(schema["description"])
     if item is not schema:
-        text += f"A list of {schema['minItems']} to {schema['maxItems']} items. Each item has these keys.\n"
+        text += f"A list of {schema['minItems']} to {schema['maxItems']} items.\nEach item has these keys.\n"
     if not required:
         text += "This section is optional.\n"
     return text + LIST + "".join(key_item(key, about[key], of) for key, of in item["properties"].items()) + END
