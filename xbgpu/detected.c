@@ -420,7 +420,7 @@ void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
 /* Returns the number of samples from a heap's timestamp to the centre of its first window.  A spectrum is made from
- * filter_samples samples, of which the first is at the spectrum's timestamp. */
+ * filter_samples samples.  The first of these samples is at the spectrum's timestamp. */
 static uint64_t centre_samples(const struct detected_stream *s)
 {
     const struct xbgpu_config_recv *recv = &s->detected->config->recv;

@@ -48,7 +48,7 @@ struct xbgpu_inputs {
     struct xbgpu_outputs outputs;
     struct xbgpu_beams *beams;       /* NULL: none */
     struct xbgpu_detected *detected; /* NULL: none */
-    struct device_kernel *select;    /* NULL if inputs are not shifted; likewise 'shifted' and 'delays' */
+    struct device_kernel *select;    /* 'select', 'shifted' and 'delays' are NULL if inputs are not shifted */
     uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol] current input, shifted by set 0 */
     uint32_t *delays;                /* [set][ant][pol] delays in spectra, for future inputs */
     struct xbgpu_gate_schedule gating;

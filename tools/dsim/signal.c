@@ -261,7 +261,7 @@ size_t dsim_count_saturated(const int32_t *quantised, size_t n_samples, int samp
 void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint8_t *packed)
 {
     uint32_t mask = (UINT32_C(1) << sample_bits) - 1;
-    uint32_t bits = 0; /* the lowest 'n_bits' bits of 'word' are not yet written */
+    uint32_t bits = 0; /* the lowest 'n_bits' bits of this number are not yet written */
     int n_bits = 0;
 
     for (size_t i = 0; i < n_samples; i++) {
