@@ -2,6 +2,7 @@
 their metrics and threads, and the search for the highest clean rate."""
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -162,9 +163,14 @@ def metrics(port):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Returns a free TCP port below the range from which the kernel takes ports of outgoing connections."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.randrange(10000, 32000)))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
 
 
 def power_of_two(at_least):

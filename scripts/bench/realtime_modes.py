@@ -105,7 +105,7 @@ class Mode:
     def __init__(self, args, pins, names, expected=None):
         self.args, self.pins, self.names, self.expected = args, pins, names, expected
         self.sync_time = int(time.time()) - 10
-        self.net = 1 + os.getpid() % 200
+        self.net, self.port = 1 + os.getpid() % 200, 20000 + os.getpid() % 10000  # runs at the same time differ
         self.ports = {name: free_port() for name in names}
         self.programs = {}
 
@@ -342,11 +342,11 @@ class F(WithF):
 
     def __init__(self, args, pins, rate, expected=None):
         super().__init__(args, pins, rate, ["dsim", "fgpu"], expected)
-        self.inputs = [f"239.{100 + p}.{self.net}.0+{args.groups - 1}:7148" for p in range(N_POLS)]
-        self.outputs = f"239.110.{self.net}.0+{args.destinations - 1}:7148"
+        self.inputs = [f"239.{100 + p}.{self.net}.0+{args.groups - 1}:{self.port}" for p in range(N_POLS)]
+        self.outputs = f"239.110.{self.net}.0+{args.destinations - 1}:{self.port}"
         self.sky = Sky(self.rate, args.satellites) if args.satellites else None
         if self.sky:
-            self.period, self.records_endpoint = self.sky.period, f"239.111.{self.net}.0:7148"
+            self.period, self.records_endpoint = self.sky.period, f"239.111.{self.net}.0:{self.port}"
         self.prefix, self.order = f"{args.channels}-{self.rate / 1e6:.0f}", ("dsim", "fgpu", "count")
 
     @classmethod
@@ -481,17 +481,17 @@ class X(WithDumps):
 
     def __init__(self, args, pins, rate, expected=None):
         super().__init__(args, pins, ["fsim", "xbgpu"], expected)
-        self.rate, self.voltages = rate, f"239.120.{self.net}.0:7148"
-        self.dumps = [f"239.121.{self.net}.0:7148"]
+        self.rate, self.voltages = rate, f"239.120.{self.net}.0:{self.port}"
+        self.dumps = [f"239.121.{self.net}.0:{self.port}"]
         spectrum_bytes = args.antennas * args.channels_per_substream * 2 * args.sample_bits // 4
         self.adc_rate = round(rate * 1e9 / 8 / spectrum_bytes * 2 * args.channels)
         self.dump_s = args.spectra_per_heap * 2 * args.channels / self.adc_rate * args.integration
         batch_samples = args.spectra_per_heap * 2 * args.channels
         self.counted = {}  # {receiver: (endpoints, number of ADC samples from one heap's start to the next heap's)}
         if args.beams:
-            self.counted["beams"] = f"239.122.{self.net}.0+{args.beams - 1}:7148", batch_samples
+            self.counted["beams"] = f"239.122.{self.net}.0+{args.beams - 1}:{self.port}", batch_samples
         if args.detected:
-            self.counted["detected"] = f"239.123.{self.net}.0:7148", WINDOWS * WINDOW_SPECTRA * 2 * args.channels
+            self.counted["detected"] = f"239.123.{self.net}.0:{self.port}", WINDOWS * WINDOW_SPECTRA * 2 * args.channels
         self.prefix, self.order = f"{rate:.1f}", ("fsim", "xbgpu", *self.counted)
 
     @staticmethod
@@ -555,7 +555,7 @@ class X(WithDumps):
             file.writelines(f"{i} * {CALIBRATION} 0\n" for i in range(N_POLS * args.antennas))
         if args.beams:
             address = self.counted["beams"][0].partition("+")[0].rpartition(".")[0]
-            sections["beams"] = [{"name": f"beam{b}", "pol": b % N_POLS, "destination": f"{address}.{b}:7148"}
+            sections["beams"] = [{"name": f"beam{b}", "pol": b % N_POLS, "destination": f"{address}.{b}:{self.port}"}
                                  for b in range(args.beams)]
         if args.detected:
             sections["detected"] = [{"name": "detected", "beams": args.detected, "products": "I", "spectra": WINDOW_SPECTRA,
@@ -631,10 +631,10 @@ class Chain(WithF, WithDumps):
     def __init__(self, args, pins, rate, expected=None):
         xbgpus = [f"xbgpu{s}" for s in range(args.substreams)]
         super().__init__(args, pins, rate, ["fgpu", "dsim", *xbgpus], expected)
-        self.inputs = [f"239.{100 + i // 2}.{self.net}.{(i % 2) * args.groups}+{args.groups - 1}:7148"
+        self.inputs = [f"239.{100 + i // 2}.{self.net}.{(i % 2) * args.groups}+{args.groups - 1}:{self.port}"
                        for i in range(N_POLS * args.antennas)]
-        self.voltages = [f"239.160.{self.net}.{s}:7148" for s in range(args.substreams)]
-        self.dumps = [f"239.161.{self.net}.{s}:7148" for s in range(args.substreams)]
+        self.voltages = [f"239.160.{self.net}.{s}:{self.port}" for s in range(args.substreams)]
+        self.dumps = [f"239.161.{self.net}.{s}:{self.port}" for s in range(args.substreams)]
         self.x_batches = args.batches_per_chunk or power_of_two(max(1, self.rate * X_CHUNK_S / self.batch_samples))
         # The antenna that is ahead still fills one chunk of the window.  So this chunk adds no waiting time.
         self.x_window = args.x_window or min(X_WINDOW_MAX, 1 + -(-self.n_buffers // self.x_batches))

@@ -64,6 +64,7 @@ def test_satellites_run_beside_a_wide_band(work):
     assert (work / "results.json").exists(), done.stdout + done.stderr
     (run,) = json.loads((work / "results.json").read_text())["runs"]
     assert run["clean"] == (done.returncode == 0) == (not run["why"]), done.stdout
+    assert not [sentence for stage, sentence in run["why"] if stage == "start"], done.stdout
     assert not [sentence for stage, sentence in run["why"] if stage == "gnss" and "differ" in sentence], done.stdout
     assert run["sums_off"] is None or 1e-4 < run["sums_off"] < 0.03
     assert run["clean"] <= bool(run["sums_off"])
