@@ -172,7 +172,7 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
 /* maximum size of a window in samples; with this maximum, several blocks of small arrays fit on a multiprocessor */
-#define MMA_MAX_WINDOW     1312
+#define MMA_MAX_WINDOW     1314
 /* minimum number of antennas for gnss_correlate_mma; the rows of a tile are 16 inputs */
 #define MMA_MIN_ANTS       8
 #define MMA_MAX_TILES      4    /* maximum number of tiles of a block, for MMA_ANTS antennas */
@@ -209,7 +209,7 @@ static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
     return 2 * shape->satellites * n_columns * MMA_CHUNK_SAMPLES * 2 + (uint32_t)sizeof(struct mma_head);
 }
 
-/* Returns the tile sizes for a launch.  The size of a row of the windows is an odd multiple of 64 bytes. */
+/* Returns the tile sizes for a launch.  A row of the windows is an odd number of words of 4 bytes. */
 static struct shape shape_of(const struct gnss_correlate_args *args, size_t shared_bytes)
 {
     uint32_t n_tiles = divide_up(args->n_ants * N_POLS, 16), column_tiles = divide_up(2 * args->n_taps, 8);
@@ -220,7 +220,7 @@ static struct shape shape_of(const struct gnss_correlate_args *args, size_t shar
         shape.row_tiles = divide_up(n_tiles, shape.row_blocks);
         size_t room =
             least(MMA_MAX_WINDOW, (shared_bytes - columns_bytes(&shape, args->n_taps)) / (16 * shape.row_tiles * 2));
-        shape.window_samples = (uint32_t)(room - 32) / 64 * 64 + 32;
+        shape.window_samples = (uint32_t)(room - 2) / 8 * 8 + 2;
         for (uint32_t n_chunks = 2; n_chunks > 0 && shape.slice_samples == 0; n_chunks--)
             if (n_chunks * MMA_CHUNK_SAMPLES + MMA_SPREAD_SAMPLES / (3 - n_chunks) <= shape.window_samples)
                 shape.slice_samples = n_chunks * MMA_CHUNK_SAMPLES;

@@ -10,15 +10,17 @@
  * for each chunk is enough.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
- *          of each tile: MMA_RUN words of 16 bytes and the next word.  The four lanes of a row have one quarter of the
- *          chunk each.  A column's samples are in the same order.
- * Banks:   eight lanes read 128 bytes at a time: a word of four runs, for both polarisations of an antenna.  MMA_RUN is
- *          odd, and a row of the windows is an odd multiple of 64 bytes.  So banks differ wherever the samples begin.
+ *          of each tile: MMA_PAIRS pairs of words of two samples, and the next word.  The four lanes of a row have one
+ *          quarter of the chunk each.  A column's samples are in the same order.
+ * Banks:   a word is 4 bytes.  The words of four antennas alternate, so an antenna has 8 of the 32 banks.  Eight lanes
+ *          read words of one antenna at a time: a word of four runs, for both polarisations.  A run is twice an odd
+ *          number of words, and a row of the windows is an odd number of words.  So banks differ wherever the samples
+ *          begin.
  * Sums:    int32 for a slice; each warp adds its sums to the integration's 64-bit sums.
  *
  * Constants: N_TAPS; N_THREADS, 32 SATELLITES ROW_TILES / WARP_TILES; SLICE_SAMPLES, a multiple of MMA_CHUNK_SAMPLES
  * whose sums fit int32; ROW_TILES, 1 to 4; WARP_TILES, a divisor of ROW_TILES; SATELLITES; N_PIECES, at most
- * MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 plus 32. */
+ * MMA_PIECES; WINDOW_SAMPLES, twice an odd number. */
 #include "kernels/gnss/gnss_mma.h"
 #include "kernels/gnss/gnss_replica.h"
 #include "kernels/util/ptx.h"
@@ -27,6 +29,8 @@
 #define COLUMN_BYTES  (MMA_CHUNK_SAMPLES * 2)
 #define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* size of a piece's columns, in bytes */
 #define WINDOW_BYTES  (WINDOW_SAMPLES * 2)
+#define GROUP_ANTS    4 /* antennas whose words alternate */
+#define STEP          (2 * 32 / GROUP_ANTS) /* samples of a row that a warp copies at a time */
 #define N_ROWS        (16 * ROW_TILES)
 #define N_ANTS        (N_ROWS / 2)
 #define N_WARPS       (N_THREADS / 32)
@@ -42,10 +46,17 @@
 
 extern __shared__ float4 shared_memory[];
 
-/* Shared memory: windows [input][WINDOW_BYTES], columns [2][piece][COLUMNS_BYTES], and the head (gnss_mma.h). */
+/* Shared memory: windows [group of antennas][pol][word][GROUP_ANTS], columns [2][piece][COLUMNS_BYTES], and the head
+ * (gnss_mma.h). */
 static __device__ __forceinline__ uint8_t *windows(void)
 {
     return (uint8_t *)shared_memory;
+}
+
+/* Returns the address of the first word of an antenna's window. */
+static __device__ __forceinline__ uint32_t *window_of(uint32_t ant, uint32_t pol)
+{
+    return (uint32_t *)windows() + (ant / GROUP_ANTS * 2 + pol) * (GROUP_ANTS * WINDOW_SAMPLES / 2) + ant % GROUP_ANTS;
 }
 
 static __device__ __forceinline__ uint8_t *columns_of(uint32_t buffer, uint32_t piece)
@@ -156,56 +167,29 @@ static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thre
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* A row of a lane: its run of words of 16 bytes.  The run begins 0 to 7 samples before the wanted samples.  Three steps
- * shift the words by 4, 2 and 1 samples, each step if needed.  Each step needs later words from the previous step.  The
- * struct keeps these words for the next eight samples.  The first step multiplies with 0 and 1 in units that are
- * otherwise idle, because the units that select words are busy. */
+/* A row of a lane: its run of words.  If the wanted samples begin with the second sample of a word, each word is joined
+ * from two words.  'last' is the latest word that was read. */
 struct row {
-    const uint4 *words;
-    uint32_t by_4, not_by_4, shift;
-    bool by_2;
-    /* the last word as it was read, after the first step, and after the second step */
-    uint32_t read[2], moved_4, moved_2;
+    const uint32_t *words;
+    uint32_t shift, last;
 };
-
-static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
-{
-    return word * row.not_by_4 + next_but_one * row.by_4;
-}
 
 static __device__ __forceinline__ void row_begin(struct row &row, uint32_t in_block, uint32_t sample)
 {
-    row.words = (const uint4 *)(windows() + in_block * WINDOW_BYTES) + sample / 8 + threadIdx.x % 4 * MMA_RUN;
-    row.by_4 = opaque(sample / 4 % 2);
-    row.not_by_4 = opaque(row.by_4 ^ 1);
-    row.by_2 = sample & 2;
+    row.words = window_of(in_block / 2, in_block % 2) + (sample / 2 + threadIdx.x % 4 * 2 * MMA_PAIRS) * GROUP_ANTS;
     row.shift = sample % 2 * 16;
-    const uint4 first = row.words[0];
-    row.read[0] = first.z;
-    row.read[1] = first.w;
-    row.moved_4 = move_4(row, first.y, first.w);
-    row.moved_2 = row.by_2 ? row.moved_4 : move_4(row, first.x, first.z);
+    row.last = row.words[0];
 }
 
-/* Writes the run's i-th group of eight samples to 'words'. */
-static __device__ __forceinline__ void row_next(struct row &row, int i, uint32_t (&words)[4])
+/* Returns the run's i-th pair of words. */
+static __device__ __forceinline__ uint2 row_next(struct row &row, int i)
 {
-    const uint4 next = row.words[i + 1];
-    uint32_t w[8] = {row.moved_2, row.moved_4, row.read[0], row.read[1], next.x, next.y, next.z, next.w};
+    const uint32_t middle = row.words[(2 * i + 1) * GROUP_ANTS], end = row.words[(2 * i + 2) * GROUP_ANTS];
+    const uint2 pair = make_uint2(__funnelshift_r(row.last, middle, row.shift),
+                                  __funnelshift_r(middle, end, row.shift));
 
-#pragma unroll
-    for (int k = 2; k < 6; k++)
-        w[k] = move_4(row, w[k], w[k + 2]);
-#pragma unroll
-    for (int k = 1; k < 5; k++)
-        w[k] = row.by_2 ? w[k + 1] : w[k];
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        words[k] = __funnelshift_r(w[k], w[k + 1], row.shift);
-    row.moved_2 = w[4];
-    row.moved_4 = w[5];
-    row.read[0] = w[6];
-    row.read[1] = w[7];
+    row.last = end;
+    return pair;
 }
 
 /* Multiplies a chunk of the warp's rows with all columns. */
@@ -213,24 +197,22 @@ static __device__ __forceinline__ void multiply_chunk(struct row (&rows)[WARP_RO
                                                       int (&sums)[WARP_TILES][COLUMN_TILES][4])
 {
     const uint32_t lane = threadIdx.x % 32;
-    const uint4 *from = (const uint4 *)(columns + lane / 4 * COLUMN_BYTES) + lane % 4 * MMA_RUN;
+    const uint2 *from = (const uint2 *)(columns + lane / 4 * COLUMN_BYTES) + lane % 4 * MMA_PAIRS;
 
 #pragma unroll
-    for (int i = 0; i < MMA_RUN; i++) {
-        uint32_t w[WARP_ROWS][4];
+    for (int i = 0; i < MMA_PAIRS; i++) {
+        uint2 pairs[WARP_ROWS];
 #pragma unroll
         for (int row = 0; row < WARP_ROWS; row++)
-            row_next(rows[row], i, w[row]);
+            pairs[row] = row_next(rows[row], i);
 #pragma unroll
         for (int column = 0; column < COLUMN_TILES; column++) {
-            const uint4 b = from[8 * column * (COLUMN_BYTES / 16) + i];
+            const uint2 b = from[8 * column * (COLUMN_BYTES / 8) + i];
 #pragma unroll
             for (int tile = 0; tile < WARP_TILES; tile++) {
-                const uint32_t(&top)[4] = w[2 * tile], (&bottom)[4] = w[2 * tile + 1];
-                const uint32_t a[2][4] = {{top[0], bottom[0], top[1], bottom[1]},
-                                          {top[2], bottom[2], top[3], bottom[3]}};
-                multiply_add(sums[tile][column], a[0], b.x, b.y);
-                multiply_add(sums[tile][column], a[1], b.z, b.w);
+                const uint2 top = pairs[2 * tile], bottom = pairs[2 * tile + 1];
+                const uint32_t a[4] = {top.x, bottom.x, top.y, bottom.y};
+                multiply_add(sums[tile][column], a, b.x, b.y);
             }
         }
     }
@@ -284,21 +266,28 @@ static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct wi
 }
 
 /* Copies the windows of all rows: the samples for the first chunks of all pieces, or all other samples if 'is_rest' is
- * true. */
+ * true.  A warp copies eight words of four antennas at a time. */
 static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_args &args, uint32_t first_input,
                                                     const struct window &window, bool is_rest)
 {
     const uint32_t lane = threadIdx.x % 32, n_inputs = args.n_ants * 2;
-    const int64_t last = n_inputs * args.pitch_samples - 8; /* last position at which a copy may start */
+    const int8_t *last = args.samples + 2 * (n_inputs * args.pitch_samples - 2);
 
-    for (uint32_t row = threadIdx.x / 32; row < N_ROWS; row += N_WARPS) {
-        const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(row / 2));
-        const int64_t all = __shfl_sync(EVERY_LANE, window.end, (int)(row / 2)) - begin;
-        const int64_t early = __shfl_sync(EVERY_LANE, window.last, (int)(row / 2)) - begin + MMA_CHUNK_SAMPLES + 8;
-        const int64_t first = min(first_input + row, n_inputs - 1) * args.pitch_samples + begin;
-        const int64_t end = is_rest ? all : min(all, early);
-        for (int64_t i = (is_rest ? early : 0) + 8 * lane; i < end; i += 8 * 32)
-            copy_async(windows() + row * WINDOW_BYTES + 2 * i, args.samples + 2 * min(first + i, last));
+    for (uint32_t i = threadIdx.x / 32; i < N_ROWS / GROUP_ANTS; i += N_WARPS) {
+        const uint32_t ant = i / 2 * GROUP_ANTS + lane % GROUP_ANTS, pol = i % 2;
+        const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)ant);
+        const uint32_t all = (uint32_t)(__shfl_sync(EVERY_LANE, window.end, (int)ant) - begin);
+        const uint32_t early = (uint32_t)(__shfl_sync(EVERY_LANE, window.last, (int)ant) - begin) + MMA_CHUNK_SAMPLES + 8;
+        const int64_t first = min(first_input + 2 * ant + pol, n_inputs - 1) * args.pitch_samples + begin;
+        const uint32_t end = is_rest ? all : min(all, early);
+        const uint32_t there = (uint32_t)min(n_inputs * args.pitch_samples - first, (int64_t)end);
+        uint32_t at = (is_rest ? early : 0) + 2 * (lane / GROUP_ANTS);
+        const int8_t *from = args.samples + 2 * (first + at);
+        shared_address to = shared_address_of(window_of(ant, pol)) + at * 2 * GROUP_ANTS;
+        for (; at < there; at += STEP, from += 2 * STEP, to += 2 * STEP * GROUP_ANTS)
+            copy_async_4(to, from);
+        for (; at < end; at += STEP, to += 2 * STEP * GROUP_ANTS)
+            copy_async_4(to, last);
     }
     copies_commit();
 }

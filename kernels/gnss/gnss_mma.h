@@ -8,8 +8,8 @@
 
 #define MMA_PIECES        16 /* maximum number of pieces of a block */
 #define MMA_ANTS          32 /* maximum number of antennas of a block */
-#define MMA_RUN           13 /* number of consecutive 16-byte words that a lane has of a row in a chunk; odd */
-#define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
+#define MMA_PAIRS         27 /* number of pairs of consecutive words that a lane has of a row in a chunk; odd */
+#define MMA_CHUNK_SAMPLES (4 * 4 * MMA_PAIRS)
 
 /* A piece with samples in the block's slice of time. */
 struct mma_slot {

@@ -52,6 +52,16 @@ static __device__ __forceinline__ void copy_async(void *to, const void *from)
 #endif
 }
 
+/* Starts a copy of 4 bytes. */
+static __device__ __forceinline__ void copy_async_4(shared_address to, const void *from)
+{
+#ifdef EMULATE_CUDA
+    emulate_copy_async(to, from, 4);
+#else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+#endif
+}
+
 /* Ends a group of this thread's copies. */
 static __device__ __forceinline__ void copies_commit(void)
 {
