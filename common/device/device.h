@@ -232,7 +232,7 @@ void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
 /* Operations of an implementation, for implementations only. */
 struct device_ops {
     void (*close)(struct device *device);
-    /* Finds the size of the device memory.  NULL: device memory is host memory. */
+    /* Finds the size of the device memory.  The pointer is NULL if device memory is host memory. */
     void (*memory)(struct device *device, struct memory *memory);
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);

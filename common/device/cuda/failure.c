@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #define WATCH_INTERVAL_MS 100
-#define HANGS_LOOKS       30 /* number of checks until a stream hangs: 3 s, longer than a real-time chunk takes */
+#define HANGS_LOOKS       30 /* number of checks without a callback (3 s) after which a stream counts as hung; a
+                              * real-time chunk takes less time */
 
 static int errno_of(cudaError_t error)
 {
