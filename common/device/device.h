@@ -32,7 +32,7 @@ struct device_stream;
 struct device_event;
 struct device_fft;
 struct device_kernel;
-struct device_tensor_map; /* common/device/tensor_map.h */
+struct device_tensor_map; /* see common/device/tensor_map.h */
 struct memory;
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };

@@ -70,7 +70,7 @@ struct udp_source {
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
     struct sockaddr_in senders[PACKET_BATCH_MAX];
-    uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
+    uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] room for coalesced messages */
     struct gro_queue coalesced; /* coalesced messages in 'buffer' */
 };
 
