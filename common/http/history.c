@@ -15,8 +15,7 @@
 #define MINUTE_S      60
 #define QUIET_NS      (2 * NS_PER_S)
 #define GAP_FACTOR    2
-#define N_LISTED      3 /* largest number of antennas listed by name; a larger group is shown as its first and last
-                         * name */
+#define N_LISTED      3 /* largest number of antennas listed by name; of a larger group only the first and last */
 #define GAPS_TO_LEARN 3 /* number of gaps that must be measured before a longer gap counts as a trouble */
 
 enum kind { LOSSES, FLOW, RANGE };
