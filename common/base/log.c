@@ -64,14 +64,14 @@ static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 static struct log_ring ring;
 static sem_t ring_filled; /* semaphore, posted for each line in the ring, and once by log_stop() */
 static struct thread writer;
-static _Atomic bool is_ending;   /* true: no thread waits any more until stderr or the journal has room */
+static _Atomic bool is_ending;   /* if true, no thread waits for room in stderr or the journal any more */
 static _Atomic size_t n_ended;   /* number of logging threads that have ended */
 static _Atomic size_t n_written; /* number of lines taken from the ring and written or dropped */
 static struct counter n_dropped;
 
 /* True if systemd connected stderr to the journal: $JOURNAL_STREAM then names stderr's device and inode.  If an
  * operator redirects stderr, or starts the program by hand from a service's shell, the log goes to stderr as plain
- * lines.  A container may inherit stderr and the variable without the journal's socket. */
+ * lines.  A container may inherit stderr and $JOURNAL_STREAM without the journal's socket. */
 static bool stderr_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");

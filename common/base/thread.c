@@ -27,7 +27,8 @@ struct record {
     _Atomic int64_t tid;
     _Atomic bool excused;  /* true while the thread is not watched */
     uint64_t n_beats_seen; /* [watching thread] */
-    unsigned n_looks;      /* [watching thread] number of checks by threads_find_stalled() with the same n_beats */
+    unsigned n_looks;      /* [watching thread] number of successive checks by threads_find_stalled() that found the
+                            * same n_beats */
     struct record *next;   /* [records_lock] */
 };
 

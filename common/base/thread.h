@@ -69,7 +69,8 @@ void thread_watched(bool watched);
 struct thread_stalled {
     char name[16];
     int64_t tid;      /* the kernel's thread id, as in gdb and /proc */
-    unsigned n_looks; /* number of successive calls of threads_find_stalled() without a beat; 0: no thread is stalled */
+    unsigned n_looks; /* number of successive calls of threads_find_stalled() since the thread's last beat; 0: no
+                       * thread is stalled */
 };
 
 /* Checks all running threads that thread_start() started.  Returns the thread that has been without a beat for the

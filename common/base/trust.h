@@ -8,7 +8,7 @@
 #ifndef COMMON_BASE_TRUST_H
 #define COMMON_BASE_TRUST_H
 
-/* Part of the message after -EPERM: the conditions for trust, and the remedy. */
+/* Text that ends the message after -EPERM: the conditions for trust, and the remedy. */
 #define TRUST_CURE                                                                                                     \
     "it must belong to this user or to root, and neither its group nor others may have write permission (chmod go-w)"
 

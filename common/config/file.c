@@ -93,7 +93,7 @@ static void add_token(struct extent *extent, const yaml_token_t *token)
     case YAML_BLOCK_END_TOKEN:
     case YAML_FLOW_SEQUENCE_END_TOKEN:
     case YAML_FLOW_MAPPING_END_TOKEN:
-        extent->depth -= extent->depth > 0; /* stops at 0; the parser reports a surplus closing bracket */
+        extent->depth -= extent->depth > 0; /* never below 0; the parser later reports a surplus closing bracket */
         break;
     case YAML_ANCHOR_TOKEN:
     case YAML_ALIAS_TOKEN:

@@ -1,4 +1,4 @@
-/* time_keys.h - the section 'time' of a configuration file: the meaning of a timestamp. */
+/* time_keys.h - the section 'time' of a configuration file, which defines the meaning of timestamps. */
 #ifndef COMMON_CONFIG_TIME_KEYS_H
 #define COMMON_CONFIG_TIME_KEYS_H
 
@@ -18,8 +18,8 @@ struct config_time {
 
 extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
 
-/* The row for a table of sections.  'type' is the struct of the whole file, whose member 'time' is a struct
- * config_time. */
+/* The row of the section 'time' in a table of sections.  'type' is the struct of the whole file, whose member 'time'
+ * is a struct config_time. */
 #define CONFIG_TIME_SECTION(type) CONFIG_SECTION(type, time, config_time_keys, "Time: the meaning of timestamps.")
 
 #endif

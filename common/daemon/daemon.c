@@ -1,4 +1,4 @@
-/* daemon.c - starts, runs and stops a daemon's process around its pipeline. */
+/* daemon.c - starts, runs and stops the process of a daemon.  See daemon.h. */
 #include "common/daemon/daemon.h"
 
 #include "common/base/clock.h"

@@ -24,7 +24,8 @@ struct status;
 /* The parts of the process that the pipeline uses. */
 struct daemon_context {
     struct device *device;
-    struct service *service; /* shows the pipeline's state; the pipeline stops it after a failure or the last data */
+    struct service *service; /* shows the pipeline's state; the pipeline stops the service after a failure or after
+                              * the last data */
     struct status *status;   /* the pipeline adds its own members to /status.json */
     struct gauge *healthy;   /* initially 1; the pipeline sets 0 if it detects wrong results; shown by /healthz */
     struct sensors *sensors; /* 'create' adds the pipeline's sensors, which live as long as the pipeline */
@@ -44,8 +45,8 @@ struct daemon {
      * changes no existing file. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
-    /* Adds the pipeline's KATCP requests and their argument to 'device', whose other members are set already.  NULL:
-     * the pipeline has no requests. */
+    /* Adds the pipeline's KATCP requests and their argument to 'device'.  The other members of 'device' are already
+     * set.  'control' is NULL if the pipeline has no requests. */
     void (*control)(void *pipeline, struct katcp_device *device);
     int (*start)(void *pipeline); /* starts the threads; no thread runs before all threads exist */
     /* Starts the delivery of packets.  Called as the last step before READY, so that packets do not wait to be read.

@@ -8,8 +8,8 @@
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
  *           operations never waits, and at least one stream can always continue.  So each full ring has room again
  *           after some time.
- * Lifetime: a mark refers to a stream, and may outlive the stream.  So a destroyed stream frees only its thread and
- *           its ring, and keeps its counts until the device is closed. */
+ * Lifetime: the point that an event stores (struct mark) may outlive its stream.  So a destroyed stream frees only
+ *           its thread and its ring, and keeps its counts until the device is closed. */
 #include "common/device/device.h"
 
 #include "common/device/cpu_direct.h"
@@ -27,7 +27,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEVICE_ALIGN_BYTES 64   /* size of a cache line and of the widest vector register */
+#define DEVICE_ALIGN_BYTES 64   /* bytes of a cache line and of the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
 /* A point in a stream.  The point has passed when the stream has done 'n_operations' operations.  A mark without a

@@ -32,7 +32,7 @@ struct device_stream;
 struct device_event;
 struct device_fft;
 struct device_kernel;
-struct device_tensor_map; /* common/device/tensor_map.h */
+struct device_tensor_map; /* see common/device/tensor_map.h */
 struct memory;
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -232,7 +232,7 @@ void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
 /* Operations of an implementation, for implementations only. */
 struct device_ops {
     void (*close)(struct device *device);
-    /* Finds the size of the device memory.  NULL: device memory is host memory. */
+    /* Finds the size of the device memory.  The pointer is NULL if device memory is host memory. */
     void (*memory)(struct device *device, struct memory *memory);
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);

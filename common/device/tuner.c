@@ -25,8 +25,8 @@
 #define RUN_NS       (20 * NS_PER_MS) /* a run must take at least this time to be used as a measurement */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
 #define HOPELESS     1.5              /* a candidate slower by this factor than the fastest gets only two runs */
-#define BETTER       0.995            /* a faster shape must take less than this fraction of the best time */
-#define RANDOM_BYTES (1 << 20)        /* random data that the host generates; larger memory gets several copies */
+#define BETTER       0.995            /* a new best shape must take less than this fraction of the best time */
+#define RANDOM_BYTES (1 << 20)        /* bytes of random data from the host; larger memory gets several copies */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */

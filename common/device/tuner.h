@@ -66,7 +66,7 @@ struct tuner_job {
     const void *sizes;
     const char *output; /* name of the output, for the log */
     char key[64];       /* configuration key that determines the needed memory */
-    void *shape;        /* set by tuner_load() */
+    void *shape;        /* struct of the shape's members, which tuner_load() sets */
 };
 
 /* Measures the candidates of each job, and saves the fastest.  Measures jobs with the same kernel and sizes only once.

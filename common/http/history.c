@@ -15,7 +15,7 @@
 #define MINUTE_S      60
 #define QUIET_NS      (2 * NS_PER_S)
 #define GAP_FACTOR    2
-#define N_LISTED      3 /* a group of more antennas is shown by its first and last name only */
+#define N_LISTED      3 /* largest number of antennas listed by name; of a larger group only the first and last */
 #define GAPS_TO_LEARN 3 /* number of gaps that must be measured before a longer gap counts as a trouble */
 
 enum kind { LOSSES, FLOW, RANGE };
@@ -108,17 +108,17 @@ static const struct rule {
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
-    char fengs[32], antenna[72]; /* numbers of a group, "0-3", with no antenna; or one number and its antenna */
+    char fengs[32], antenna[72]; /* a group: fengs is "0-3", antenna is empty; one F-engine: its number and name */
     uint64_t value;              /* value of the metric at the last sample */
     uint64_t total;              /* number of losses, or seconds of trouble, since the start */
     /* number of losses, or seconds of trouble, in each second and in each minute; at most UINT32_MAX */
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
     /* UNIX times at which the trouble began, and at which the trouble was last seen; 0: no trouble yet */
     int64_t since_unix_ns, last_unix_ns;
-    bool ongoing; /* true while the trouble lasts, for flows and ranges */
+    bool ongoing; /* for flows and ranges: true while the trouble lasts */
     /* For flows only. */
-    /* moved_ns: monotonic time of the counter's last increase; gap_ns: longest time between two increases, without
-     * troubles */
+    /* moved_ns: monotonic time of the counter's last increase; gap_ns: longest time between two increases, not
+     * counting troubles */
     int64_t moved_ns, gap_ns;
     int64_t moved_unix_ns;
     unsigned n_gaps;
@@ -268,8 +268,8 @@ static void note(const struct history *h, struct row *row, uint64_t n, int64_t s
     add_to(&row->minutes[h->second / MINUTE_S % N_MINUTES], n);
 }
 
-/* Updates the longest gap of a flow whose counter has increased after 'gap_ns'.  Ignores a gap that counted as a
- * trouble, and a gap after which the sample was late. */
+/* Updates a flow's longest gap.  The flow's counter has just increased, after a gap of 'gap_ns'.  Ignores a gap that
+ * counted as a trouble, and a gap that ended in a late sample. */
 static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
 {
     row->n_gaps++;
@@ -411,7 +411,7 @@ static bool is_active(const struct row *row)
 
 /* Compares two rows for qsort().  The criteria, in this order: bad rows precede warn rows; rows with trouble in the
  * last minute precede older rows; losses and flows precede ranges; ongoing rows precede the others; later troubles
- * precede earlier ones; losses precede flows.  Rows that are equal in all of this keep the registry's order. */
+ * precede earlier ones; losses precede flows.  Rows that are equal by all criteria keep the registry's order. */
 static int compare_rows(const void *a, const void *b)
 {
     const struct row *x = *(const struct row *const *)a, *y = *(const struct row *const *)b;

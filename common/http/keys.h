@@ -15,8 +15,8 @@ struct config_http {
 
 extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
 
-/* The row for a table of sections.  'type' is the struct of the whole file, whose member 'http' is a struct
- * config_http. */
+/* The row of the section 'http' in a table of sections.  'type' is the struct of the whole file, whose member 'http'
+ * is a struct config_http. */
 #define CONFIG_HTTP_SECTION(type) CONFIG_SECTION(type, http, config_http_keys, "Monitoring.", .optional = true)
 
 /* Checks the section 'http', and adds errors. */

@@ -43,9 +43,9 @@ int status_create(const char *program, const char *config_path, const struct gau
 /* NULL is accepted. */
 void status_destroy(struct status *status);
 
-/* Sets the state, which is STATUS_STARTING at first.  In this state the HTTP thread does not read the registry.  If
- * the pipeline cannot be created, the main thread frees the pipeline's metrics although the HTTP server already
- * runs. */
+/* Sets the state, which is STATUS_STARTING at first.  While the state is STATUS_STARTING, the HTTP thread does not
+ * read the registry.  If the pipeline cannot be created, the main thread frees the pipeline's metrics although the
+ * HTTP server already runs. */
 void status_set_state(struct status *status, enum status_state state);
 enum status_state status_state(const struct status *status);
 

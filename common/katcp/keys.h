@@ -20,8 +20,8 @@ struct config_katcp {
 
 extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
 
-/* The row for a table of sections.  'type' is the struct of the whole file, whose member 'katcp' is a struct
- * config_katcp. */
+/* The row of the section 'katcp' in a table of sections.  'type' is the struct of the whole file, whose member
+ * 'katcp' is a struct config_katcp. */
 #define CONFIG_KATCP_SECTION(type) CONFIG_SECTION(type, katcp, config_katcp_keys, "Control.", .optional = true)
 
 /* Checks the section 'katcp', and that its ports differ from the port of 'http_listen'.  Adds errors. */

@@ -217,7 +217,7 @@ struct states {
 
 struct search {
     const struct name_pattern *pattern;
-    bool at_begin, at_end; /* true at the beginning of the name; true at its end */
+    bool at_begin, at_end; /* whether the search is at the beginning of the name, and at its end */
     bool seen[NAME_PATTERN_MAX_CODE];
     int16_t stack[NAME_PATTERN_MAX_CODE];
     size_t n_stacked, n_steps;

@@ -115,7 +115,7 @@ static bool is_due(const struct katcp_sampling *sampling, const struct seen *see
     return after(sampling, sampling->longest_s, now_ns, due_ns);
 }
 
-/* Returns, after a reading has been sent, the time when the next reading is due even if the value does not change. */
+/* Returns the time when a reading is due even if the value does not change.  Called after a reading has been sent. */
 static int64_t next_due_ns(const struct katcp_sampling *sampling)
 {
     switch (sampling->strategy) {

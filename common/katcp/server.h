@@ -51,7 +51,8 @@ struct katcp_request {
      * is a query; KATCP_CHANGES_NOTHING: the request never changes anything. */
     int changes_from;
     double timeout_s; /* answer to ?request-timeout-hint, in seconds; 0: not specified */
-    /* true: a line has up to 16 MiB or, with KATCP_CHANGES_NOTHING, 64 KiB plus all sensors' names */
+    /* true: a line may have up to 16 MiB; with KATCP_CHANGES_NOTHING up to 64 KiB plus the length of all sensors'
+     * names */
     bool has_long_lines;
 };
 

@@ -98,8 +98,8 @@ static uint64_t word_at(const uint8_t *bytes)
 }
 
 /* Computes the CRC with the processor's instruction, for three blocks at a time.  A CRC is linear, so the state after
- * two blocks is the xor of two states.  One is the first block's state after a further block of zeros.  The other is
- * the second block's state, computed from 0. */
+ * two blocks is the xor of two states: the state after the first block and a block of zeros, and the state after the
+ * second block alone, computed from 0. */
 TARGET static uint32_t step_instruction(uint32_t state, const uint8_t *bytes, size_t n)
 {
     for (; n >= 3 * BLOCK_BYTES; n -= 3 * BLOCK_BYTES, bytes += 3 * BLOCK_BYTES) {

@@ -67,8 +67,8 @@ int endpoint_listen(const struct endpoint *at, int backlog, unsigned *port);
 bool endpoint_is_multicast(const struct endpoint *endpoint);
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
 
-/* Returns true if a host cannot listen at both endpoints.  It cannot if the ports are equal and the addresses
- * conflict.  Addresses conflict if they are equal, or if one of them is 0.0.0.0. */
+/* Returns true if a host cannot listen at both endpoints.  This is the case if the ports are equal and the addresses
+ * conflict.  Two addresses conflict if they are equal, or if one of them is 0.0.0.0. */
 bool endpoints_collide(const struct endpoint *a, const struct endpoint *b);
 
 /* A network interface that can be used now. */

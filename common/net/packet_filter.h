@@ -18,10 +18,10 @@ struct packet_fanout {
     uint64_t first, end;
 };
 
-/* Attaches a filter for senders ('from') and a share to a socket.  If 'from' is NULL, the filter accepts all senders.
- * If 'share' is NULL, it accepts all packets of these senders.  Packets that the kernel joins (GRO) have the same
- * sender, so the filter accepts either all or none of them.  Returns 0, or negative errno, for example if the kernel
- * does not support socket filters.  After an error the socket delivers all packets completely. */
+/* Attaches a filter to a socket.  The filter accepts only packets from senders in 'from' (NULL: all senders) that
+ * belong to 'share' (NULL: all packets).  Packets that the kernel joins (GRO) have the same sender, so the filter
+ * accepts either all or none of them.  Returns 0, or negative errno, for example if the kernel does not support
+ * socket filters.  After an error the socket delivers all packets, without a filter. */
 int packet_filter_attach(int fd, const struct access *from, const struct packet_fanout *share);
 
 #endif

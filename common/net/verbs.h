@@ -1,9 +1,9 @@
 /* verbs.h - an Ethernet port through libibverbs, for the raw packet queues of receivers and senders.
  *
  * A raw packet queue passes whole Ethernet frames between a NIC and this process's memory.  The Linux kernel is
- * involved only at the start.  recv/source_verbs.c receives with such a queue, and send/sink_verbs.c sends with one.
- * The NIC steers only the frames for this program's groups and ports to the queue.  The Linux kernel still receives all
- * other frames.
+ * involved only at the start.  recv/source_verbs.c receives with such a queue, and send/sink_verbs.c sends with such
+ * a queue.  The NIC steers only the frames for this program's groups and ports to the queue.  The Linux kernel still
+ * receives all other frames.
  *
  * Threads:   one thread opens and closes a port.  A port belongs to one source or sink.  Between open and close one
  *            other thread may use the port.

@@ -35,7 +35,7 @@
 /* A timestamp and its heap and chunk indices.  A zero-initialised struct is valid, and has the timestamp 0. */
 struct grid_time {
     int64_t timestamp;
-    int64_t time, chunk; /* as in struct assemble_place */
+    int64_t time, chunk; /* heap time and chunk index (struct assemble_place) */
 };
 
 /* A refused duplicate: its heap, and the first copy of its bytes. */

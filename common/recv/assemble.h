@@ -48,9 +48,10 @@
  * held, and placed once the claim is believed.  So no data after a gap in a recording are lost.
  *
  * Silence: a live member hands on its open chunks after all its sources have been silent (assembler_pass_time()).  The
- * silence must have lasted for a window's duration, and another member of the group must be 'patience_chunks' ahead.
- * These chunks would soon be too late for the group's sets.  Otherwise the silence must have lasted for one second plus
- * the duration of two windows.  Every heap of these chunks is expected, even after the newest heap that arrived.
+ * silence must have lasted for a window's duration, and another member of the group must be 'patience_chunks' ahead,
+ * so that the open chunks would soon be too late for the group's sets.  If no member is so far ahead, the silence
+ * must have lasted for one second plus the duration of two windows.  Every heap of these chunks is expected, even
+ * after the newest heap that arrived.
  *
  * Wrong clock at the start: with 'timebase: clock' the host's clock extends the first timestamp to 64 bits.  If the
  * clock was wrong by more than half a period of 2^48 samples, all timestamps are wrong by whole periods.  They are
@@ -198,8 +199,8 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
  * between packets.  'now_ns' is the present monotonic time.  Addresses that assembler_expect() returned are invalid
  * after this call. */
 void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
-/* Counts a packet that the caller refuses.  The counters of the packet's source count heaps, so of each heap they
- * count only the first packet. */
+/* Counts a packet that the caller refuses.  The counters of the packet's source count heaps, so they count only the
+ * first packet of each heap. */
 void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject);
 
 /* Returns the first copy of the payload, if assembler_admit() has just refused a packet as REJECT_DUPLICATE.  Returns

@@ -28,7 +28,7 @@
 #include "common/base/log.h"
 
 struct claims_config {
-    unsigned n_sources, jump_heaps, jump_sources; /* as in struct assembler_config */
+    unsigned n_sources, jump_heaps, jump_sources; /* see struct assembler_config */
     int64_t window_samples, window_ns;
     bool live; /* true if packets arrive in real time, false for a recording */
     size_t heap_bytes;

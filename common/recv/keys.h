@@ -14,8 +14,8 @@ struct device;
 struct endpoint_list;
 struct recv_source_config;
 
-/* Values of these keys.  Each program's struct for its recv section begins with a struct config_recv named 'base'.
- * Keys that a program does not have stay 0. */
+/* Values of the keys of the section recv.  Each program's struct for its recv section begins with a struct
+ * config_recv named 'base'.  Keys that a program does not have stay 0. */
 struct config_recv {
     char *interface;       /* interface for multicast; NULL: the kernel chooses */
     char *pcap_file;       /* NULL: the network */
@@ -54,7 +54,7 @@ struct config_recv {
             "With ibverbs: number of the NIC's interrupt that wakes the first receive thread; other threads use the "  \
             "next interrupts. -1: the threads never sleep, and each uses a whole core.")
 
-/* Rows for fgpu and xbgpu only. */
+/* Rows of the keys that only fgpu and xbgpu have. */
 #define CONFIG_PCAP_FILE_ROW                                                                                           \
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,                                                               \
                "Replay this capture instead of listening to the network; a slow replay loses no packets.")
@@ -78,8 +78,8 @@ struct config_recv {
              "With transport ibverbs: the network card writes payloads directly to GPU memory, by dma-buf "            \
              "(docs/operation.md).")
 
-/* Checks these keys against each other and against 'device', and reports errors.  'device' is NULL for a program
- * without a device, which does not have the keys direct and gpudirect. */
+/* Checks the keys of the section recv against each other and against 'device', and reports errors.  'device' is NULL
+ * for a program without a device, which does not have the keys direct and gpudirect. */
 void recv_keys_check(struct config_recv *recv, const struct config_device *device, struct config *errors);
 
 /* Returns the configuration of a source for receive thread 't' and the endpoints.  'device' is used with gpudirect

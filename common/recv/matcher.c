@@ -16,7 +16,7 @@ struct member {
     unsigned n_held;     /* 0 <= n_held <= depth */
     bool ended;
     int64_t said_samples; /* timestamp of the last chunk added, even if it was given back */
-    uint64_t said_at;     /* matcher->n_added after the last chunk was added; 0: none yet */
+    uint64_t said_at;     /* value of matcher->n_added after the member's last chunk was added; 0: no chunk yet */
     /* number of successive chunks that are far but near each other, and that no majority of members contradicts */
     unsigned n_claims;
 };

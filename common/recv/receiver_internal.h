@@ -23,7 +23,7 @@ struct placement {
     uint8_t *own;    /* [const] [PACKET_BYTES_MAX] own buffer, for payloads that were misplaced or not predicted */
     uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] buffer for bytes that exceed the payload buffer */
 
-    /* predicted packet; if its 'flow' is NULL, there is none, and the slot offers 'own' */
+    /* predicted packet; if its 'flow' is NULL, no packet is predicted, and the slot offers the buffer 'own' */
     struct prediction predicted;
     uint64_t n_jumps; /* the member's number of jumps at the time of the prediction */
 

@@ -323,8 +323,8 @@ static void place_payload(struct receiver *r, const struct packet_slot *slot, co
 }
 
 /* Checks that a payload received at its predicted place is still in an open chunk.  An earlier packet of the batch may
- * have moved the window.  The chunk then belongs to the worker, or is in use for another time, and the payload is lost.
- * Returns REJECT_NONE, or the reason for the loss. */
+ * have moved the window.  The chunk then belongs to the worker, or receives data of another time, and the payload is
+ * lost.  Returns REJECT_NONE, or the reason for the loss. */
 static enum reject check_landing(const struct receiver *r, const struct placement *placement,
                                  const struct assemble_packet *packet)
 {

@@ -26,7 +26,7 @@ int recv_source_open(const struct recv_source_config *config, struct recv_source
 }
 
 #define RING_ALIGN_BYTES 64 /* size of a cache line, so that no two frames share a line */
-/* smallest number of posted frames: several batches, because some are in use and others are complete */
+/* smallest number of posted frames: several batches, because some frames are in use and others are complete */
 #define RING_POSTED_MIN (4 * PACKET_BATCH_MAX)
 
 static size_t round_to_lines(size_t bytes)

@@ -33,7 +33,7 @@
 
 /* Size of a frame's head in host memory, if the rest of the frame is in device memory.  The head has 42 bytes of
  * Ethernet, IPv4 and UDP headers, and the packet's first 200 bytes.  200 is a multiple of 8, as is the size of SPEAD
- * headers.  After a SPEAD header of 72 bytes, 128 bytes of payload are in host memory, a multiple of 16. */
+ * headers.  After a SPEAD header of 72 bytes, the head has room for 128 bytes of payload.  128 is a multiple of 16. */
 #define PACKET_HEAD_BYTES 242
 
 /* Size of the buffer that a socket source allocates for zero-copy packets. */
@@ -94,7 +94,7 @@ struct packet_ring {
     size_t frame_bytes;     /* number of bytes of each frame in host memory: the whole frame, or its head */
     size_t rest_bytes;      /* number of bytes of each frame in device memory; 0: none */
     size_t n_posted;        /* number of frames posted to the NIC, unless its queue is shorter */
-    size_t n_frames;        /* number of posted frames and of frames that may be kept */
+    size_t n_frames;        /* n_posted, plus the number of frames that may be kept */
 };
 
 #define PACKET_MTU_MAX 9216 /* MTU assumed if none is known */

@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #define PARTS_MAX 4 /* number of iovecs of a message: three buffers of a slot, and a part for excess bytes */
-/* largest number of ready sockets that one epoll_wait() reports; the next epoll_wait() reports others */
+/* largest number of ready sockets that one epoll_wait() reports; the next epoll_wait() reports further sockets */
 #define READY_MAX   64
 #define SINGLES_MAX 64 /* number of successive single packets after which coalescing seems to have ended */
 #define MESSAGE_MAX PACKET_BYTES_MAX
@@ -61,7 +61,7 @@ struct udp_source {
     int next_ready;
     int n_turns_left;         /* number of turns before epoll is asked again: one turn for each ready socket */
     int64_t alone_timeout_ns; /* current SO_RCVTIMEO of the only socket */
-    bool alone_dry;           /* the only socket was empty after the last recv */
+    bool alone_dry;           /* true if the only socket was empty after the last recv */
     bool may_coalesce;        /* recv_source_coalesce() may sleep, because the buffers are large enough */
     int64_t busy_ns;          /* duration of polling before a wait */
     size_t next_busy;         /* index of the socket to poll next */
@@ -70,7 +70,7 @@ struct udp_source {
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
     struct sockaddr_in senders[PACKET_BATCH_MAX];
-    uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
+    uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] room for coalesced messages */
     struct gro_queue coalesced; /* coalesced messages in 'buffer' */
 };
 

@@ -230,7 +230,7 @@ static int open_socket(const struct opening *opening, const struct endpoint *end
 }
 
 /* Joins the endpoint's group with the last socket.  The kernel limits the memberships of a socket, so a new socket is
- * used when the last one is full.  The sockets are bound to no port, so they receive no packets. */
+ * used when the last socket has no membership left.  The sockets are bound to no port, so they receive no packets. */
 static int join_group(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -314,8 +314,8 @@ static int add_rule(struct recv_source_verbs *source, const struct endpoint *end
     return 0;
 }
 
-/* Installs a rule for each allowed sender of the endpoint, if the senders are single addresses.  Returns false if they
- * are not, or if the NIC refuses a rule.  The receiver checks senders in any case. */
+/* Installs a rule for each allowed sender of the endpoint, if the senders are single addresses.  Returns false if a
+ * sender is a network, or if the NIC refuses a rule.  The receiver checks senders in any case. */
 static bool steer_senders(struct recv_source_verbs *source, const struct endpoint *endpoint)
 {
     size_t n_flows = source->n_flows, n_senders = recv_source_n_senders(endpoint);

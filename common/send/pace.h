@@ -15,7 +15,7 @@
 struct pace {
     double ns_per_byte; /* 0: unpaced */
     int64_t start_ns;
-    /* number of bytes that departed since start_ns; a descriptor byte may count as less than one */
+    /* number of bytes that departed since start_ns; a descriptor byte may count as less than one byte */
     double n_bytes;
     double quick_ns_per_byte; /* time per byte of an undisturbed hand-over to the sink; 0: not known */
     size_t piece_bytes;       /* size of the last piece; 0: no piece with a known hand-over time yet */
@@ -80,10 +80,11 @@ static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t e
 }
 
 /* Returns the earliest time to begin the hand-over of the next piece.  No packet of a piece leaves a socket before
- * its first message, of 'first_bytes' bytes, is handed over.  So the hand-over may begin before clear_ns by the
- * duration of the first message's hand-over.  A NIC may send earlier, but its hand-over takes negligible time.  The
- * duration is computed from the fastest recent hand-over.  With each slower piece the estimate grows by
- * PACE_QUICK_GROWTH, so a thousand slower pieces multiply it by 1.6. */
+ * its first message, of 'first_bytes' bytes, is handed over.  So the hand-over of the piece may begin earlier than
+ * clear_ns, by the time that the first message's hand-over takes.  The time of the first message's hand-over is
+ * computed from the fastest recent hand-over.  With each slower piece the computed time grows by PACE_QUICK_GROWTH,
+ * so a thousand slower pieces multiply it by 1.6.  A NIC may send earlier, but its hand-over takes negligible
+ * time. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {
     size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;

@@ -136,10 +136,10 @@ int sender_add_exported(struct send_stream *stream, const struct device_exported
 /* Queues a job.  Never blocks, because the sender has room for the jobs of all its streams.  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);
 
-/* Sets a deadline before the end.  Queued jobs are sent at their rate, or faster if necessary, so that all of them
- * leave within SENDER_DRAIN_MAX_NS.  So the worker waits no longer than this time for a free output buffer.  From
- * 'give_up_ns' (monotonic) on, all jobs, including new ones, are returned unsent.  Call at most once, between start and
- * stop.  Any thread. */
+/* Sets the deadline 'give_up_ns' for all jobs, before sender_stop().  Queued jobs are sent at their rate, or faster
+ * if necessary, so that all of them leave within SENDER_DRAIN_MAX_NS.  So the worker waits no longer than this time
+ * for a free output buffer.  From 'give_up_ns' (monotonic) on, all jobs, including new ones, are returned unsent.
+ * Call at most once, between start and stop.  Any thread. */
 void sender_set_deadline(struct sender *sender, int64_t give_up_ns);
 
 /* Stops the sender.  No more jobs may be pushed.  Queued jobs are sent at their rate, or faster if necessary, so that

@@ -89,7 +89,7 @@ struct packet_out *send_sink_alloc(struct send_sink *sink, size_t n);
  * false, the thread can serve other sinks first.  Releases references in the same way as send_sink_reap(). */
 bool send_sink_has_room(struct send_sink *sink);
 
-/* Interval at which a thread asks a sink again whether it has room. */
+/* Interval at which a thread calls send_sink_has_room() again for a sink without room. */
 #define PACKET_SINK_ROOM_NS (50 * NS_PER_US)
 
 /* Sends the first 'n' packets of the last alloc, in order.  Returns the number of packets sent; the others failed.  A

@@ -37,7 +37,7 @@ struct send_stream {
     uint64_t heap_cnt; /* heap count of the next heap */
     uint64_t heap_cnt_step;
 
-    struct send_group descriptors; /* one heap for each destination, or no heaps */
+    struct send_group descriptors; /* heaps with the descriptors: one for each destination, or none */
     uint8_t *descriptor_payload;   /* payload that all descriptor heaps share */
     double descriptor_haste;       /* factor with which the pace counts descriptor bytes, <= 1 */
     int64_t descriptor_first_ns;
@@ -57,7 +57,7 @@ struct send_stream {
     size_t run_bytes;                 /* payload bytes of a run */
     size_t round_offset;              /* offset in each heap at which the runs of this round begin */
     size_t heap;
-    size_t offset;            /* offset in the heap */
+    size_t offset;            /* number of the heap's payload bytes that are already in packets */
     size_t n_packets_left;    /* number of packets that remain of the group in progress; 0: between groups */
     size_t n_stopped;         /* number of destinations whose stop heap was sent */
     uint64_t group_heap_cnt;  /* heap count of the group's first heap */

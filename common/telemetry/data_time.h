@@ -55,8 +55,9 @@ int64_t data_time_at(const struct data_time *time, int64_t arrival_ns);
  * only if time->known. */
 bool data_time_is_due(const struct data_time *time, int64_t timestamp, int64_t arrival_ns);
 
-/* Returns true if the receiver must refuse a claim.  It must if three conditions hold: the clock is synchronised, the
- * timestamp 'claim' differs from the clock by more than the tolerance, and the timestamp 'window' does not. */
+/* Returns true if the receiver must refuse a claim.  The receiver must refuse the claim if three conditions hold: the
+ * clock is synchronised, the timestamp 'claim' differs from the clock by more than the tolerance, and the timestamp
+ * 'window' does not. */
 bool data_time_clock_refuses(const struct data_time *time, int64_t claim, int64_t window);
 
 /* Compares 'timestamp' with the synchronised clock.  Returns the number of periods of 2^48 samples by which the

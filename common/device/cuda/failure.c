@@ -16,8 +16,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* HANGS_LOOKS: number of checks without a callback after which a stream counts as hung.  These checks take 3 s, longer
+ * than a real-time chunk takes. */
 #define WATCH_INTERVAL_MS 100
-#define HANGS_LOOKS       30 /* number of checks until a stream hangs: 3 s, longer than a real-time chunk takes */
+#define HANGS_LOOKS       30
 
 static int errno_of(cudaError_t error)
 {

@@ -71,8 +71,8 @@ void cuda_stream_destroy(struct device_stream *stream)
         ;
     *place = self->next;
     lock_give(&device->lock);
-    /* After a failure CUDA may still call called_back(), which takes the lock.  This thread takes the lock to wait
-     * until such a call has released it. */
+    /* After a failure CUDA may still call called_back(), which takes the lock.  This thread therefore takes the lock
+     * once, and so waits until such a call has released the lock. */
     cudaStreamSynchronize(self->handle);
     cudaStreamDestroy(self->handle);
     lock_take(&self->lock);

@@ -23,7 +23,8 @@ function element(tag, { dataset = {}, attributes = {}, ...properties } = {}, ...
 /* Returns a number as text: 'digits' decimals, a minus sign instead of a hyphen, and the unit. */
 const short = (value, digits, unit = "") => value.toFixed(digits).replace("-", "−") + (unit && unit !== "°" ? " " : "") + unit;
 
-/* Returns about 'about' round numbers between 'low' and 'high', at which an axis has marks, and the step between them. */
+/* Returns round numbers between 'low' and 'high' for the marks of an axis, and the step between the numbers.  'about'
+ * is the approximate number of marks. */
 function ticks(low, high, about) {
   const raw = (high - low) / Math.max(1, about), power = 10 ** Math.floor(Math.log10(raw));
   const step = power * ([1, 2, 2.5, 5, 10].find(f => f * power >= raw) || 10), list = [];
