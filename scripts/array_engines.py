@@ -131,15 +131,16 @@ def fgpu_lines(plan, engine, schema):
 
 
 def antenna_names(array):
-    """Returns the antennas' names if each can be part of a sensor's name.  If not, X-engines number the antennas."""
+    """Returns the key with the antennas' names, or no key if a name cannot be part of a sensor's name.  Without the
+    key, X-engines number the antennas."""
     names = [antenna["name"] for antenna in array["antennas"]]
     usable = all(re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z._-][A-Za-z0-9._-]*", name) for name in names)
     return [("antenna_names", ", ".join(names), array.mark_at("antennas"))] if usable else []
 
 
 def window_keys(array, stream):
-    """Returns a window as long as the F-engines' output buffers, unless the file sets a window or the default is
-    long enough."""
+    """Returns the keys of a window as long as the F-engines' output buffers.  Leaves out a key that the file sets or
+    whose default is right."""
     recv, default = array["xbgpu"]["recv"], array["xbgpu"]["recv"].schema["properties"]
     keys = zip(("window", "chunks"), array_plan.x_window(array, stream))
     return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]

@@ -212,7 +212,7 @@ static void read_cpu_model(char *model, size_t bytes)
 static const char *compiler(void)
 {
 #ifdef __clang__
-    return __VERSION__; /* begins with the compiler's name */
+    return __VERSION__; /* the text begins with the compiler's name */
 #else
     return "gcc " __VERSION__;
 #endif

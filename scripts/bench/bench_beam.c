@@ -51,7 +51,8 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s, or 0 */
+    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s (0:
+                                      * unknown) */
 };
 
 /* The kernels for one size, and their arguments. */

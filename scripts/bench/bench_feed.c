@@ -35,18 +35,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PACKETS_MAX       128 /* packets of a system call */
-#define JOINED_MAX        64  /* packets of a message; all versions of Linux can join 64 packets */
+#define PACKETS_MAX       128 /* largest number of packets in a system call */
+#define JOINED_MAX        64  /* largest number of packets joined in a message; every Linux allows 64 */
 #define DATAGRAM_MAX      65507
 #define HEADER_MAX        128
 #define SHUFFLE_MAX       64
 #define N_STOPS           5
-#define SKB_TRUESIZE_RATE 2 /* about the largest ratio of the memory of a packet in a socket to the packet's size */
+#define SKB_TRUESIZE_RATE 2 /* upper limit, approximate: a packet's memory in a socket / the packet's size */
 
 /* The packets of one source to one destination. */
 struct flow {
     struct sockaddr_in destination;
-    size_t source, first_heap; /* first_heap: index of the heap among the heaps of a timestamp */
+    size_t source, first_heap; /* first_heap: index of the flow's heap among the heaps of a timestamp */
     int64_t taker;             /* index of the destination among all destinations that share the timestamps */
     int64_t n_sent;            /* packets */
     uint16_t order[SHUFFLE_MAX];
@@ -63,7 +63,7 @@ struct feed {
     int64_t shuffle;
     uint64_t random;
     size_t in_flight_bytes;
-    int64_t n_times;  /* number of timestamps in 'payload' */
+    int64_t n_times;  /* number of timestamps whose heaps 'payload' holds */
     uint8_t *payload; /* [n_times][n_flows][heap_bytes]; or one heap, which all flows send */
     uint64_t n_packets, n_bytes;
     int64_t wait_ns;

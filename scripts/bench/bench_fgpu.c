@@ -39,7 +39,7 @@ struct options {
     struct device_config device;
     unsigned n_chan[MAX_SIZES];
     size_t n_sizes;
-    size_t run_samples, buffer_samples, chunk_samples; /* 0: depends on the device */
+    size_t run_samples, buffer_samples, chunk_samples; /* 0: a default that depends on the device */
     size_t n_repetitions;
     size_t copy_bytes;
     unsigned n_taps, sample_bits;
@@ -48,7 +48,7 @@ struct options {
 };
 
 struct ceilings {
-    struct bench_stat copy, up, down, both; /* 10^9 bytes/s; copy: read and written; both: each direction */
+    struct bench_stat copy, up, down, both; /* 10^9 bytes/s; copy: reads + writes; both: in each direction */
 };
 
 struct result {

@@ -8,10 +8,10 @@
  * and E1B satellites, in launches of 5000 to 100 000 samples.  Arrays have 32 satellites of E1B in launches of 26 750
  * and 107 000 samples, which are 1 ms and 4 ms of a narrow band.  Devices that compile kernels run both variants.
  *
- * A Gsample/s is 10^9 products of a sample, an input and a satellite a second, each for all taps.  "us" is the
- * shortest time of a launch, if launches follow each other without a pause.  On the cpu device the ceiling is a plain
- * loop of int8 multiplications and additions on one core, with 4 multiplications for each tap.  Before a size is
- * timed, its sums are compared with the sums of the plain C kernel (the twin). */
+ * A Gsample/s is 10^9 combinations of sample, input and satellite a second.  Each combination includes the products
+ * for all taps.  "us" is the shortest time of a launch, if launches follow each other without a pause.  On the cpu
+ * device the ceiling is a plain loop of int8 multiplications and additions on one core, with 4 multiplications for
+ * each tap.  Before a size is timed, its sums are compared with the sums of the plain C kernel (the twin). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"

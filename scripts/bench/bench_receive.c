@@ -38,8 +38,8 @@
 #define WINDOW_CHUNKS 2
 #define THREAD_NAME   "receive"
 #define MESSAGE_MAX   65536
-#define N_JOINED      4  /* messages of a system call if messages have many packets; this number is the fastest */
-#define N_SINGLE      64 /* messages of a system call if messages have one packet */
+#define N_JOINED      4  /* messages in a system call if messages have many packets; fastest number */
+#define N_SINGLE      64 /* messages in a system call if messages have one packet */
 #define ENDPOINTS_MAX 16
 
 static void die(const char *what)
@@ -64,7 +64,7 @@ struct outcome {
 
 /* ---- The daemons' receiver ---------------------------------------------------------------------------------------- */
 
-/* Takes full chunks and returns them at once. */
+/* Takes full chunks and returns them to their pool at once. */
 static void *recycle(void *arg)
 {
     struct inbox_item item;

@@ -17,7 +17,7 @@
  *         late       packets of heaps older than the newest heap of their endpoint
  *         other      packets that are not SPEAD data (descriptors, stops)
  *         drops      messages that the kernel dropped because the socket buffer was full
- *         newest     the newest timestamp of that endpoint whose newest timestamp is the oldest
+ *         newest     newest timestamp of the endpoint that is furthest behind
  *         latency_s  the longest latency in the last interval: from the time of a heap's last sample to the receipt
  *                    of the heap's first packets */
 #include "common/base/clock.h"
