@@ -212,7 +212,8 @@ static bool is_whole(int fd, struct hash key)
     return true;
 }
 
-/* Counts an entry.  An entry's name is its key, and the entry contains its checksum. */
+/* Checks and counts an entry of the kernel cache.  The entry's name is its key, and the entry contains its
+ * checksum. */
 static void look_at_entry(int directory, const char *name, int64_t installed, struct cache_state *state)
 {
     struct hash key;

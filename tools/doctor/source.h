@@ -70,8 +70,8 @@ void source_take(struct source *source, const struct source_shape *shape, const 
 /* Ends the measurement: closes the open heaps.  Call once, before the functions below. */
 void source_finish(struct source *source, const struct source_shape *shape);
 
-/* Return two numbers: the heaps between the first and the newest heap, and how many of these heaps are missing or
- * incomplete. */
+/* source_expected() returns the number of heaps between the first and the newest heap.  source_missing() returns how
+ * many of these heaps are missing or incomplete. */
 uint64_t source_expected(const struct source *source);
 uint64_t source_missing(const struct source *source);
 

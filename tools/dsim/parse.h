@@ -85,7 +85,7 @@ struct dsim_node {
     double amplitude;              /* TONES, COMB: amplitude; CONSTANT: value; WGN, PULSAR, GNSS: standard
                                     * deviation */
     double amplitude_step;         /* TONES */
-    double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency of 0 Hz; GNSS: carrier
+    double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency that becomes 0 Hz; GNSS: carrier
                                     * frequency */
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */

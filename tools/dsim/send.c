@@ -52,7 +52,7 @@ struct dsim_sender {
     bool returns_block;             /* true: the block's last packet was dropped, so this thread returns the block */
     size_t i_heap;                  /* index of the next heap in 'heaps' */
     const struct change *taken;     /* the latest change that this sender has adopted; NULL: none */
-    bool has_ended;                 /* no more blocks will come */
+    bool has_ended;                 /* true: no more blocks will come */
 
     int64_t next_descriptors; /* timestamp of the next descriptors */
     uint64_t n_descriptors;   /* number of descriptors that were sent for each input */
