@@ -46,7 +46,7 @@ DBFS, DBHZ, GBPS, PER_S = "suffix: dBFS", "suffix: dB-Hz", "bps", "cps"
 
 
 def share(missing, received, by):
-    """PromQL for the share of heaps that is missing."""
+    """PromQL for the fraction of missing heaps."""
     lost, came = (f"sum by ({by}) (rate({name}{{SEL}}[RANGE]))" for name in (missing, received))
     return f"{lost} / ({lost} + {came})"
 

@@ -26,7 +26,7 @@ class Lines:
         self.lines.append((text, mark))
 
     def section(self, name, keys, mark=None):
-        """'keys' is [(name, text, mark)].  Writes nothing if there are no keys."""
+        """Adds a section with the keys 'keys', [(name, text, mark)].  Adds nothing if there are no keys."""
         if not keys:
             return
         self.add("")
@@ -35,7 +35,7 @@ class Lines:
             self.add(f"  {key}: {text}", at)
 
     def items(self, name, items, mark=None):
-        """'items': lists of keys.  Writes nothing if there are none."""
+        """Adds a list whose items are the lists of keys in 'items'.  Adds nothing if there are no items."""
         if not items:
             return
         self.add("")
@@ -70,7 +70,7 @@ def katcp_keys(array, engine):
 
 
 def destinations(addresses, port):
-    """An endpoint list of consecutive addresses."""
+    """Returns an endpoint list of consecutive addresses."""
     plus = f"+{len(addresses) - 1}" if len(addresses) > 1 else ""
     return json.dumps(f"{addresses[0]}{plus}:{port}")
 
@@ -204,7 +204,7 @@ def check(path, engine, lines, programs, faults):
 
 
 def streams_yaml(plan):
-    """Sources and destinations of all streams, for recorders and for people."""
+    """Returns a text with the sources and destinations of all streams, for recorders and for people."""
     array, port = plan.array, plan.array["multicast"]["port"]
     lines = Lines()
     lines.add(f"{MARKER}: the streams of {array['name']}, with an address for each substream.")

@@ -45,7 +45,7 @@ def unless_here(expression, program):
 
 
 def share(missing, received):
-    """PromQL for the share of heaps that is missing."""
+    """PromQL for the fraction of missing heaps."""
     return f"{missing} / ({missing} + {received})"
 
 
@@ -315,8 +315,9 @@ SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "_
 
 
 def quiet_s(plan):
-    """Returns the times in s without a heap after which an fgpu's input and output count as silent.  An fgpu counts
-    input heaps after each chunk, and output heaps after each buffer."""
+    """Returns the longest normal pauses between heaps in s: of an fgpu's input, and of its output.  After a longer
+    pause the input or the output counts as silent.  An fgpu counts input heaps after each chunk, and output heaps
+    after each buffer."""
     array = plan.array
     chunk = array["fgpu"]["recv"]["chunk_samples"]
     buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])

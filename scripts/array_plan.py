@@ -93,7 +93,7 @@ class Plan:
 
 
 def parse_feed(text):
-    """[(address as a number, port)] of one endpoint, or None."""
+    """Returns [(address as a number, port)] of one endpoint, or None."""
     host, _, port = text.strip().partition(":")
     base, plus, extra = host.partition("+")
     try:
@@ -261,7 +261,8 @@ def check_hosts(array, faults):
 
 
 def check_ports(array, host, faults, n=None):
-    """Checks the ports of the first 'n' programs of a host.  If 'n' is None, checks the ports of all its engines."""
+    """Checks the ports of the first 'n' programs of a host.  If 'n' is None, checks the ports of all engines of the
+    host."""
     ports, n = array["ports"], len(host["engines"]) if n is None else n
     taken = [range(ports[key], ports[key] + n) for key in ("http", "katcp")]
     if taken[0].start < taken[1].stop and taken[1].start < taken[0].stop or max(t.stop for t in taken) > 65536:

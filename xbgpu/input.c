@@ -410,7 +410,7 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     return xbgpu_detected_process(x->detected, x->lane.compute, x->shown, may_wait) && done;
 }
 
-/* Applies a setting.  The setting is in effect from the first timestamp on that is in no input yet. */
+/* Applies a setting.  The setting is in effect from the end of the newest input on. */
 void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];

@@ -72,7 +72,7 @@ struct xbgpu_output {
 };
 
 /* Initialises an output.  'selected' is memory shared by all outputs that have a gate or own shifts; NULL if there are
- * no such outputs.  'compute' is the lane's stream. */
+ * no such outputs.  'compute' is the device stream on which the kernels run. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
                       const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
                       void *selected, struct xbgpu_stream *stream);

@@ -37,7 +37,7 @@ struct xbgpu_dump {
     uint32_t *gate_spectra;           /* [const] pinned [chan] number of spectra that the gate took; NULL: no gate */
     uint64_t *n_saturated;            /* [const] pinned */
     int64_t timestamp_samples;        /* timestamp of the accumulation's first ADC sample */
-    uint32_t min_weight;              /* baselines with a smaller weight are flagged */
+    uint32_t min_weight;              /* smallest valid weight; baselines with a smaller weight are flagged */
     size_t n_weighted;                /* number of baselines that are not flagged */
     struct xbgpu_audit_sample *audit; /* [audit_samples] sums that the host computed */
     uint64_t *device_checks;          /* [const] results of the checksum kernels (checksums.h); NULL: no checksums */
@@ -71,8 +71,8 @@ struct xbgpu_stream {
     struct counter wrong_accs;   /* number of accumulations flagged because the audit or a checksum disagreed */
     struct counter audits, audit_failures;
     struct sensor synchronised;   /* true if the last accumulation had the data of all F-engines */
-    struct sensor clip_cnt;       /* value of clipped_visibilities at the end of the last dump */
-    struct sensor next_timestamp; /* value of next_samples */
+    struct sensor clip_cnt;       /* the sensor shows clipped_visibilities at the end of the last dump */
+    struct sensor next_timestamp; /* the sensor shows the value of next_samples */
     struct sensor audit_failure_cnt;
     struct sensor wrong_dump_cnt;
 };

@@ -24,7 +24,7 @@ LOCKED = 3                # flags: the loops of code and carrier are locked
 SUMS = 0x4400
 CHECKED = 50              # number of integrations of each satellite that are checked
 TOLERANCE = 0.05          # allowed rms error, relative to the prompt sum: samples and replicas have 8 bits
-PIECE = 1 << 14           # complex samples that the model filters at a time
+PIECE = 1 << 14           # number of complex samples that the model filters together
 
 
 class Sky:
