@@ -103,7 +103,7 @@ class Section:
         return item.mark if isinstance(item, (Value, Section)) else item[0].mark if item else self.mark
 
     def texts(self, *names):
-        """[(name, text, mark)] of the given scalars: all, or only those with these names."""
+        """Returns [(name, text, mark)] of the given scalars: all scalars, or only the scalars with these names."""
         return [(name, item.text, item.mark) for name, item in self.given.items()
                 if isinstance(item, Value) and (not names or name in names)]
 

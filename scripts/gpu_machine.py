@@ -39,7 +39,7 @@ def why_no_gpu():
 
 
 def output_of(*command):
-    """Returns the output of a program; '' if there is no such program or it fails."""
+    """Returns the output of a program; '' if the program does not exist or fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

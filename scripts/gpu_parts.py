@@ -182,8 +182,8 @@ def unit(run):
 
 
 def cases(root, suite):
-    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and such jobs may run side by side.
-    Other unit tests are one job, because some of their cases are not for GPUs."""
+    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and these jobs may run side by side.
+    Each other unit test is one job, because some of its cases are not for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()

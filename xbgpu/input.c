@@ -150,8 +150,8 @@ void xbgpu_inputs_flush(struct lane *lane)
 
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */
 
-/* Copies the last batches of the previous device input in front of the batches of the current one, on host and
- * device. */
+/* Copies the last batches of the previous device input in front of the batches of the current device input, on host
+ * and device. */
 static void copy_history(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;

@@ -2,8 +2,8 @@
  *
  * Usage: bench_beam [--device auto|cpu|cuda] [--antennas N[,N...]] [--beams N[,N...]] [--channels N] [--bits 4|8]
  *                   [--repetitions N] [--once]
- *   --channels  number of channels; by default the voltages take 2^29 bytes, or less on the cpu device
- *   --once      no timing: runs each size once to warm up and once more, for a profiler
+ *   --channels: number of channels; by default the voltages take 2^29 bytes, or less on the cpu device.
+ *   --once:     no timing: runs each size once to warm up and once more, for a profiler.
  *
  * Each run has 4 batches of 256 spectra, random voltages, and dither.  Beams of both polarisations alternate.  A run
  * computes the coefficients and then forms the beams of all 1024 spectra.  A jones is a pair of samples: both

@@ -3,11 +3,11 @@
  *
  * Usage: bench_ddc [--device auto|cpu|cuda] [--subsampling N[,N...]] [--bits N] [--samples N] [--repetitions N]
  *                  [--channels N] [--shapes] [--once]
- *   --samples  samples of each polarisation in a launch; default: 2^27, fewer on the cpu device
- *   --channels also measures a narrow band of N channels: the down-converter, a filter bank of 16 taps, the
- *              transform, and all later steps; the outer half of the bins is discarded
- *   --shapes   also measures other shapes (struct ddc_shape), on a device that compiles kernels
- *   --once     no timing: runs each kernel once to warm up and once more, for a profiler
+ *   --samples: samples of each polarisation in a launch; default: 2^27, fewer on the cpu device
+ *   --channels: also measures a narrow band of N channels: the down-converter, a filter bank of 16 taps, the
+ *              transform, and all later steps; the outer half of the bins is discarded.
+ *   --shapes:  also measures other shapes (struct ddc_shape), on a device that compiles kernels.
+ *   --once:    no timing: runs each kernel once to warm up and once more, for a profiler.
  *
  * The filter has 16 A taps, where A is the subsampling.  Samples have 10 bits and are random.  A Gsample/s is 10^9
  * sampling instants of the ADC a second, for both polarisations.
@@ -303,7 +303,8 @@ static bool shape_fits(const struct bed *bed, const struct ddc_args *args, const
     return shape->columns <= row && ddc_grid(args, shape).shared_bytes <= device_shared_bytes(bed->device);
 }
 
-/* Measures the default shape.  With --shapes, also measures the other shapes that fit. */
+/* Measures the default shape.  With --shapes, also measures the other shapes that fit the sizes and the device's
+ * shared memory. */
 static bool bench_size(const struct options *options, const struct bed *bed, unsigned subsampling)
 {
     const struct ddc_args sizes = {

@@ -1,13 +1,13 @@
 /* bench_feed.c - sends SPEAD heaps over loopback to a receiver under test, as fast as the receiver takes them.
  *
  * Usage: bench_feed SHAPE DESTINATIONS N_HEAPS JOIN N_SOURCES SHUFFLE IN_FLIGHT_BYTES CPU
- *   SHAPE         KIND:PAYLOAD, as in bench_shapes.h
- *   DESTINATIONS  a list of endpoints, as in a configuration
- *   N_HEAPS       heaps of each source to each destination.  Digitiser heaps go to the destinations in turn, as to
- *                 the digitiser's multicast groups, unless IN_FLIGHT_BYTES is 0
- *   JOIN          1: a message has as many packets as fit (UDP_SEGMENT); 0: a message has one packet
- *   SHUFFLE       number of packets in a group.  The packets of a group, from one source to one destination, are sent
- *                 in random order; 1: all packets are in order
+ *   SHAPE:        KIND:PAYLOAD, as in bench_shapes.h.
+ *   DESTINATIONS: a list of endpoints, as in a configuration.
+ *   N_HEAPS:      heaps of each source to each destination.  Digitiser heaps go to the destinations in turn, as to
+ *                 the digitiser's multicast groups, unless IN_FLIGHT_BYTES is 0.
+ *   JOIN:         1: a message has as many packets as fit (UDP_SEGMENT); 0: a message has one packet.
+ *   SHUFFLE:      number of packets in a group.  The packets of a group, from one source to one destination, are sent
+ *                 in random order; 1: all packets are in order.
  * Sources and destinations take turns, message by message.  Stop heaps follow until the receiver has received one.
  *
  * IN_FLIGHT_BYTES > 0 limits the bytes that wait in the receiver's socket.  The kernel reports the number of these

@@ -1,8 +1,8 @@
 /* bench_gnss.c - measures the rates of the correlation with replicas of satellites' signals on a device.
  *
  * Usage: bench_gnss [--device auto|cpu|cuda] [--antennas N[,N...]] [--repetitions N] [--once]
- *   --antennas  numbers of antennas of the arrays; default: 1, 8 and 64
- *   --once      no timing: runs each size once to warm up and once more, for a profiler
+ *   --antennas: numbers of antennas of the arrays; default: 1, 8 and 64.
+ *   --once:     no timing: runs each size once to warm up and once more, for a profiler.
  *
  * A launch has random samples of both polarisations, 3 taps, and one piece of each satellite.  One antenna has L1 C/A
  * and E1B satellites, in launches of 5000 to 100 000 samples.  Arrays have 32 satellites of E1B in launches of 26 750

@@ -100,8 +100,9 @@ struct dsim_node {
     struct dsim_gnss *gnss; /* GNSS: set by dsim_gnss_compute() */
     uint64_t seed;          /* WGN, PULSAR, GNSS */
     bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: a seed was given */
-    bool is_live;           /* true: the expression is a TRACK or GNSS, or contains one outside a REPEAT */
-    bool has_track;         /* true: the expression is a TRACK, or contains one */
+    bool is_live;           /* true: the expression is a TRACK or GNSS, or contains a TRACK or GNSS outside a
+                             * REPEAT */
+    bool has_track;         /* true: the expression is a TRACK, or contains a TRACK */
     double cost;            /* number of terms that are evaluated for one sample, including the terms of operands */
     size_t n_scratch;       /* number of buffers that the evaluation needs in addition to the result */
 };

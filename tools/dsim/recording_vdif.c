@@ -201,8 +201,8 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     return 0;
 }
 
-/* Finds the length of the recording from the thread's last frames in the file.  Ignores a frame whose time is far from
- * the others, because its header must be wrong. */
+/* Finds the length of the recording from the thread's last frames in the file.  Ignores a frame whose time is far
+ * from the times of the other frames, because its header must be wrong. */
 static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     int64_t indices[N_LAST];

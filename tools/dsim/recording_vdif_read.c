@@ -174,7 +174,7 @@ static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char 
 /* ---- Seeking ----------------------------------------------------------------------------------------------------- */
 
 /* Finds the median index of the thread's next N_PROBES frames from file frame k on.  The median tolerates one wrong
- * header.  The result is INT64_MAX if there are no such frames. */
+ * header.  The result is INT64_MAX if the file has no further frames of the thread. */
 static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
 {
     int64_t found[N_PROBES];

@@ -1,7 +1,7 @@
 /* emulator_example - a kernel that sums rows by several methods.  In each method the threads of a block work
  * together.  Only check_emulator uses the kernel.
- *   in   uint32 [block][n]
- *   out  uint64 [block][EXAMPLE_N_SUMS]   the sum of the block's row, computed by each method
+ *   in:  uint32 [block][n].
+ *   out: uint64 [block][EXAMPLE_N_SUMS]: the sum of the block's row, computed by each method.
  *
  * Constants: MISTAKE, a value of enum emulator_mistake, and THREADS, the number of threads of a block.  'args' reaches
  * the .cu file in the same way as the arguments of the product's kernels. */

@@ -18,7 +18,8 @@
 /* Asks g++ for its version; returns false if there is no g++.  Call it before the other functions. */
 bool kernel_cache_has_compiler(void);
 
-/* Compiles kernel 'name' with 'command', unless a fresh entry is there.  Returns false after an error of g++. */
+/* Compiles kernel 'name' with 'command', unless the cache already has a fresh entry.  Returns false after an error of
+ * g++. */
 bool kernel_cache_compile(const char *name, const char *command);
 
 /* Loads the shared object of kernel 'name' that 'command' compiles.  Prints a message and returns NULL on failure. */
