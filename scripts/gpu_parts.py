@@ -92,7 +92,7 @@ class Run:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # all its processes have ended
+                pass  # all processes of the program have ended
         return process.communicate()[0]
 
     def together(self, function, items, n=N_WORKERS):

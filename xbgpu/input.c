@@ -423,13 +423,14 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
     switch (command->what) {
     case XBGPU_COMMAND_CAPTURE:
         samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
-        if (samples < x->next_samples) /* false if time has gone back while an older dump is pending */
+        if (samples < x->next_samples) /* the condition is false if time has gone back while an older dump is
+                                        * pending */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM_CAPTURE:
         samples = is_voltages ? xbgpu_beams_set_capture(x->beams, command->index, command->on, command->from_samples)
                               : xbgpu_detected_set_capture(x->detected, detected, command->on, command->from_samples);
-        if (samples < x->next_samples) /* some batches have not been pushed yet */
+        if (samples < x->next_samples) /* some batches have been neither sent nor withheld yet */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM:

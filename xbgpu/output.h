@@ -33,7 +33,8 @@ struct xbgpu_output_sums {
 struct xbgpu_output_input {
     int64_t first_batch;           /* batch 0's number: its timestamp / samples per batch */
     size_t begin;                  /* first batch to correlate: 0 or 1 */
-    size_t n_batches;              /* index after the last batch to correlate; smaller at the end of a stream */
+    size_t n_batches;              /* index after the last batch to correlate; smaller than usual at the end of a
+                                    * stream */
     const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted; 0 if absent.  With
                                     * device_delays: [n_history + batch][ant]..., not shifted */
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */

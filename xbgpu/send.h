@@ -54,7 +54,7 @@ struct xbgpu_stream {
     int64_t dump_samples;                     /* [const] length of an accumulation, in ADC samples */
     bool capture;                             /* [worker] true if dumps from 'from_samples' on are sent */
     int64_t from_samples;                     /* [worker] earliest timestamp of a dump that is sent */
-    int64_t next_samples;                     /* [worker] end of the last pushed dump; 0: none yet */
+    int64_t next_samples;                     /* [worker] end of the last dump sent or withheld; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: no dumps are sent */
     struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
@@ -86,9 +86,9 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-/* Decides which of the dumps that have not been pushed yet are sent.  If 'on' is true, dumps that begin at
- * 'from_samples' or later are sent.  If 'on' is false, no dump is sent.  Returns the earliest timestamp of a dump
- * that has not been pushed yet. */
+/* Decides about all dumps that have been neither sent nor withheld.  If 'on' is true, dumps that begin at
+ * 'from_samples' or later are sent.  If 'on' is false, no dump is sent.  Returns the earliest timestamp of these
+ * dumps. */
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */

@@ -15,7 +15,7 @@
 struct xbgpu_window {
     int64_t n_length;     /* [const] number of batches in a window */
     size_t n_ants;        /* [const] */
-    bool count_baselines; /* [const] false: a weight is all spectra of a window, or 0 */
+    bool count_baselines; /* [const] false: each weight is either 0 or the number of all spectra of a window */
     bool open;
     int64_t index;          /* index of the open window */
     uint64_t n_heaps;       /* number of heaps of the window that arrived */

@@ -38,7 +38,7 @@
 #define REPETITION_NS (50 * NS_PER_MS)
 #define N_BATCHES     4
 #define N_SPECTRA     256
-#define N_WINDOWS     16 /* windows of the incoherent beam */
+#define N_WINDOWS     16 /* number of windows of the incoherent beam */
 
 struct options {
     struct device_config device;

@@ -3,11 +3,11 @@
  *
  * Usage: bench_ddc [--device auto|cpu|cuda] [--subsampling N[,N...]] [--bits N] [--samples N] [--repetitions N]
  *                  [--channels N] [--shapes] [--once]
- *   --samples: samples of each polarisation in a launch; default: 2^27, fewer on the cpu device
+ *   --samples:  samples of each polarisation in a launch; default: 2^27, fewer on the cpu device.
  *   --channels: also measures a narrow band of N channels: the down-converter, a filter bank of 16 taps, the
- *              transform, and all later steps; the outer half of the bins is discarded.
- *   --shapes:  also measures other shapes (struct ddc_shape), on a device that compiles kernels.
- *   --once:    no timing: runs each kernel once to warm up and once more, for a profiler.
+ *               transform, and all later steps; the outer half of the bins is discarded.
+ *   --shapes:   also measures other shapes (struct ddc_shape), on a device that compiles kernels.
+ *   --once:     no timing: runs each kernel once to warm up and once more, for a profiler.
  *
  * The filter has 16 A taps, where A is the subsampling.  Samples have 10 bits and are random.  A Gsample/s is 10^9
  * sampling instants of the ADC a second, for both polarisations.

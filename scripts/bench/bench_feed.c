@@ -186,7 +186,7 @@ static size_t next_packet(struct feed *feed, struct flow *flow, size_t i)
     size_t n_items = bench_items(shape, flow->source, time * shape->heap_samples, items);
     size_t header_bytes = spead_build_header(feed->headers[i], ((uint64_t)time + 1) * feed->n_sources + flow->source,
                                              shape->heap_bytes, offset, shape->payload_bytes, items, n_items);
-    size_t heap = (size_t)(time % feed->n_times) * feed->n_flows + flow->first_heap; /* 0 if there is only one heap */
+    size_t heap = (size_t)(time % feed->n_times) * feed->n_flows + flow->first_heap; /* 0: all flows send one heap */
 
     feed->iovecs[i][0] = (struct iovec){feed->headers[i], header_bytes};
     feed->iovecs[i][1] = (struct iovec){feed->payload + heap * shape->heap_bytes + offset, shape->payload_bytes};

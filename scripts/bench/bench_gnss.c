@@ -40,7 +40,7 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    double int8_madds; /* 10^9/s on one core; 0: this device has another ceiling */
+    double int8_madds; /* rate in 10^9/s on one core; 0: this device has another ceiling */
 };
 
 struct size {
@@ -267,7 +267,7 @@ static bool bench_all(const struct options *options, const struct bed *bed)
     bench_print_head("Correlation with replicas, 3 taps", "Gsample/s");
     for (size_t i = 0; i < ARRAY_LEN(of_one_antenna); i++)
         ok = bench_size(options, bed, &of_one_antenna[i], &gnss_correlate_kernel) && ok;
-    for (size_t i = 0; i < 2 * options->n_arrays; i++) { /* 1 ms and 4 ms of samples */
+    for (size_t i = 0; i < 2 * options->n_arrays; i++) { /* sizes: the samples of 1 ms and of 4 ms */
         struct size size = {options->n_ants[i / 2], 0, 32, i % 2 ? 107000 : 26750};
         ok = bench_size(options, bed, &size, &gnss_correlate_kernel) && ok;
         if (device_compiles(bed->device))

@@ -37,7 +37,7 @@
 #define MAX_SIZES     16
 #define MAX_SHAPES    64
 #define REPETITION_NS (50 * NS_PER_MS)
-#define BLOCK_BYTES   ((size_t)16 << 20) /* bytes of random input, which repeat */
+#define BLOCK_BYTES   ((size_t)16 << 20) /* length of the random input, which is repeated as needed */
 
 struct options {
     struct device_config device;

@@ -32,7 +32,7 @@ struct bench_engine {
     struct device_stream *compute, *download;
     struct channelise *channelise;
     float *gain;
-    size_t n_spectra, spacing_samples, window_samples; /* n_spectra: spectra of a buffer */
+    size_t n_spectra, spacing_samples, window_samples; /* n_spectra: number of spectra in a buffer */
     struct channelise_spectrum *spectra;               /* [n_spectra]: arguments of an append */
     struct inbox *home;
     struct buffer buffers[N_BUFFERS];

@@ -179,10 +179,10 @@ class Mode:
         return []
 
     def begin(self):
-        """Runs before the programs start: opens the receivers."""
+        """Opens the receivers, before the programs start."""
 
     def stop(self):
-        """Runs after the programs have ended."""
+        """The run calls this method after the programs have ended."""
 
 
 class WithF(Mode):

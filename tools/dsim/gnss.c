@@ -115,7 +115,7 @@ static int compute(struct dsim_node *node, double rate_hz, const char *code_file
     int8_t chips[GNSS_MAX_CHIPS];
     int err = 0;
 
-    node->gnss = gnss; /* dsim_program_free() frees it */
+    node->gnss = gnss; /* dsim_program_free() frees 'gnss' */
     if (!gnss)
         return why_out_of_memory(why, why_bytes);
     if (facts->is_in_memory)

@@ -119,7 +119,7 @@ struct dsim_program {
     size_t n_nodes;
     struct dsim_output *outputs;
     size_t n_outputs; /* >= 1 */
-    bool is_live;     /* at least one output is live */
+    bool is_live;     /* true: at least one output is live */
     bool has_pulsar;
 };
 

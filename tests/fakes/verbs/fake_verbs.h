@@ -184,7 +184,8 @@ struct fake_qp {
     uint64_t n_missed;    /* [turn of recv] number of frames lost because this library was too slow */
     struct fake_qp *next; /* next queue pair in the context's list */
 };
-void fake_qp_fail(struct fake_qp *qp, bool says_so); /* sets the error state; says_so: also posts an event */
+void fake_qp_fail(struct fake_qp *qp, bool says_so); /* sets the error state, and posts an event if 'says_so' is
+                                                      * true */
 int fake_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
 
 /* ---- fake_queue.c: requests are numbered from 0 ------------------------------------------------------------------ */
