@@ -315,8 +315,7 @@ def pacing(run):
 
 
 def direct(run):
-    """runs the part 'engine' with recv.direct, and measures rates and CPU times with direct and pinned memory; not a
-    part of 'all'"""
+    """part 'engine' with recv.direct; measures rates and CPU times with direct and pinned memory; not a part of 'all'"""
     yield run.suite("check_device", CK_FORK="yes", CBF_TEST_DIRECT="1")
     yield run.tests("replays", [*REPLAYS, "tests/system/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
                     leave_s=240, CBF_TEST_DIRECT="1")

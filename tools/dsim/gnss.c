@@ -15,7 +15,7 @@
 
 #define SEGMENT_BITS     12 /* log2 of the number of samples in a segment, in which the frequencies are constant */
 #define SEGMENT_SAMPLES  (INT64_C(1) << SEGMENT_BITS)
-#define MAX_POSITION     (INT64_C(1) << 59) /* at most 2^66 units (4 sub-chips) per sample, so phases stay below 2^127 */
+#define MAX_POSITION     (INT64_C(1) << 59) /* at most 2^66 units (4 sub-chips) per sample, so phases are < 2^127 */
 #define MAX_TURNS        0x1p61L
 #define MAX_CODE_STEP    3.0 /* sub-chips per sample; Doppler and tracks keep the total below 4 */
 #define UNITS_PER_TURN   0x1p64L
