@@ -24,8 +24,8 @@ VULKAN_CFLAGS := $(if $(VULKAN),-DCBF_VULKAN $(call pkg,--cflags,vulkan))
 CFLAGS  ?= -O3 -g
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter -Wno-missing-field-initializers \
            $(if $(filter clang%,$(notdir $(CC))),-Wthread-safety) $(if $(WERROR),-Werror)
-# Hardening against attacks on faults of the programs, in optimised builds without sanitizers.  If the given flags set
-# a level of FORTIFY_SOURCE, as Debian's packages do, this level stays.
+# Options that make bugs harder to exploit, for optimised builds without sanitizers.  If the given flags set a level
+# of FORTIFY_SOURCE, as in builds of Debian packages, this level stays.
 OPTIMISED := $(filter-out -O0,$(filter -O%,$(CFLAGS)))
 FORTIFY   := $(if $(OPTIMISED),$(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3))
 HARDEN_CFLAGS  := $(if $(SANITIZE),,-fPIE -fstack-protector-strong $(FORTIFY) -Wformat-security \

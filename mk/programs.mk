@@ -38,7 +38,7 @@ $(OBJ)/kernels/%.o: EXTRA_CFLAGS = -U_FORTIFY_SOURCE -fno-stack-protector
 $(OBJ)/tools/visrec/%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 $(OBJ)/common/device/plugin.o: EXTRA_CFLAGS = -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
 
-# The kernels' texts, which the cuda device compiles when it runs.
+# The source texts of the kernels.  The cuda device compiles these texts at run time.
 $(BUILD)/common/device/texts.c: FORCE
 	$(call embed,common/device/texts.h,kernel_text,$(wildcard kernels/*/*.cu kernels/*/*.h) common/device/tensor_map.h)
 

@@ -100,8 +100,8 @@ check-all:
 	@scripts/setup ci
 	@scripts/check-variants
 
-# Readers of packets and files, fed with any bytes.  libFuzzer needs clang and a separate build, with a target for each
-# tests/fuzz/fuzz_*.c.
+# Fuzz tests, which feed arbitrary bytes to the readers of packets and files.  libFuzzer needs clang and a separate
+# build, with a target for each tests/fuzz/fuzz_*.c.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_MAKE     = $(SUBMAKE) CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz fuzz-targets

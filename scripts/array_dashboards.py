@@ -20,9 +20,9 @@ class Panel:
     unit: str
     description: str
     queries: dict  # {legend or table column: PromQL}; SEL stands for the labels that the dashboard's user chooses
-    steps: tuple = ()  # (value, colour): the colour from this value on; the first colour also serves lower values
+    steps: tuple = ()  # (value, colour of this and higher values); the first colour also serves lower values
     states: dict = field(default_factory=dict)  # {value: (text, colour)}
-    columns: dict = field(default_factory=dict)  # tables: {column: (unit, steps, states)}; default: the panel's own
+    columns: dict = field(default_factory=dict)  # tables: {column: (unit, steps, states)}; default: the panel's
 
 
 # ---- Limits and states, each once ------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ DBFS, DBHZ, GBPS, PER_S = "suffix: dBFS", "suffix: dB-Hz", "bps", "cps"
 
 
 def share(missing, received, by):
-    """PromQL for the share of heaps that is missing."""
+    """PromQL for the fraction of missing heaps."""
     lost, came = (f"sum by ({by}) (rate({name}{{SEL}}[RANGE]))" for name in (missing, received))
     return f"{lost} / ({lost} + {came})"
 

@@ -4,7 +4,7 @@ import json
 from array_engines import MARKER
 from array_plan import parse_feed
 
-# The smallest values that are written. systemd/sysctl.conf has the same values.
+# Lower limits of the kernel settings that are written. systemd/sysctl.conf has the same values.
 LEAST = {"rmem_max": 1 << 30, "wmem_max": 1 << 28, "memberships": 4096}
 
 

@@ -26,7 +26,7 @@ class Lines:
         self.lines.append((text, mark))
 
     def section(self, name, keys, mark=None):
-        """'keys' is [(name, text, mark)].  Writes nothing if there are no keys."""
+        """Adds a section with the keys 'keys', [(name, text, mark)].  Adds nothing if there are no keys."""
         if not keys:
             return
         self.add("")
@@ -35,7 +35,7 @@ class Lines:
             self.add(f"  {key}: {text}", at)
 
     def items(self, name, items, mark=None):
-        """'items': lists of keys.  Writes nothing if there are none."""
+        """Adds a list whose items are the lists of keys in 'items'.  Adds nothing if there are no items."""
         if not items:
             return
         self.add("")
@@ -70,7 +70,7 @@ def katcp_keys(array, engine):
 
 
 def destinations(addresses, port):
-    """An endpoint list of consecutive addresses."""
+    """Returns an endpoint list of consecutive addresses."""
     plus = f"+{len(addresses) - 1}" if len(addresses) > 1 else ""
     return json.dumps(f"{addresses[0]}{plus}:{port}")
 
@@ -131,15 +131,16 @@ def fgpu_lines(plan, engine, schema):
 
 
 def antenna_names(array):
-    """Returns the antennas' names if each can be part of a sensor's name.  If not, X-engines number the antennas."""
+    """Returns the key with the antennas' names, or no key if a name cannot be part of a sensor's name.  Without the
+    key, X-engines number the antennas."""
     names = [antenna["name"] for antenna in array["antennas"]]
     usable = all(re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z._-][A-Za-z0-9._-]*", name) for name in names)
     return [("antenna_names", ", ".join(names), array.mark_at("antennas"))] if usable else []
 
 
 def window_keys(array, stream):
-    """Returns a window as long as the F-engines' output buffers, unless the file sets a window or the default is
-    long enough."""
+    """Returns the keys of a window as long as the F-engines' output buffers.  Leaves out a key that the file sets or
+    whose default is right."""
     recv, default = array["xbgpu"]["recv"], array["xbgpu"]["recv"].schema["properties"]
     keys = zip(("window", "chunks"), array_plan.x_window(array, stream))
     return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]
@@ -203,7 +204,7 @@ def check(path, engine, lines, programs, faults):
 
 
 def streams_yaml(plan):
-    """Sources and destinations of all streams, for recorders and for people."""
+    """Returns a text with the sources and destinations of all streams, for recorders and for people."""
     array, port = plan.array, plan.array["multicast"]["port"]
     lines = Lines()
     lines.add(f"{MARKER}: the streams of {array['name']}, with an address for each substream.")

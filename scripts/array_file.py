@@ -1,7 +1,8 @@
 """The keys of array.yaml, and a reader that returns values with their places, and all faults.
 
 A JSON Schema describes the keys.  Keys that go into the engines' files unchanged (sizes of outputs, buffers, ...) come
-from the engines' own schemas (fgpu --print-schema).  So keys, ranges and defaults equal the engines'.
+from the engines' own schemas (fgpu --print-schema).  So keys, ranges and defaults are the same as in the engines'
+files.
 """
 import json
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-# Keys that the engines' files have, but not the same sections of array.yaml: scripts/array sets these keys, or each
+# {section: keys that it has in the engines' files, but not in array.yaml}. scripts/array sets these keys, or each
 # engine needs its own value.
 DEALT = {
     "device": ("kind", "gpu"),
@@ -80,7 +81,7 @@ class Value:
 
 @dataclass
 class Section:
-    """A mapping: the given values, and defaults for all others."""
+    """A mapping: the given values, and defaults for all other keys."""
 
     mark: Mark
     schema: dict
@@ -102,7 +103,7 @@ class Section:
         return item.mark if isinstance(item, (Value, Section)) else item[0].mark if item else self.mark
 
     def texts(self, *names):
-        """[(name, text, mark)] of the given scalars: all, or only those with these names."""
+        """Returns [(name, text, mark)] of the given scalars: all scalars, or only the scalars with these names."""
         return [(name, item.text, item.mark) for name, item in self.given.items()
                 if isinstance(item, Value) and (not names or name in names)]
 
@@ -298,7 +299,8 @@ def distance(a, b):
 
 
 def nearest(name, names):
-    """Returns the name in 'names' that was probably meant, or None.  One of three characters may be wrong."""
+    """Returns the name in 'names' that was probably meant, or None.  One in three characters of 'name' may be
+    wrong."""
     limit = 2 if len(name) < 3 else len(name) // 3 + 1
     best = min(names, key=lambda other: distance(name, other), default=None)
     return best if best is not None and distance(name, best) < limit else None
@@ -409,7 +411,8 @@ class Reader:
         self.faults = faults
 
     def load(self, rule, node, where=""):
-        """The Section, [Section] or Value of a node, or None after a fault was reported."""
+        """Returns the Section, [Section] or Value of a node.  Reports a fault and returns None if the node breaks its
+        rule."""
         if "properties" in rule:
             return self.load_section(rule, node, where)
         if rule.get("type") == "array":

@@ -36,7 +36,7 @@ def refused(program, reasons):
 
 
 def unless_here(expression, program):
-    """Returns the expression without engines that dropped data themselves or whose sockets dropped data."""
+    """Removes from the expression all engines that dropped data themselves or whose sockets dropped data."""
     here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0 or " \
            f"{rate(program + '_input_contested_heaps_total')} > 0"
     if program == "fgpu":
@@ -45,7 +45,7 @@ def unless_here(expression, program):
 
 
 def share(missing, received):
-    """PromQL for the share of heaps that is missing."""
+    """PromQL for the fraction of missing heaps."""
     return f"{missing} / ({missing} + {received})"
 
 
@@ -148,7 +148,7 @@ RULES = {
         Rule("EngineDown", "max by (array, host, engine, program, carries) (up{ARRAY}) == 0", "3s", "critical",
              f"{WHO}{{{{ with $labels.carries }}}} ({{{{ . }}}}){{{{ end }}}} does not answer", "the process or its host",
              f"systemctl status {UNIT}"),
-        # This is only the kernel's state: the clock may still be right.
+        # The alert shows only the kernel's state: the clock may still be right.
         Rule("ClockUnsynchronised", f"{gauge('fgpu_clock_synchronised')} == 0 or {gauge('xbgpu_clock_synchronised')} == 0",
              "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} needs it for timestamps",
              CLOCK, CLOCK_COMMAND),
@@ -306,7 +306,8 @@ RULES = {
     ],
 }
 
-# The time at which Prometheus first saw the fault.  ALERTS_FOR_STATE has this time for an alert with these labels.
+# The time at which Prometheus first saw the fault.  The series ALERTS_FOR_STATE with the alert's labels has this
+# time.
 SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "__name__" }}' \
         '{{ $these = printf "%s,%s=%q" $these $name $value }}{{ end }}{{ end }}' \
         '{{ range printf "ALERTS_FOR_STATE{alertname=\\"THIS_ALERT\\"%s}" $these | query }}{{ .Value | humanizeTimestamp }}' \
@@ -314,8 +315,9 @@ SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "_
 
 
 def quiet_s(plan):
-    """Returns the times in s without a heap after which an fgpu's input and output count as silent.  An fgpu counts
-    input heaps after each chunk, and output heaps after each buffer."""
+    """Returns the longest normal pauses between heaps in s: of an fgpu's input, and of its output.  After a longer
+    pause the input or the output counts as silent.  An fgpu counts input heaps after each chunk, and output heaps
+    after each buffer."""
     array = plan.array
     chunk = array["fgpu"]["recv"]["chunk_samples"]
     buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])

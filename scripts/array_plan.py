@@ -17,8 +17,8 @@ GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks and sockets, whose sizes no key sets
 HUGE_PAGE_BYTES = 2 << 20
 BEAM_BUFFERS = 8, 64  # least and largest number of an xbgpu's output buffers for beams
-BEAM_BUFFERS_S = 0.05  # duration of the data that all these buffers hold, within the limits of BEAM_BUFFERS
-BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; size of struct beam_steering, which each antenna has
+BEAM_BUFFERS_S = 0.05  # duration of the data that all buffers together hold, if BEAM_BUFFERS allows this number
+BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; size of an antenna's struct beam_steering
 GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
 GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
 GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 10230, "L5Q": 10230}
@@ -42,7 +42,7 @@ class Engine:
     index: int  # number of the engine on its host, from 0
     interface: Section
     antennas: list = field(default_factory=list)  # fgpu: [(feng_id, Section)]
-    stream: Section = None  # xbgpu: the item of f_outputs that the engine receives
+    stream: Section = None  # xbgpu: item of f_outputs; the engine receives its stream
     substream: int = 0  # xbgpu
     in_gbps: float = 0.0
     out_gbps: float = 0.0
@@ -93,7 +93,7 @@ class Plan:
 
 
 def parse_feed(text):
-    """[(address as a number, port)] of one endpoint, or None."""
+    """Returns [(address as a number, port)] of one endpoint, or None."""
     host, _, port = text.strip().partition(":")
     base, plus, extra = host.partition("+")
     try:
@@ -261,7 +261,8 @@ def check_hosts(array, faults):
 
 
 def check_ports(array, host, faults, n=None):
-    """Checks the ports of the first 'n' programs of a host.  If 'n' is None, checks the ports of all its engines."""
+    """Checks the ports of the first 'n' programs of a host.  If 'n' is None, checks the ports of all engines of the
+    host."""
     ports, n = array["ports"], len(host["engines"]) if n is None else n
     taken = [range(ports[key], ports[key] + n) for key in ("http", "katcp")]
     if taken[0].start < taken[1].stop and taken[1].start < taken[0].stop or max(t.stop for t in taken) > 65536:
@@ -405,7 +406,7 @@ def detected_gbps(array, stream, detected):
 
 
 def beams_gbps(array, stream):
-    """Rate in Gb/s of all voltage beams and detected beams that are made of one substream of a stream."""
+    """Rate in Gb/s of all voltage beams and detected beams that are made from one substream of a stream."""
     return len(made_of(array, "beams", stream)) * beam_gbps(array, stream) \
         + sum(detected_gbps(array, stream, detected) for detected in made_of(array, "detected", stream))
 

@@ -16,7 +16,7 @@ class Recorder:
     host: Section
     given: Section
     index: int  # number of the recorder on its host; the engines have the first numbers
-    output: Section  # what the recorder records: an item of x_outputs, or for a beamrec an item of f_outputs
+    output: Section  # the recorded item: of x_outputs, or for a beamrec of f_outputs
     kind: str = "visrec"
 
     @property

@@ -122,7 +122,7 @@ class Ephemerides:
         self.found.setdefault((system, prn), []).append(eph)
 
     def nearest(self, system, prn, gps_s):
-        """The healthy ephemeris with the nearest reference time, or None."""
+        """Returns the healthy ephemeris with the nearest reference time, or None."""
         def age(eph):
             return abs(gps_s - epoch_gps_s(eph))
         usable = [eph for eph in self.found.get((system, prn), []) if age(eph) <= MAX_AGE_S and eph["health"] == 0]
@@ -134,7 +134,8 @@ def epoch_gps_s(eph):
 
 
 def position(eph, t):
-    """Returns the satellite's position [..., 3], 't' seconds after the ephemeris' time, along ECEF's axes then."""
+    """Returns the satellite's position [..., 3], 't' seconds after the ephemeris' time, along the axes of ECEF at
+    that time."""
     t = np.asarray(t)
     a = eph["sqrt_a"] ** 2
     mean = eph["m0"] + (np.sqrt(MU[eph["system"]] / a ** 3) + eph["delta_n"]) * t
@@ -189,7 +190,7 @@ class Sky:
         self.start_s = start_s
 
     def ephemeris(self, signal, prn):
-        """The ephemeris of a satellite; None if the file has none."""
+        """Returns the ephemeris of a satellite; None if the file has no usable ephemeris."""
         return self.ephemerides.nearest(signal.system, prn, self.sync_gps_s + self.start_s)
 
     def later_s(self, antenna, signal, prn, seconds):

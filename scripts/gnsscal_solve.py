@@ -6,8 +6,9 @@ by tau, the code phase at the same time is smaller by tau times the chip rate.  
 f is smaller by 2 pi f tau.  An instrument also turns the phase by a constant.
 
 A data bit inverts the sums or leaves them unchanged.  In the same code period, both antennas receive the same data
-bit.  So the sign vanishes if an antenna's sums are multiplied with the reference's sums.  An amplitude is the root of
-the mean square of complex sums: squares have no sign, and the mean square of complex noise is zero.
+bit.  So the sign vanishes in the product of an antenna's sums and the conjugate of the reference's sums.  An
+amplitude is the root of the mean square of complex sums: squares have no sign, and the mean square of complex noise
+is zero.
 
 All errors are computed from scatter: first between blocks of 0.02 s, then between satellites.
 """

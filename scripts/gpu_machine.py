@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parents[1]
 CUDA = Path("/usr/local/cuda")
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
 
-# Files that describe NVIDIA's Vulkan driver: in places that Vulkan's loader does not search, and in the pack.
+# Files that describe NVIDIA's Vulkan driver.  Vulkan's loader does not search these places; the last is the pack.
 VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json",
                   "/etc/vulkan/icd.d/nvidia_icd.json"]
 VULKAN_DRIVER = "lib/nvidia_egl_icd.json"
@@ -39,7 +39,7 @@ def why_no_gpu():
 
 
 def output_of(*command):
-    """Returns the output of a program; '' if there is no such program or it fails."""
+    """Returns the output of a program; '' if the program does not exist or fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

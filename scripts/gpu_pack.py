@@ -76,7 +76,7 @@ def vulkan_libraries():
             shutil.copy2(Path(path.group(1)).resolve(), PACK / "lib" / name)
         else:
             print(f"pack: left out {name}, which is not on this machine")
-    # This description of NVIDIA's Vulkan driver names the library of the driver that needs no display.
+    # This description of NVIDIA's Vulkan driver names the driver's library for machines without a display.
     driver = {"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0", "api_version": "1.1.0"}}
     (PACK / gpu_machine.VULKAN_DRIVER).write_text(json.dumps(driver))
 

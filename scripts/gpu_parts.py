@@ -32,7 +32,7 @@ REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 REALTIME = "scripts/bench/realtime"
-DIRECT_RATES = {"f": "600", "x": "15"}  # rates (f: MS/s, x: Gb/s) that both kinds of memory carry without losses
+DIRECT_RATES = {"f": "600", "x": "15"}  # rates (f: MS/s, x: Gb/s) without losses in direct and in pinned memory
 SESSION_MARGIN_S = 10  # time for the last test of a part to end
 GRACE_S = 5  # time that a program gets to end by itself after its time limit
 KEPT_ON_FAILURE_BYTES = 15 << 20
@@ -92,7 +92,7 @@ class Run:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # all its processes have ended
+                pass  # all processes of the program have ended
         return process.communicate()[0]
 
     def together(self, function, items, n=N_WORKERS):
@@ -182,8 +182,8 @@ def unit(run):
 
 
 def cases(root, suite):
-    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and such jobs may run side by side.
-    Other unit tests are one job, because some of their cases are not for GPUs."""
+    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and these jobs may run side by side.
+    Each other unit test is one job, because some of its cases are not for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()
@@ -229,7 +229,7 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # cpu: no CUDA, no report
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # cpu has no CUDA, so no report
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 
@@ -315,7 +315,7 @@ def pacing(run):
 
 
 def direct(run):
-    """the part 'engine' with recv.direct; rates and CPU times with direct and pinned memory; not a part of 'all'"""
+    """part 'engine' with recv.direct; measures rates and CPU times with direct and pinned memory; not a part of 'all'"""
     yield run.suite("check_device", CK_FORK="yes", CBF_TEST_DIRECT="1")
     yield run.tests("replays", [*REPLAYS, "tests/system/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
                     leave_s=240, CBF_TEST_DIRECT="1")

@@ -17,7 +17,7 @@ def raise_limit(name, wanted, before):
     try:
         old = int(path_of(name).read_text())
         if old < wanted:
-            before[name] = old  # stored before the change, because a signal may come at any time
+            before[name] = old  # the old value is stored before the change, because a signal may come at any time
             path_of(name).write_text(str(wanted))
     except (OSError, ValueError):
         pass

@@ -91,7 +91,7 @@ def model_rad(models, unix_s, offsets_hz):
         t = (unix_s - start)[:, np.newaxis]
         model = (-2 * np.pi * offsets_hz * (delay + rate * t + acceleration * t**2 / 2)
                  + angle + angle_rate * t + angle_acceleration * t**2 / 2)
-        phase = np.where(t >= 0, model, phase)  # a later model replaces an earlier one
+        phase = np.where(t >= 0, model, phase)  # a later model replaces an earlier model
     return phase
 
 

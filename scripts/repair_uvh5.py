@@ -44,7 +44,7 @@ def cut(path):
                     if len(dataset) < n_rows:
                         raise OSError(f"{dataset.name} has {len(dataset)} rows, not {n_rows}")
                     dataset.resize(n_rows, axis=0)
-                    dataset[max(n_rows - n_baselines, 0):]  # an error if the last dump cannot be read
+                    dataset[max(n_rows - n_baselines, 0):]  # raises an error if the last dump cannot be read
     return n_times
 
 

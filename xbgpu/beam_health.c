@@ -129,8 +129,8 @@ static void refresh(struct xbgpu_beam_health *h, size_t beam)
         look->found_batch = look->batch;
         memcpy(look->found_power, look->power, h->layout->n_chan * sizeof(float));
     }
-    /* The HTTP thread may read look->beam at any time, because only this thread changes it, and only when it has the
-     * turn. */
+    /* The HTTP thread may read look->beam at any time, because only the HTTP thread changes look->beam, and only
+     * during its own turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && beam == look->beam) || !snapshot_retract(&look->turn))
         return;
     look->beam = beam;

@@ -495,7 +495,7 @@ static void show_zero_weights(struct xbgpu_beam_settings *settings)
 }
 
 /* Sets the sensor to the newest model's delays and phases at timestamp 'samples'.  If the model has a later load
- * time, the delays and phases are those at the load time. */
+ * time, shows the delays and phases at the load time. */
 static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
 {
     const double(*numbers)[XBGPU_BEAM_NUMBERS] = numbers_of(s, s->starts.n - 1);

@@ -103,8 +103,8 @@ struct xbgpu_beams_settings {
 struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name);
 struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_beams_settings *all, const char *name);
 
-/* Writes the settings that were set.  Returns false if there are none.  'all' is a struct xbgpu_beams_settings
- * (state_file.h). */
+/* Writes the settings that requests have set.  Returns false if no request has set any.  'all' is a struct
+ * xbgpu_beams_settings (state_file.h). */
 bool xbgpu_beams_settings_write(FILE *text, void *all);
 
 /* Reads the saved settings.  For each row with an unknown beam or antenna, writes a line to the log, ignores the row,

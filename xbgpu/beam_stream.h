@@ -27,7 +27,7 @@ int xbgpu_beam_stream_init(struct xbgpu_beam_stream *stream, const char *name, b
                            int64_t begin_ns);
 
 /* If 'on' is true, future heaps that begin at 'from_samples' or later are sent.  If 'on' is false, no future heaps are
- * sent.  Returns the timestamp up to which heaps have been pushed. */
+ * sent.  Returns the timestamp up to which heaps have been sent or withheld. */
 int64_t xbgpu_beam_stream_set_capture(struct xbgpu_beam_stream *stream, bool on, int64_t from_samples);
 
 /* Returns whether a heap that begins at 'samples' is sent. */
@@ -36,7 +36,7 @@ bool xbgpu_beam_stream_sends(const struct xbgpu_beam_stream *stream, int64_t sam
 /* Counts a heap that has been handed to the sender. */
 void xbgpu_beam_stream_count(struct xbgpu_beam_stream *stream, size_t bytes, uint64_t n_samples, uint64_t n_clipped);
 
-/* Sets the sensors after heaps up to 'end_samples' have been pushed, sent or not. */
+/* Sets the sensors after heaps up to 'end_samples' have been sent or withheld. */
 void xbgpu_beam_stream_show(struct xbgpu_beam_stream *stream, int64_t end_samples, int64_t end_ns);
 
 /* Logs the counts of sent heaps and audits. */

@@ -116,7 +116,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
     device_launch(compute, b->kernel, &grid, &args);
 }
 
-/* Queues all work for a buffer, and before it the computation of new coefficients if they are due. */
+/* Queues all work for a buffer.  If new coefficients are due, first queues their computation. */
 static void fill(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
                  struct beam_buffer *buffer)
 {

@@ -38,7 +38,7 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams);
 /* Begins a device input.  All batches of the device input use the steering that was set before this call. */
 void xbgpu_beams_begin(struct xbgpu_beams *beams);
 
-/* Queues the computation of the device input's beams on 'compute', the lane's stream.  If no buffer is free and
+/* Queues the computation of the device input's beams on the device stream 'compute'.  If no buffer is free and
  * 'may_wait' is true, returns false.  If no buffer is free and 'may_wait' is false, drops and counts the batches. */
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait);
@@ -52,7 +52,7 @@ void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_sam
  * before the worker starts (main). */
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains);
 
-/* Sets a beam's capture.  The return value is that of xbgpu_beam_stream_set_capture(). */
+/* Sets a beam's capture.  Returns the value that xbgpu_beam_stream_set_capture() returns. */
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples);
 
 /* [any] Returns the timestamp up to which a beam has been made. */

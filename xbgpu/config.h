@@ -60,7 +60,7 @@ struct xbgpu_config_output {
     int64_t audit_samples;            /* number of (baseline, channel) pairs that the host sums again per dump */
     bool audit_checksum;              /* true if the device checks every cell of every dump */
     bool send_enabled;
-    int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
+    int64_t n_buffers;             /* 0: default from xbgpu_output_buffers() */
     char *gate;                    /* name of a gate; NULL: all spectra are taken */
     struct config_int_list shifts; /* this output's own shifts; empty: the shifts of the section recv apply */
 };
@@ -89,15 +89,16 @@ struct xbgpu_config_detected {
     int format;                       /* enum xbgpu_power_format */
     struct endpoint_list destination; /* has one item */
     bool send_enabled;
-    int64_t n_buffers; /* 0: see xbgpu_detected_sizes() */
+    int64_t n_buffers; /* 0: default from xbgpu_detected_sizes() */
 };
 
 /* Parameters that all beams share. */
 struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
     bool antenna_mask;    /* true if heaps contain a bitmap of the antennas whose heaps arrived */
-    int64_t grid_batches; /* number of batches between two evaluations of rates; 0: see xbgpu_grid_batches() */
-    int64_t n_buffers;    /* number of buffers for voltage beams; 0: see xbgpu_beam_buffers() */
+    int64_t grid_batches; /* number of batches between two evaluations of rates; 0: default from
+                           * xbgpu_grid_batches() */
+    int64_t n_buffers;    /* number of buffers for voltage beams; 0: default from xbgpu_beam_buffers() */
 };
 
 struct xbgpu_config {

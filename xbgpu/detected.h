@@ -41,7 +41,7 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected);
 /* Begins a device input.  All batches of the device input use the steering that was set before this call. */
 void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_output_input *input);
 
-/* Queues the computation of the device input's powers on 'compute', the lane's stream.  If no buffer is free and
+/* Queues the computation of the device input's powers on the device stream 'compute'.  If no buffer is free and
  * 'may_wait' is true, returns false.  If no buffer is free and 'may_wait' is false, drops and counts the part of the
  * heap that lies in this device input. */
 bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_stream *compute,
@@ -56,7 +56,7 @@ void xbgpu_detected_steer(struct xbgpu_detected *detected, size_t beam, int64_t 
  * before the worker starts (main). */
 void xbgpu_detected_calibrate(struct xbgpu_detected *detected, size_t input, const float *gains);
 
-/* Sets the capture of a beam's stream.  The return value is that of xbgpu_beam_stream_set_capture(). */
+/* Sets the capture of a beam's stream.  Returns the value that xbgpu_beam_stream_set_capture() returns. */
 int64_t xbgpu_detected_set_capture(struct xbgpu_detected *detected, size_t beam, bool on, int64_t from_samples);
 
 /* [any] Returns the timestamp up to which a beam's heaps have been made. */

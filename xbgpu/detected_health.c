@@ -16,7 +16,7 @@
 struct xbgpu_detected_figures {
     struct gauge powers[BEAM_MAX_PRODUCTS]; /* mean power of a sample */
     struct gauge zeros;                     /* fraction of the powers that are 0 */
-    struct gauge clipped;                   /* fraction of the samples that clipped */
+    struct gauge clipped;                   /* fraction of the samples that were clipped */
 };
 
 /* ---- The worker's side ------------------------------------------------------------------------------------------- */

@@ -2,10 +2,10 @@
  * refused.
  *
  * Flow:      assemblers count --a timer, once a second--> state --> sensors, log, /metrics; HTTP describes it
- * States:    dead       no data have arrived since the start
- *            silent     data have arrived, but none in the last seconds
- *            losing     data arrive, but heaps were missing in the last seconds, or all heaps are late or refused
- *            receiving  data arrive, and no heaps were missing in the last seconds
+ * States:    dead:      no data have arrived since the start.
+ *            silent:    data have arrived, but none in the last seconds.
+ *            losing:    data arrive, but heaps were missing in the last seconds, or all heaps are late or refused.
+ *            receiving: data arrive, and no heaps were missing in the last seconds.
  *            If no F-engine has sent data, no single F-engine is at fault.  Then the sensors of dead F-engines have the
  *            status unknown.
  * Threads:   main.  The assemblers' threads count; the HTTP thread calls xbgpu_fengs_describe(). */

@@ -274,7 +274,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
         /* phase at the end of the run of equal bins, rounded down by less than 2^-64 of a turn */
         turns edge = ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins;
         turns distance = edge - phase;
-        left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* the run of equal bins is a whole turn */
+        left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* the run of equal bins covers a whole turn */
         move = largest_move(gate, dt, step_samples, n_max);
     }
     if (left == 0)

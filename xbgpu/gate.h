@@ -75,8 +75,8 @@ double xbgpu_gate_dispersion_samples(const struct xbgpu_config_gate *config, con
 bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples);
 
 /* Returns a number of consecutive spectra, 'step_samples' apart, for which the decision is certainly the same.  The
- * first of them is the spectrum at 'timestamp_samples'.  The number is from 1 to 'n_max', which is at most the number
- * of spectra in a heap. */
+ * first of these spectra is the spectrum at 'timestamp_samples'.  The number is from 1 to 'n_max', which is at most
+ * the number of spectra in a heap. */
 size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                       size_t n_max);
 

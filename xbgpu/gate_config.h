@@ -55,9 +55,9 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 int xbgpu_gate_copy(const struct xbgpu_config_gate *gate, struct xbgpu_config_gate *copy);
 void xbgpu_gate_free(struct xbgpu_config_gate *gate);
 
-/* Sets one key of a gate.  The gate's kind and name cannot change.  Memory was allocated either for equal or for
- * different decisions of the channels, so this cannot change, either.  Returns 0, or -ENOMEM or -EINVAL with one
- * sentence in 'why'. */
+/* Sets one key of a gate.  The gate's kind and name cannot change.  No key can change whether the channels have the
+ * same decisions, because the memory for the decisions is already allocated.  Returns 0, or -ENOMEM or -EINVAL with
+ * one sentence in 'why'. */
 int xbgpu_gate_set(struct xbgpu_config_gate *gate, const char *key, const char *value, char *why, size_t why_bytes);
 
 /* Checks whether a gate can replace 'before'.  Returns 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */

@@ -48,7 +48,7 @@ int xbgpu_incoherent_init(struct xbgpu_incoherent *incoherent, const struct xbgp
 /* Frees the weights.  The device must be idle.  A zero-initialised struct is accepted. */
 void xbgpu_incoherent_fini(struct xbgpu_incoherent *incoherent);
 
-/* Adds the memory of one stream's weights. */
+/* Adds the memory of one stream's weights to the layout. */
 void xbgpu_incoherent_add_memory(struct xbgpu_layout *layout, bool on_gpu);
 
 /* Sets the amplitudes from 'values' [pol][ant].  Other fields of 'values' are ignored. */

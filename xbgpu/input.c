@@ -150,8 +150,8 @@ void xbgpu_inputs_flush(struct lane *lane)
 
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */
 
-/* Copies the last batches of the previous device input in front of the batches of the current one, on host and
- * device. */
+/* Copies the last batches of the previous device input in front of the batches of the current device input, on host
+ * and device. */
 static void copy_history(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -410,7 +410,7 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     return xbgpu_detected_process(x->detected, x->lane.compute, x->shown, may_wait) && done;
 }
 
-/* Applies a setting.  The setting is in effect from the first timestamp on that is in no input yet. */
+/* Applies a setting.  The setting is in effect from the end of the newest input on. */
 void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
@@ -423,13 +423,14 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
     switch (command->what) {
     case XBGPU_COMMAND_CAPTURE:
         samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
-        if (samples < x->next_samples) /* false if time has gone back while an older dump is pending */
+        if (samples < x->next_samples) /* the condition is false if time has gone back while an older dump is
+                                        * pending */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM_CAPTURE:
         samples = is_voltages ? xbgpu_beams_set_capture(x->beams, command->index, command->on, command->from_samples)
                               : xbgpu_detected_set_capture(x->detected, detected, command->on, command->from_samples);
-        if (samples < x->next_samples) /* some batches have not been pushed yet */
+        if (samples < x->next_samples) /* some batches have been neither sent nor withheld yet */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM:

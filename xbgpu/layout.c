@@ -262,7 +262,7 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
     l->n_history = (xbgpu_delay(l, l->max_shift) + l->n_spectra - 1) / l->n_spectra;
 }
 
-/* Adds the memory that outputs with a gate or with their own shifts need to select spectra. */
+/* Adds to the layout the memory for selecting spectra, which outputs with a gate or with their own shifts need. */
 static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
@@ -297,7 +297,7 @@ bool xbgpu_can_read(const struct xbgpu_config *config)
     return !config->recv.base.direct && !config->recv.base.gpudirect;
 }
 
-/* Adds the memory of the beams (beams.c). */
+/* Adds the memory of the voltage beams (beams.c) to the layout. */
 static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
@@ -317,7 +317,7 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     xbgpu_steering_add_memory(l, n_beams, on_gpu);
 }
 
-/* Adds the memory of a stream of detected beams (detected.c). */
+/* Adds the memory of a stream of detected beams (detected.c) to the layout. */
 static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t i)
 {
     struct xbgpu_detected_sizes s = xbgpu_detected_sizes(config, l, i);

@@ -32,12 +32,14 @@ struct xbgpu_layout {
     size_t n_outputs;
     int64_t min_shift, max_shift; /* range of possible shifts of inputs, in spectra; includes 0 */
     bool shifted;                 /* true if an input may be shifted */
-    size_t n_shift_sets;          /* sets of shifts: recv.shifts, and one for each output with its own shifts */
+    size_t n_shift_sets;          /* number of sets of shifts: recv.shifts, and a set for each output with its own
+                                   * shifts */
     size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
     size_t n_history; /* number of batches before a chunk from which shifted inputs read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* number of spectra in a batch of selected spectra */
-    size_t n_selected_batches; /* batches of selected spectra per chunk; 0: no output has a gate or its own shifts */
+    size_t n_selected_batches; /* number of batches of selected spectra in a chunk; 0: no output has a gate or its own
+                                * shifts */
     size_t vis_bytes;          /* bytes of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;       /* bytes of an output's 64-bit sums, if the output has them */
     size_t rows_bytes;         /* bytes of the rows of checksums (checksum.h), if the output has checksums */
@@ -144,7 +146,7 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* as configured, or enough for 50 ms, two chunks' heaps and an open heap */
+    size_t n_buffers; /* configured number, or enough for 50 ms, for two chunks' heaps and an open heap */
     double rate;      /* pace in bytes per second, with headers; 0: not paced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

@@ -33,7 +33,8 @@ struct xbgpu_output_sums {
 struct xbgpu_output_input {
     int64_t first_batch;           /* batch 0's number: its timestamp / samples per batch */
     size_t begin;                  /* first batch to correlate: 0 or 1 */
-    size_t n_batches;              /* index after the last batch to correlate; smaller at the end of a stream */
+    size_t n_batches;              /* index after the last batch to correlate; smaller than usual at the end of a
+                                    * stream */
     const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted; 0 if absent.  With
                                     * device_delays: [n_history + batch][ant]..., not shifted */
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
@@ -72,7 +73,7 @@ struct xbgpu_output {
 };
 
 /* Initialises an output.  'selected' is memory shared by all outputs that have a gate or own shifts; NULL if there are
- * no such outputs.  'compute' is the lane's stream. */
+ * no such outputs.  'compute' is the device stream on which the kernels run. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
                       const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
                       void *selected, struct xbgpu_stream *stream);

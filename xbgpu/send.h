@@ -37,7 +37,7 @@ struct xbgpu_dump {
     uint32_t *gate_spectra;           /* [const] pinned [chan] number of spectra that the gate took; NULL: no gate */
     uint64_t *n_saturated;            /* [const] pinned */
     int64_t timestamp_samples;        /* timestamp of the accumulation's first ADC sample */
-    uint32_t min_weight;              /* baselines with a smaller weight are flagged */
+    uint32_t min_weight;              /* smallest valid weight; baselines with a smaller weight are flagged */
     size_t n_weighted;                /* number of baselines that are not flagged */
     struct xbgpu_audit_sample *audit; /* [audit_samples] sums that the host computed */
     uint64_t *device_checks;          /* [const] results of the checksum kernels (checksums.h); NULL: no checksums */
@@ -54,7 +54,7 @@ struct xbgpu_stream {
     int64_t dump_samples;                     /* [const] length of an accumulation, in ADC samples */
     bool capture;                             /* [worker] true if dumps from 'from_samples' on are sent */
     int64_t from_samples;                     /* [worker] earliest timestamp of a dump that is sent */
-    int64_t next_samples;                     /* [worker] end of the last pushed dump; 0: none yet */
+    int64_t next_samples;                     /* [worker] end of the last dump sent or withheld; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: no dumps are sent */
     struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
@@ -71,8 +71,8 @@ struct xbgpu_stream {
     struct counter wrong_accs;   /* number of accumulations flagged because the audit or a checksum disagreed */
     struct counter audits, audit_failures;
     struct sensor synchronised;   /* true if the last accumulation had the data of all F-engines */
-    struct sensor clip_cnt;       /* value of clipped_visibilities at the end of the last dump */
-    struct sensor next_timestamp; /* value of next_samples */
+    struct sensor clip_cnt;       /* the sensor shows clipped_visibilities at the end of the last dump */
+    struct sensor next_timestamp; /* the sensor shows the value of next_samples */
     struct sensor audit_failure_cnt;
     struct sensor wrong_dump_cnt;
 };
@@ -86,9 +86,9 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-/* Decides which of the dumps that have not been pushed yet are sent.  If 'on' is true, dumps that begin at
- * 'from_samples' or later are sent.  If 'on' is false, no dump is sent.  Returns the earliest timestamp of a dump
- * that has not been pushed yet. */
+/* Decides about all dumps that have been neither sent nor withheld.  If 'on' is true, dumps that begin at
+ * 'from_samples' or later are sent.  If 'on' is false, no dump is sent.  Returns the earliest timestamp of these
+ * dumps. */
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */

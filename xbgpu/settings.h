@@ -24,7 +24,8 @@ struct katcp_call;
 struct xbgpu_gate;
 
 /* A command passes a setting to the worker (common/engine/command.h).  The worker's answer has the time from which the
- * setting is in effect.  The answer to a gate's command also has a gate that the worker no longer needs. */
+ * setting is in effect.  The answer to a gate's command also returns a gate that the worker no longer uses, so that
+ * the main thread can free this gate. */
 enum xbgpu_command_what {
     XBGPU_COMMAND_CAPTURE,
     XBGPU_COMMAND_SHIFTS,
@@ -74,8 +75,8 @@ void xbgpu_settings_fini(struct xbgpu_settings *settings);
  * '*whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
 
-/* Writes the settings that were set.  Returns false if there are none.  'settings' is a struct xbgpu_settings
- * (state_file.h). */
+/* Writes the settings that requests have set.  Returns false if no request has set any.  'settings' is a struct
+ * xbgpu_settings (state_file.h). */
 bool xbgpu_settings_write(FILE *text, void *settings);
 
 /* Returns the index of the output with this name, or -1. */

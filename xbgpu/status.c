@@ -252,8 +252,8 @@ static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_
         for (size_t v = 0; v < XBGPU_N_VIEWS; v++)
             take_view(status, look, v, &look->views[v]);
     }
-    /* The HTTP thread may read look->pairs at any time, because only this thread changes them, and only when it has
-     * the turn. */
+    /* The HTTP thread may read look->pairs at any time, because only the HTTP thread changes look->pairs, and only
+     * during its own turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && !views_changed(look, now_ns)) || !snapshot_retract(&look->turn))
         return;
     for (size_t v = 0; v < XBGPU_N_VIEWS; v++)

@@ -261,7 +261,8 @@ static void launch(struct xbgpu_steering *s, struct device_stream *compute, int6
         .exponents = s->exponents,
         .fragments = s->fragments,
         .slot_of = s->slot_of,
-        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* centre, in half batches from 0 */
+        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* centre of the grid interval, in half
+                                                                           * batches from timestamp 0 */
         .at = batch * l->batch_samples,
         .n_models = XBGPU_BEAM_MODELS,
         .n_listed = s->n_moving,

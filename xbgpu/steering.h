@@ -21,7 +21,7 @@
 
 #include <stdbool.h>
 
-#define XBGPU_BEAM_MODELS 8 /* a beam's maximum number of models; the first has no load time */
+#define XBGPU_BEAM_MODELS 8 /* maximum number of models of a beam; the first model has no load time */
 
 /* Starts of models in samples, in order.  The first model is in effect before the start of the second model, at any
  * time. */
@@ -62,7 +62,8 @@ struct xbgpu_steering {
     uint32_t n_slots;                           /* [const] */
     int64_t grid_batches;                       /* [const] */
     size_t n_inputs;                            /* [const] */
-    struct xbgpu_beam_starts *wanted_starts;    /* [n] fields 'wanted...' are for the next device input */
+    struct xbgpu_beam_starts *wanted_starts;    /* [n] the fields 'wanted...' contain settings for the next device
+                                                 * input */
     struct beam_steering *wanted;               /* [n][XBGPU_BEAM_MODELS][ant] */
     float *wanted_calibration;                  /* complex [input][chan] */
     uint8_t *is_steered;                        /* [n] 1 if steered after the current device input began */
@@ -98,7 +99,7 @@ int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_conf
 /* Frees the steering.  The device must be idle.  A zero-initialised struct is accepted. */
 void xbgpu_steering_fini(struct xbgpu_steering *steering);
 
-/* Adds the memory of the steering of 'n_beams' beams. */
+/* Adds the memory of the steering of 'n_beams' beams to the layout. */
 void xbgpu_steering_add_memory(struct xbgpu_layout *layout, size_t n_beams, bool on_gpu);
 
 /* Returns the bytes of the gains of all inputs. */
@@ -119,8 +120,7 @@ void xbgpu_steering_calibrate(struct xbgpu_steering *steering, size_t input, con
 void xbgpu_steering_begin(struct xbgpu_steering *steering);
 
 /* Queues the computation of new coefficients for 'batch' if they are due.  The kernel runs after all queued work that
- * uses the old coefficients.  Returns the first batch that needs other coefficients, or 'end' if this batch is
- * later. */
+ * uses the old coefficients.  Returns the first batch that needs other coefficients, but at most 'end'. */
 int64_t xbgpu_steering_make(struct xbgpu_steering *steering, struct device_stream *compute, int64_t batch, int64_t end);
 
 #endif

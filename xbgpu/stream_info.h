@@ -1,5 +1,5 @@
 /* stream_info.h - constant sensors that describe an xbgpu's streams.  Sites without a correlator controller use these
- * sensors.  Their names are those that a controller would use.
+ * sensors.  The sensors have the names that a controller would use.
  *
  * Threads:   main. */
 #ifndef XBGPU_STREAM_INFO_H

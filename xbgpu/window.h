@@ -15,13 +15,14 @@
 struct xbgpu_window {
     int64_t n_length;     /* [const] number of batches in a window */
     size_t n_ants;        /* [const] */
-    bool count_baselines; /* [const] false: a weight is all spectra of a window, or 0 */
+    bool count_baselines; /* [const] false: each weight is either 0 or the number of all spectra of a window */
     bool open;
     int64_t index;          /* index of the open window */
     uint64_t n_heaps;       /* number of heaps of the window that arrived */
     int64_t n_full;         /* number of batches in which every antenna was present */
     int64_t *n_ant_batches; /* [n_ants] number of batches in which the antenna was present */
-    uint32_t *n_extra;      /* [n_baselines] number of batches with both antennas of a baseline, not with all */
+    uint32_t *n_extra;      /* [n_baselines] number of batches in which both antennas of the baseline, but not all
+                             * antennas, were present */
     /* Spectra that a gate took.  These counts do not affect flags. */
     size_t n_rows;           /* [const] 0: no gate; 1: same spectra in all channels; else number of channels */
     uint32_t *n_taken;       /* [n_rows] number of taken spectra in batches with at least one antenna present */

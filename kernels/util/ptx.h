@@ -21,8 +21,8 @@ static __device__ __forceinline__ shared_address shared_address_of(const void *s
 #endif
 }
 
-/* Returns 'x', but the compiler cannot know the result.  So the compiler does not compute values from 'x' early.
- * Such values would occupy registers that sums need. */
+/* Returns 'x', but hides its value from the compiler.  So the compiler does not compute values that depend on 'x'
+ * early.  Values computed early would occupy registers that the sums need. */
 static __device__ __forceinline__ uint32_t opaque(uint32_t x)
 {
 #ifndef EMULATE_CUDA
@@ -159,8 +159,8 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], share
 #endif
 }
 
-/* mma: c += a b.  a is 16 rows of 16 half floats, b is 8 columns of 16 half floats.  Lane 4 g + t has c of [row g, row
- * g + 8][column 2 t, 2 t + 1]. */
+/* mma: c += a b.  a is 16 rows of 16 half floats, b is 8 columns of 16 half floats.  Lane 4 g + t holds the elements
+ * of c in rows g and g + 8 and in columns 2 t and 2 t + 1. */
 static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 #ifdef EMULATE_CUDA

@@ -19,7 +19,7 @@ static inline uint32_t voltage_bytes(enum voltage_format format)
     return format == VOLTAGES_16_BITS ? 4 : format == VOLTAGES_8_BITS ? 2 : 1;
 }
 
-/* Returns the value of the bytes of a buffer whose voltages are all zero. */
+/* Returns the value that each byte of a zero voltage has. */
 static inline uint8_t voltage_zero(enum voltage_format format)
 {
     return format == VOLTAGES_4_BITS_OFFSET ? 0x88 : 0;

@@ -1,9 +1,9 @@
 /* arrivals.c - records when each packet arrives, by the kernel's clock, for scripts/bench/pacing.
  *
  * Usage: arrivals --endpoints LIST --out FILE [--interface NAME] [--buffer BYTES] [--packets N]
- *   LIST       multicast groups or addresses, as in a configuration
- *   --buffer   bytes of each endpoint's socket buffer
- *   --packets  largest number of packets to record
+ *   LIST:      multicast groups or addresses, as in a configuration.
+ *   --buffer:  bytes of each endpoint's socket buffer.
+ *   --packets: largest number of packets to record.
  * Each endpoint has a socket that does not join packets (no UDP_GRO).  So the kernel gives each packet a time
  * (SO_TIMESTAMPNS): the arrival of the packet, or of the message that contained the packet.  A late read does not
  * change this time.  The program reads only the first HEADER_BYTES of a packet, which identify the packet.

@@ -191,7 +191,7 @@ void bench_pin(int cpu)
 
 /* ---- Printing ---------------------------------------------------------------------------------------------------- */
 
-/* Reads the name of the CPU's model from /proc/cpuinfo.  Only x86 has a name there. */
+/* Reads the name of the CPU's model from /proc/cpuinfo.  Only on x86 CPUs does the file contain a name. */
 static void read_cpu_model(char *model, size_t bytes)
 {
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -212,7 +212,7 @@ static void read_cpu_model(char *model, size_t bytes)
 static const char *compiler(void)
 {
 #ifdef __clang__
-    return __VERSION__; /* begins with the compiler's name */
+    return __VERSION__; /* the text begins with the compiler's name */
 #else
     return "gcc " __VERSION__;
 #endif

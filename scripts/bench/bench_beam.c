@@ -2,8 +2,8 @@
  *
  * Usage: bench_beam [--device auto|cpu|cuda] [--antennas N[,N...]] [--beams N[,N...]] [--channels N] [--bits 4|8]
  *                   [--repetitions N] [--once]
- *   --channels  number of channels; by default the voltages take 2^29 bytes, or less on the cpu device
- *   --once      no timing: runs each size once to warm up and once more, for a profiler
+ *   --channels: number of channels; by default the voltages take 2^29 bytes, or less on the cpu device.
+ *   --once:     no timing: runs each size once to warm up and once more, for a profiler.
  *
  * Each run has 4 batches of 256 spectra, random voltages, and dither.  Beams of both polarisations alternate.  A run
  * computes the coefficients and then forms the beams of all 1024 spectra.  A jones is a pair of samples: both
@@ -38,7 +38,7 @@
 #define REPETITION_NS (50 * NS_PER_MS)
 #define N_BATCHES     4
 #define N_SPECTRA     256
-#define N_WINDOWS     16 /* windows of the incoherent beam */
+#define N_WINDOWS     16 /* number of windows of the incoherent beam */
 
 struct options {
     struct device_config device;
@@ -51,7 +51,8 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s, or 0 */
+    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s (0:
+                                      * unknown) */
 };
 
 /* The kernels for one size, and their arguments. */

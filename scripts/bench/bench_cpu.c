@@ -231,7 +231,7 @@ static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_
         f->spectra[s].offset = (int64_t)(s * spacing);
     f->gain = alloc(bed, n_chan * N_POLS * 2 * sizeof(float));
     for (size_t i = 0; i < n_chan * N_POLS; i++)
-        f->gain[2 * i] = 0.2f; /* full-scale noise then fills 8 bits and hardly saturates */
+        f->gain[2 * i] = 0.2f; /* with this gain, full-scale noise fills 8 bits and hardly saturates */
     f->filtered = alloc(bed, N_POLS * N_SPECTRA * spacing * sizeof(float));
     f->transformed = alloc(bed, N_POLS * N_SPECTRA * spacing * sizeof(float));
     design_pfb(spacing, N_TAPS, config.w_cutoff, config.window, weights);
@@ -270,7 +270,7 @@ static void bench_f_engine(const struct bed *bed, unsigned n_chan)
     struct bench_stat chain, pfb_fir, fft, postproc;
     struct f_engine f;
     char label[40];
-    double fft_madds = 2.5 * log2(n_chan), stages; /* per dual-polarisation sample: one point */
+    double fft_madds = 2.5 * log2(n_chan), stages; /* per dual-polarisation sample, which is one point of the FFT */
 
     f_engine_init(&f, bed, n_chan);
     chain = measure(bed, &(struct work){enqueue_chain, &f, n_samples});

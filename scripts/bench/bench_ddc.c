@@ -3,11 +3,11 @@
  *
  * Usage: bench_ddc [--device auto|cpu|cuda] [--subsampling N[,N...]] [--bits N] [--samples N] [--repetitions N]
  *                  [--channels N] [--shapes] [--once]
- *   --samples  samples of each polarisation in a launch; default: 2^27, fewer on the cpu device
- *   --channels also measures a narrow band of N channels: the down-converter, a filter bank of 16 taps, the
- *              transform, and all later steps; the outer half of the bins is discarded
- *   --shapes   also measures other shapes (struct ddc_shape), on a device that compiles kernels
- *   --once     no timing: runs each kernel once to warm up and once more, for a profiler
+ *   --samples:  samples of each polarisation in a launch; default: 2^27, fewer on the cpu device.
+ *   --channels: also measures a narrow band of N channels: the down-converter, a filter bank of 16 taps, the
+ *               transform, and all later steps; the outer half of the bins is discarded.
+ *   --shapes:   also measures other shapes (struct ddc_shape), on a device that compiles kernels.
+ *   --once:     no timing: runs each kernel once to warm up and once more, for a profiler.
  *
  * The filter has 16 A taps, where A is the subsampling.  Samples have 10 bits and are random.  A Gsample/s is 10^9
  * sampling instants of the ADC a second, for both polarisations.
@@ -33,7 +33,7 @@
 
 #define MAX_SIZES     16
 #define REPETITION_NS (50 * NS_PER_MS)
-#define CHECKED_OUT   5000 /* outputs that are compared with the twin's */
+#define CHECKED_OUT   5000 /* number of outputs that are compared with the twin's outputs */
 
 struct options {
     struct device_config device;
@@ -48,7 +48,8 @@ struct bed {
     struct device_stream *stream;
     uint8_t *in[N_POLS];
     float *out[N_POLS];
-    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s, or 0 */
+    struct bench_stat copy, product; /* copy: 10^9 bytes/s, reads + writes; product: 10^12 operations/s (0:
+                                      * unknown) */
 };
 
 /* A kernel for one subsampling and shape, and its arguments. */
@@ -202,7 +203,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
 #define SPECTRA_PER_HEAP 32
 
 struct narrow {
-    struct work work; /* down-conversion of the samples by which the spectra of a run advance */
+    struct work work; /* down-conversion of the new samples that the spectra of a run need */
     struct channelise_config config;
     struct channelise *channelise;
     struct channelise_buffer buffer;
@@ -217,7 +218,7 @@ static void narrow_init(struct narrow *n, const struct options *options, const s
     size_t rotation_bytes, n_rows;
 
     work_init(&n->work, options, bed, subsampling, shape);
-    time_work(&n->work, 1); /* makes all samples in the windows of the last spectra */
+    time_work(&n->work, 1); /* computes all samples that the windows of the last spectra contain */
     n->config = (struct channelise_config){.n_chan = options->n_chan,
                                            .n_bins = 2 * options->n_chan,
                                            .n_taps = 16,
@@ -302,7 +303,8 @@ static bool shape_fits(const struct bed *bed, const struct ddc_args *args, const
     return shape->columns <= row && ddc_grid(args, shape).shared_bytes <= device_shared_bytes(bed->device);
 }
 
-/* Measures the default shape.  With --shapes, also measures the other shapes that fit. */
+/* Measures the default shape.  With --shapes, also measures the other shapes that fit the sizes and the device's
+ * shared memory. */
 static bool bench_size(const struct options *options, const struct bed *bed, unsigned subsampling)
 {
     const struct ddc_args sizes = {

@@ -2,9 +2,9 @@
  * the device copies the packets to memory that kernels read.
  *
  * Usage: bench_direct [--device auto|cpu|cuda] [--threads N] [--packet BYTES]
- *   --threads  largest number of threads that write at the same time (default: 4).  The program measures 1, 2, 4, ...
- *              threads up to this number
- *   --packet   payload of a packet; default: 5120 bytes
+ *   --threads: largest number of threads that write at the same time (default: 4).  The program measures 1, 2, 4, ...
+ *              threads up to this number.
+ *   --packet:  payload of a packet; default: 5120 bytes.
  *
  * The threads work like receive threads: they copy packets from a buffer in the cache to consecutive places of
  * chunks, with non-temporal stores.  The device copies whole chunks.  The program also measures how fast the host

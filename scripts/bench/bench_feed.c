@@ -1,13 +1,13 @@
 /* bench_feed.c - sends SPEAD heaps over loopback to a receiver under test, as fast as the receiver takes them.
  *
  * Usage: bench_feed SHAPE DESTINATIONS N_HEAPS JOIN N_SOURCES SHUFFLE IN_FLIGHT_BYTES CPU
- *   SHAPE         KIND:PAYLOAD, as in bench_shapes.h
- *   DESTINATIONS  a list of endpoints, as in a configuration
- *   N_HEAPS       heaps of each source to each destination.  Digitiser heaps go to the destinations in turn, as to
- *                 the digitiser's multicast groups, unless IN_FLIGHT_BYTES is 0
- *   JOIN          1: a message has as many packets as fit (UDP_SEGMENT); 0: a message has one packet
- *   SHUFFLE       number of packets in a group.  The packets of a group, from one source to one destination, are sent
- *                 in random order; 1: all packets are in order
+ *   SHAPE:        KIND:PAYLOAD, as in bench_shapes.h.
+ *   DESTINATIONS: a list of endpoints, as in a configuration.
+ *   N_HEAPS:      heaps of each source to each destination.  Digitiser heaps go to the destinations in turn, as to
+ *                 the digitiser's multicast groups, unless IN_FLIGHT_BYTES is 0.
+ *   JOIN:         1: a message has as many packets as fit (UDP_SEGMENT); 0: a message has one packet.
+ *   SHUFFLE:      number of packets in a group.  The packets of a group, from one source to one destination, are sent
+ *                 in random order; 1: all packets are in order.
  * Sources and destinations take turns, message by message.  Stop heaps follow until the receiver has received one.
  *
  * IN_FLIGHT_BYTES > 0 limits the bytes that wait in the receiver's socket.  The kernel reports the number of these
@@ -35,18 +35,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PACKETS_MAX       128 /* packets of a system call */
-#define JOINED_MAX        64  /* packets of a message; all versions of Linux can join 64 packets */
+#define PACKETS_MAX       128 /* largest number of packets in a system call */
+#define JOINED_MAX        64  /* largest number of packets joined in a message; every Linux allows 64 */
 #define DATAGRAM_MAX      65507
 #define HEADER_MAX        128
 #define SHUFFLE_MAX       64
 #define N_STOPS           5
-#define SKB_TRUESIZE_RATE 2 /* about the largest ratio of the memory of a packet in a socket to the packet's size */
+#define SKB_TRUESIZE_RATE 2 /* upper limit, approximate: a packet's memory in a socket / the packet's size */
 
 /* The packets of one source to one destination. */
 struct flow {
     struct sockaddr_in destination;
-    size_t source, first_heap; /* first_heap: index of the heap among the heaps of a timestamp */
+    size_t source, first_heap; /* first_heap: index of the flow's heap among the heaps of a timestamp */
     int64_t taker;             /* index of the destination among all destinations that share the timestamps */
     int64_t n_sent;            /* packets */
     uint16_t order[SHUFFLE_MAX];
@@ -63,7 +63,7 @@ struct feed {
     int64_t shuffle;
     uint64_t random;
     size_t in_flight_bytes;
-    int64_t n_times;  /* number of timestamps in 'payload' */
+    int64_t n_times;  /* number of timestamps whose heaps 'payload' holds */
     uint8_t *payload; /* [n_times][n_flows][heap_bytes]; or one heap, which all flows send */
     uint64_t n_packets, n_bytes;
     int64_t wait_ns;
@@ -186,7 +186,7 @@ static size_t next_packet(struct feed *feed, struct flow *flow, size_t i)
     size_t n_items = bench_items(shape, flow->source, time * shape->heap_samples, items);
     size_t header_bytes = spead_build_header(feed->headers[i], ((uint64_t)time + 1) * feed->n_sources + flow->source,
                                              shape->heap_bytes, offset, shape->payload_bytes, items, n_items);
-    size_t heap = (size_t)(time % feed->n_times) * feed->n_flows + flow->first_heap; /* 0 if there is only one heap */
+    size_t heap = (size_t)(time % feed->n_times) * feed->n_flows + flow->first_heap; /* 0: all flows send one heap */
 
     feed->iovecs[i][0] = (struct iovec){feed->headers[i], header_bytes};
     feed->iovecs[i][1] = (struct iovec){feed->payload + heap * shape->heap_bytes + offset, shape->payload_bytes};

@@ -4,13 +4,13 @@
  * Usage: bench_fgpu [--device auto|cpu|cuda] [--channels N[,N...]] [--samples N] [--buffer-samples N]
  *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE]
  *                   [--once | --shapes FILE]
- *   --samples         samples of each polarisation in one run of the kernels
- *   --buffer-samples  samples of each polarisation that are transformed together (a whole number of heaps)
- *   --chunk-samples   samples of each polarisation in one upload of the chain
- *   --shapes          measures both kernels together and each kernel alone, with the default shape and with each
+ *   --samples:        samples of each polarisation in one run of the kernels.
+ *   --buffer-samples: samples of each polarisation that are transformed together (a whole number of heaps).
+ *   --chunk-samples:  samples of each polarisation in one upload of the chain.
+ *   --shapes:         measures both kernels together and each kernel alone, with the default shape and with each
  *                     shape in FILE.  A line "CHANNELS NAME=VALUE ..." of FILE names the fields that differ from the
- *                     default shape.  If a line has front_rows, the base is the default shape for this front_rows
- *   --once            no timing: runs the kernels once to warm up and once more, for a profiler that counts launches
+ *                     default shape.  If a line has front_rows, the base is the default shape for this front_rows.
+ *   --once:           no timing: runs the kernels once to warm up and once more, for a profiler that counts launches.
  * By default the filter has 16 taps, and input samples have 10 bits.  The output has 8 bits, uniform dither and heaps
  * of 256 spectra.  The input is random.  The default sizes suit a GPU; on the cpu device the sizes are smaller.  A
  * Gsample/s is 10^9 sampling instants of the ADC a second, for both polarisations. */
@@ -39,7 +39,7 @@ struct options {
     struct device_config device;
     unsigned n_chan[MAX_SIZES];
     size_t n_sizes;
-    size_t run_samples, buffer_samples, chunk_samples; /* 0: depends on the device */
+    size_t run_samples, buffer_samples, chunk_samples; /* 0: a default that depends on the device */
     size_t n_repetitions;
     size_t copy_bytes;
     unsigned n_taps, sample_bits;
@@ -48,7 +48,7 @@ struct options {
 };
 
 struct ceilings {
-    struct bench_stat copy, up, down, both; /* 10^9 bytes/s; copy: read and written; both: each direction */
+    struct bench_stat copy, up, down, both; /* 10^9 bytes/s; copy: reads + writes; both: in each direction */
 };
 
 struct result {

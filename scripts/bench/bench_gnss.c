@@ -1,17 +1,17 @@
 /* bench_gnss.c - measures the rates of the correlation with replicas of satellites' signals on a device.
  *
  * Usage: bench_gnss [--device auto|cpu|cuda] [--antennas N[,N...]] [--repetitions N] [--once]
- *   --antennas  numbers of antennas of the arrays; default: 1, 8 and 64
- *   --once      no timing: runs each size once to warm up and once more, for a profiler
+ *   --antennas: numbers of antennas of the arrays; default: 1, 8 and 64.
+ *   --once:     no timing: runs each size once to warm up and once more, for a profiler.
  *
  * A launch has random samples of both polarisations, 3 taps, and one piece of each satellite.  One antenna has L1 C/A
  * and E1B satellites, in launches of 5000 to 100 000 samples.  Arrays have 32 satellites of E1B in launches of 26 750
  * and 107 000 samples, which are 1 ms and 4 ms of a narrow band.  Devices that compile kernels run both variants.
  *
- * A Gsample/s is 10^9 products of a sample, an input and a satellite a second, each for all taps.  "us" is the
- * shortest time of a launch, if launches follow each other without a pause.  On the cpu device the ceiling is a plain
- * loop of int8 multiplications and additions on one core, with 4 multiplications for each tap.  Before a size is
- * timed, its sums are compared with the sums of the plain C kernel (the twin). */
+ * A Gsample/s is 10^9 combinations of sample, input and satellite a second.  Each combination includes the products
+ * for all taps.  "us" is the shortest time of a launch, if launches follow each other without a pause.  On the cpu
+ * device the ceiling is a plain loop of int8 multiplications and additions on one core, with 4 multiplications for
+ * each tap.  Before a size is timed, its sums are compared with the sums of the plain C kernel (the twin). */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -40,7 +40,7 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    double int8_madds; /* 10^9/s on one core; 0: this device has another ceiling */
+    double int8_madds; /* rate in 10^9/s on one core; 0: this device has another ceiling */
 };
 
 struct size {
@@ -267,7 +267,7 @@ static bool bench_all(const struct options *options, const struct bed *bed)
     bench_print_head("Correlation with replicas, 3 taps", "Gsample/s");
     for (size_t i = 0; i < ARRAY_LEN(of_one_antenna); i++)
         ok = bench_size(options, bed, &of_one_antenna[i], &gnss_correlate_kernel) && ok;
-    for (size_t i = 0; i < 2 * options->n_arrays; i++) { /* 1 ms and 4 ms of samples */
+    for (size_t i = 0; i < 2 * options->n_arrays; i++) { /* sizes: the samples of 1 ms and of 4 ms */
         struct size size = {options->n_ants[i / 2], 0, 32, i % 2 ? 107000 : 26750};
         ok = bench_size(options, bed, &size, &gnss_correlate_kernel) && ok;
         if (device_compiles(bed->device))

@@ -67,7 +67,7 @@ static void sample_all(int fd, const char *strategy)
     free(line);
 }
 
-/* Counts the lines that arrive in 'arg'. */
+/* Counts the lines that arrive.  'arg' is the counter. */
 static void *read_all(void *arg)
 {
     static char buffer[1 << 20];

@@ -1,11 +1,11 @@
 /* bench_receive.c - receives packets from bench_feed and assembles chunks, with one receive thread.
  *
  * Usage: bench_receive ours|plain|plain-single SHAPE ENDPOINTS N_SOURCES BUFFER_BYTES CPU
- *   ours          the daemons' receiver: source, parser, identification, window, presence
- *   plain         the ceiling: the shortest loop that makes the same copies without checking packets.  recvmmsg()
+ *   ours:         the daemons' receiver: source, parser, identification, window, presence.
+ *   plain:        the ceiling: the shortest loop that makes the same copies without checking packets.  recvmmsg()
  *                 reads joined packets (UDP_GRO) into a buffer that stays in the cache.  Non-temporal stores copy the
- *                 payloads to the chunks
- *   plain-single  the same loop as in 'plain', for messages of one packet
+ *                 payloads to the chunks.
+ *   plain-single: the same loop as in 'plain', for messages of one packet.
  * Prints READY, receives until a stop heap arrives, and prints one line of JSON: packets, payload bytes in chunks,
  * missing heaps, and the CPU time of the receive thread. */
 #include "common/recv/assemble.h"
@@ -38,8 +38,8 @@
 #define WINDOW_CHUNKS 2
 #define THREAD_NAME   "receive"
 #define MESSAGE_MAX   65536
-#define N_JOINED      4  /* messages of a system call if messages have many packets; this number is the fastest */
-#define N_SINGLE      64 /* messages of a system call if messages have one packet */
+#define N_JOINED      4  /* messages in a system call if messages have many packets; fastest number */
+#define N_SINGLE      64 /* messages in a system call if messages have one packet */
 #define ENDPOINTS_MAX 16
 
 static void die(const char *what)
@@ -64,7 +64,7 @@ struct outcome {
 
 /* ---- The daemons' receiver ---------------------------------------------------------------------------------------- */
 
-/* Takes full chunks and returns them at once. */
+/* Takes full chunks and returns them to their pool at once. */
 static void *recycle(void *arg)
 {
     struct inbox_item item;

@@ -1,9 +1,9 @@
 /* bench_send.c - sends full output buffers with one send thread: the daemons' sender, without pacing.
  *
  * Usage: bench_send SHAPE ENDPOINTS SECONDS CPU [JOB_MIB]
- *   SHAPE      KIND:PAYLOAD, as in bench_shapes.h
- *   ENDPOINTS  endpoints as in a configuration; each gets one heap of a timestamp, and the endpoints take turns
- *   JOB_MIB    smallest size of a job; default: 1, so that jobs stay in the cache
+ *   SHAPE:     KIND:PAYLOAD, as in bench_shapes.h.
+ *   ENDPOINTS: endpoints as in a configuration; each gets one heap of a timestamp, and the endpoints take turns.
+ *   JOB_MIB:   smallest size of a job; default: 1, so that jobs stay in the cache.
  * All buffers are queued at any time.  Prints one line of JSON. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"

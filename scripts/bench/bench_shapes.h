@@ -1,8 +1,8 @@
 /* bench_shapes.h - the streams of the packet benchmarks, for senders and receivers.
  *
  * KIND:PAYLOAD, where PAYLOAD is the payload bytes of a packet (a multiple of 64):
- *   dig    digitiser heaps of one packet; a 10-bit digitiser sends packets of 5120 bytes
- *   feng   F-engine heaps of 64 KiB in several packets: 64 channels x 256 spectra of an array with 4096 channels */
+ *   dig:   digitiser heaps of one packet; a 10-bit digitiser sends packets of 5120 bytes.
+ *   feng:  F-engine heaps of 64 KiB in several packets: 64 channels x 256 spectra of an array with 4096 channels. */
 #ifndef SCRIPTS_BENCH_BENCH_SHAPES_H
 #define SCRIPTS_BENCH_BENCH_SHAPES_H
 

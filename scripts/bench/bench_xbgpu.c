@@ -3,12 +3,12 @@
  *
  * Usage: bench_xbgpu [--device auto|cpu|cuda] [--antennas N[,N...]] [--bits N[,N...]] [--channels N] [--spectra N]
  *                    [--batches N] [--parts N] [--repetitions N] [--shapes] [--once]
- *   --channels, --spectra, --batches   sizes of a launch (channels x spectra x batches); default: 64 x 1024 x 32 (8
+ *   --channels, --spectra, --batches:  sizes of a launch (channels x spectra x batches); default: 64 x 1024 x 32 (8
  *              batches if samples have 16 bits), for 80 antennas 512 x 32 x 32, for 4096 antennas 2 x 16 x 1; smaller
- *              on the cpu device
- *   --parts    number of parts of time into which a launch is split; 0: the default rule
- *   --shapes   measures all candidates of correlate_candidates(), on a device that compiles kernels
- *   --once     no timing: runs each kernel once to warm up and once more, for a profiler
+ *              on the cpu device.
+ *   --parts:   number of parts of time into which a launch is split; 0: the default rule.
+ *   --shapes:  measures all candidates of correlate_candidates(), on a device that compiles kernels.
+ *   --once:    no timing: runs each kernel once to warm up and once more, for a profiler.
  *
  * On devices that compile kernels, a few channels and spectra of each shape are compared with the plain C kernel (the
  * twin).  If the GPU has wgmma, the variant on wgmma is measured, too.
@@ -37,7 +37,7 @@
 #define MAX_SIZES     16
 #define MAX_SHAPES    64
 #define REPETITION_NS (50 * NS_PER_MS)
-#define BLOCK_BYTES   ((size_t)16 << 20) /* bytes of random input, which repeat */
+#define BLOCK_BYTES   ((size_t)16 << 20) /* length of the random input, which is repeated as needed */
 
 struct options {
     struct device_config device;

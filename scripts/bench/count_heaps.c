@@ -3,23 +3,23 @@
  *
  * Usage: count_heaps --endpoints LIST --step SAMPLES --sync-time S --rate HZ [--interface NAME] [--threads N]
  *                    [--buffer BYTES] [--affinity CPU[,CPU...]] [--interval S]
- *   LIST      multicast groups or addresses, as in a configuration
- *   --step    samples from one heap to the next heap of an endpoint
- *   --buffer  bytes of the socket buffers of each thread
+ *   LIST:     multicast groups or addresses, as in a configuration.
+ *   --step:   samples from one heap to the next heap of an endpoint.
+ *   --buffer: bytes of the socket buffers of each thread.
  * Each endpoint carries the heaps of one source, one after the other.  The threads get the endpoints in turn.  The
  * program does not read payloads.
  *
  * Prints READY, and then a line of JSON for each interval, until a signal ends the program.  A line has the counts
  * since the start:
- *         heaps      complete heaps: heaps with the right number of bytes (bytes that came twice are not noticed)
- *         broken     heaps that were incomplete when the next heap began
- *         missing    heaps between two received heaps of an endpoint
- *         late       packets of heaps older than the newest heap of their endpoint
- *         other      packets that are not SPEAD data (descriptors, stops)
- *         drops      messages that the kernel dropped because the socket buffer was full
- *         newest     the newest timestamp of that endpoint whose newest timestamp is the oldest
- *         latency_s  the longest latency in the last interval: from the time of a heap's last sample to the receipt
- *                    of the heap's first packets */
+ *         heaps:     complete heaps: heaps with the right number of bytes (bytes that came twice are not noticed).
+ *         broken:    heaps that were incomplete when the next heap began.
+ *         missing:   heaps between two received heaps of an endpoint.
+ *         late:      packets of heaps older than the newest heap of their endpoint.
+ *         other:     packets that are not SPEAD data (descriptors, stops).
+ *         drops:     messages that the kernel dropped because the socket buffer was full.
+ *         newest:    newest timestamp of the endpoint that is furthest behind.
+ *         latency_s: the longest latency in the last interval: from the time of a heap's last sample to the receipt
+ *                    of the heap's first packets. */
 #include "common/base/clock.h"
 #include "common/base/counter.h"
 #include "common/base/log.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define N_BUFFERS    4
-#define N_INPUTS     2 /* inputs that the kernels use in turn */
+#define N_INPUTS     2 /* number of inputs that the kernels use in turn */
 #define N_CHUNKS     4 /* chunks in host memory */
 #define RANDOM_BYTES ((size_t)16 << 20)
 #define GAIN         0.1f /* with this gain, full-scale noise of 10 bits gives an rms of 21 in each component */
@@ -32,7 +32,7 @@ struct bench_engine {
     struct device_stream *compute, *download;
     struct channelise *channelise;
     float *gain;
-    size_t n_spectra, spacing_samples, window_samples; /* n_spectra: spectra of a buffer */
+    size_t n_spectra, spacing_samples, window_samples; /* n_spectra: number of spectra in a buffer */
     struct channelise_spectrum *spectra;               /* [n_spectra]: arguments of an append */
     struct inbox *home;
     struct buffer buffers[N_BUFFERS];
@@ -345,7 +345,7 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
     for (size_t k = 0; n_done < n_buffers; k++) {
         struct bench_input *in = start_input(runs, k);
         const uint8_t *const input[N_POLS] = {in->samples[0], in->samples[1]};
-        size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* samples that the device input has */
+        size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* the device input's samples */
         while (n_done < n_buffers && next_samples + e->window_samples <= end) {
             size_t n = (end - e->window_samples - next_samples) / spacing + 1;
             if (!filling)

@@ -42,7 +42,7 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config);
  * ns. */
 int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers);
 /* Returns the root mean square of the components of the last downloaded voltages.  A wrong value shows that the
- * kernels did not compute. */
+ * kernels did not work. */
 double chain_runs_output_rms(const struct chain_runs *runs);
 void chain_runs_destroy(struct chain_runs *runs);
 

@@ -16,12 +16,12 @@ Timestamps begin at 0.  Each timestamp has one heap of each source for each endp
 heap cnt modulo the number of sources.  There are no descriptors and no stop heap.
 
 stdout: one JSON line at the end.
-  packets heaps          number of sent packets and heaps
-  bytes                  payload of the packets
-  cpu_ns                 CPU time of the send thread alone, user and system.  On the loopback interface this time
-                         includes the receiving half of the network stack
-  wall_ns                time from the first heap to the last heap
-  buffer_bytes gso       values that the kernel reports.  The kernel doubles the requested size for its bookkeeping
+  packets, heaps:        number of sent packets and heaps.
+  bytes:                 payload of the packets.
+  cpu_ns:                CPU time of the send thread alone, user and system.  On the loopback interface this time
+                         includes the receiving half of the network stack.
+  wall_ns:               time from the first heap to the last heap.
+  buffer_bytes, gso:     values that the kernel reports.  The kernel doubles the requested size for its bookkeeping.
 """
 import argparse
 import asyncio

@@ -68,7 +68,7 @@ def plot_x(axis, found):
     axis.text(16, found["int8"] - 60, "cuBLASLt: a product of int8 matrices", fontsize=8, color="#555555")
     axis.set_xscale("log", base=2)
     antennas = [int(n) for n in found["xbgpu"]["8 bits"]]
-    axis.set_xticks(antennas, [f"\n{n}" if n == 80 else n for n in antennas])  # 80 is lower: label 64 is near
+    axis.set_xticks(antennas, [f"\n{n}" if n == 80 else n for n in antennas])  # 80 one line lower, as 64 is near
     axis.set(title="X-engine, correlation", xlabel="antennas", ylabel="10¹² operations/s", ylim=(0, None))
     axis.annotate("80 antennas: 1024 spectra in a\nlaunch, so sums weigh more;\nelsewhere 8192 (16 bits) or 32768",
                   fontsize=7.5, xy=(80, 1.03 * found["xbgpu"]["4 bits"]["80"]), xytext=(16, 1140), color="#555555",

@@ -83,7 +83,7 @@ def thread_times(pid):
         name = stat[stat.index("(") + 1:stat.rindex(")")]
         fields = stat[stat.rindex(")") + 2:].split()
         user, kernel = int(fields[11]) / tick, int(fields[12]) / tick
-        total = int(on_cpu) / 1e9  # schedstat is more precise than ticks; ticks only give the ratio of user to kernel
+        total = int(on_cpu) / 1e9  # schedstat is more precise than ticks; ticks give the ratio of user to kernel time
         share = user / (user + kernel) if user + kernel else 0.0
         times[tid] = (name, total * share, total * (1 - share), int(waited) / 1e9)
     return times

@@ -105,7 +105,7 @@ class Mode:
     def __init__(self, args, pins, names, expected=None):
         self.args, self.pins, self.names, self.expected = args, pins, names, expected
         self.sync_time = int(time.time()) - 10
-        self.net, self.port = 1 + os.getpid() % 200, 20000 + os.getpid() % 10000  # runs at the same time differ
+        self.net, self.port = 1 + os.getpid() % 200, 20000 + os.getpid() % 10000  # simultaneous runs differ
         self.ports = {name: free_port() for name in names}
         self.programs = {}
 
@@ -179,10 +179,10 @@ class Mode:
         return []
 
     def begin(self):
-        """Runs before the programs start: opens the receivers."""
+        """Opens the receivers, before the programs start."""
 
     def stop(self):
-        """Runs after the programs have ended."""
+        """The run calls this method after the programs have ended."""
 
 
 class WithF(Mode):
@@ -424,9 +424,9 @@ class F(WithF):
 
     def stage_of(self, name, metric):
         if "no_chunk" in metric:
-            return "fgpu device"  # the device did not give chunks back in time
+            return "fgpu device"  # the device did not return chunks in time
         if "dropped" in metric or "failed" in metric:
-            return "fgpu send"  # the senders did not give buffers back, unless the device was late
+            return "fgpu send"  # the send threads did not return buffers, unless the device was late
         return "fgpu recv" if metric.startswith("fgpu_input") else "fgpu"
 
     def judge_output(self, before, after, watch):
@@ -636,7 +636,7 @@ class Chain(WithF, WithDumps):
         self.voltages = [f"239.160.{self.net}.{s}:{self.port}" for s in range(args.substreams)]
         self.dumps = [f"239.161.{self.net}.{s}:{self.port}" for s in range(args.substreams)]
         self.x_batches = args.batches_per_chunk or power_of_two(max(1, self.rate * X_CHUNK_S / self.batch_samples))
-        # The antenna that is ahead still fills one chunk of the window.  So this chunk adds no waiting time.
+        # The earliest antenna is still filling the newest chunk of the window.  So this chunk adds no waiting time.
         self.x_window = args.x_window or min(X_WINDOW_MAX, 1 + -(-self.n_buffers // self.x_batches))
         self.x_wait_s = (self.x_window - 1) * self.x_batches * self.batch_samples / self.rate
         self.dump_s = self.batch_samples * args.integration / self.rate

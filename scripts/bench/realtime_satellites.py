@@ -16,15 +16,15 @@ import gnssmodel
 from gnsssignals import Signal
 
 PERIOD_S = 0.032
-GRID_HZ = 128_000         # sample rates must be multiples of this, so that a period is a whole number of packets
+GRID_HZ = 128_000         # sample rates are multiples of this rate, so that a period has a whole number of packets
 BAND_HZ = 20e6            # least sample rate of the baseband, unless the digitiser's band is narrower
 CN0_DB_HZ, NOISE = 45, 0.05
 AMPLITUDE, L1_HZ, CHIP_HZ, N_CHIPS = 63, 1575.42e6, 1.023e6, 1023
 LOCKED = 3                # flags: the loops of code and carrier are locked
 SUMS = 0x4400
 CHECKED = 50              # number of integrations of each satellite that are checked
-TOLERANCE = 0.05          # allowed rms error, relative to the prompt sum: samples and replicas have 8 bits
-PIECE = 1 << 14           # complex samples that the model filters at a time
+TOLERANCE = 0.05          # allowed rms error, relative to the prompt sum: samples and replicas have only 8 bits
+PIECE = 1 << 14           # number of complex samples that the model filters together
 
 
 class Sky:

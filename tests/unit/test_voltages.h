@@ -19,8 +19,8 @@ static inline double half_value(uint16_t bits)
 static inline double voltage_part(const void *voltages, enum voltage_format format, size_t index, int part)
 {
     const uint8_t *bytes = voltages;
-    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* within the memory in all formats, because the other formats
-                                                       * have more bytes */
+    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* in every format this byte lies within 'voltages', because a
+                                                       * sample has at least one byte */
 
     switch (format) {
     case VOLTAGES_4_BITS: return nibble >= 8 ? nibble - 16 : nibble;

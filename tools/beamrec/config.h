@@ -57,7 +57,7 @@ struct beamrec_config_detected {
     int64_t group_channels; /* number of channels that are summed into one power */
     int64_t heap_windows;
     int format;       /* enum beamrec_format */
-    char *filterbank; /* file name; beamrec_config_file() inserts the beam's number; NULL: no file */
+    char *filterbank; /* file name, into which beamrec_config_file() inserts the beam's number; NULL: no file */
     char *dada;       /* file name, like 'filterbank'; NULL: no file */
     int64_t bits;
 };

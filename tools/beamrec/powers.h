@@ -1,9 +1,9 @@
 /* powers.h - layout of a heap of detected beams from an X-engine (docs/beams.md).
  *
- *   beam_fractions   float [window]
- *   beam_offsets     float [beam][product][group], with uint8 only
- *   beam_scales      float [beam][product][group], with uint8 only
- *   beam_powers      float or uint8 [beam][window][product][group]
+ *   beam_fractions:  float [window].
+ *   beam_offsets:    float [beam][product][group], with uint8 only.
+ *   beam_scales:     float [beam][product][group], with uint8 only.
+ *   beam_powers:     float or uint8 [beam][window][product][group].
  * A group is a set of channels whose powers are summed into one power.  The frequency of the groups rises with their
  * index.  With uint8, a power is offset + scale * value.  Numbers are little-endian, as on this host.  These functions
  * are pure. */

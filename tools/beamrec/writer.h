@@ -30,7 +30,7 @@ struct beamrec_writer_config {
 
 struct beamrec_writer_stats {
     struct counter batches;           /* batches that were written to all files of their stream */
-    struct counter expected_heaps;    /* heaps that the written batches, and the gaps between them, should have */
+    struct counter expected_heaps;    /* heaps expected in the written batches and in the gaps between them */
     struct counter missing_heaps;     /* expected heaps that are missing */
     struct counter partial_windows;   /* windows of detected beams in which spectra of some antennas are missing */
     struct counter files;             /* files begun */

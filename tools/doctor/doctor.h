@@ -124,7 +124,7 @@ bool doctor_file_runs(const struct doctor_file *file);
 #define CONFIG_DIRECTORY "/etc/cbf/"
 bool doctor_file_instance(const struct doctor *doctor, const struct doctor_file *file, char instance[NAME_MAX]);
 
-/* Returns true if the file's kernels would run on the CPU of this host.  Does not open a GPU to find out. */
+/* Returns true if the file's kernels would run on this host's CPU.  Does not open a GPU. */
 bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *file);
 
 /* ---- Files of visrec (doctor/recorder.c) ---- */

@@ -72,7 +72,7 @@ static void read_driver(const char *interface, struct drops *drops)
 
     if (!nic_ask(interface, SIOCETHTOOL, &request) || info.n_stats == 0 || info.n_stats > 65536)
         return;
-    /* extra room, because the number of counters may grow before SIOCETHTOOL reads them */
+    /* space for more counters, because their number may grow before SIOCETHTOOL reads them */
     size_t room = info.n_stats + SPARE_STATS;
     struct ethtool_gstrings *names = calloc(1, sizeof(*names) + room * ETH_GSTRING_LEN);
     struct ethtool_stats *values = calloc(1, sizeof(*values) + room * sizeof(uint64_t));

@@ -127,7 +127,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }
 
-/* Checks that the receive threads of a file are on the node of its GPU, if the GPU is known. */
+/* Checks that the receive threads of a file are on the NUMA node of the file's GPU, if the GPU is known. */
 static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file, const char *address)
 {
     const struct config_int_list *cpus = &file->recv->affinity;
@@ -212,7 +212,8 @@ static bool is_whole(int fd, struct hash key)
     return true;
 }
 
-/* Counts an entry.  An entry's name is its key, and the entry contains its checksum. */
+/* Checks and counts an entry of the kernel cache.  The entry's name is its key, and the entry contains its
+ * checksum. */
 static void look_at_entry(int directory, const char *name, int64_t installed, struct cache_state *state)
 {
     struct hash key;

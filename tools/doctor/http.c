@@ -103,7 +103,7 @@ void doctor_metrics_each(const char *page, void (*each)(void *arg, const char *n
         if (line[0] == '#' || n_name == 0 || n_name >= sizeof(name))
             continue;
         labels[0] = '\0';
-        if (*brace == '{') { /* search for the last closing brace, because a label's value may contain one */
+        if (*brace == '{') { /* search for the last closing brace, because a label's value may contain a brace */
             for (end = line + n_line; end > brace && *end != '}';)
                 end--;
             if (end == brace || (size_t)(end - brace) > sizeof(labels))

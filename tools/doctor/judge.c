@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
-#define WHOLE_SECOND_S 0.1  /* seconds; an offset as close as this to whole seconds counts as whole seconds */
+#define WHOLE_SECOND_S 0.1  /* seconds; an offset that is nearer than this to a whole number of seconds counts as
+                             * whole seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)

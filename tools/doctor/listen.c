@@ -97,7 +97,8 @@ int listener_open(struct listen_want *wants, size_t n_wants, struct listener **o
     return 0;
 }
 
-/* Returns the time at which the kernel received the packet, which does not depend on this program's speed. */
+/* Returns the time at which the kernel received the packet.  This time does not depend on the speed of this
+ * program. */
 static int64_t arrival_of(struct msghdr *message)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))

@@ -22,8 +22,8 @@
 enum place { /* the stages of a packet: first the stages of drops.h, then these stages */
              PLACE_WORKER = N_DROPS_STAGES,
              PLACE_REFUSED,
-             PLACE_HEAPS, /* stage before this host: missing heaps for which no earlier stage of this list counted a
-                           * loss */
+             PLACE_HEAPS, /* heaps lost before this host: heaps are missing, but no counter of an earlier stage
+                           * grew */
              PLACE_MATCH,
              PLACE_OUTPUT,
              PLACE_SEND,
@@ -174,7 +174,7 @@ static void add_labelled(void *arg, const char *name, const char *labels, double
         return;
     uint64_t by = grew(l->w, name, labels);
     if (by == 0)
-        return; /* no row, because most of these counters never grow */
+        return; /* adds no row if the counter did not grow, because most of these counters never grow */
     snprintf(quoted, sizeof(quoted), "%s{%s}", name, labels);
     snprintf(text, sizeof(text), "%.127s", quoted);
     add_row(l->w, strstr(labels, "reason=\"no_chunk\"") ? PLACE_WORKER : PLACE_REFUSED, text, by, true);

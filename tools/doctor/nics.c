@@ -1,7 +1,7 @@
 /* nics.c - checks the network interfaces that the configurations name: presence, link, PCIe width, settings for
  * streams.
  *
- * Reads properties in sysfs below --root.  Properties that only the driver knows (ethtool's ioctls) are always those of
+ * Reads properties in sysfs below --root.  Properties that only the driver knows (ethtool's ioctls) always come from
  * this host. */
 #include "tools/doctor/nic.h"
 

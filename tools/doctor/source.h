@@ -50,7 +50,7 @@ struct source {
     uint64_t wrong_length;   /* heap length of the last packet whose heap length is wrong */
     /* Packets whose timestamp is not a multiple of heap_samples.  These packets are not counted as heaps. */
     uint64_t n_bad_timestamps;
-    uint64_t n_jumps;     /* packets whose timestamp is far from the first; not counted as heaps */
+    uint64_t n_jumps;     /* packets whose timestamp is far from the first timestamp; not counted as heaps */
     uint64_t n_reordered; /* packets whose heap is earlier than the heap of the previous packet */
     uint64_t n_duplicate_bytes;
     /* Complete heaps, without the first and last heap.  Packets of these two heaps may lie outside the observation. */
@@ -70,8 +70,8 @@ void source_take(struct source *source, const struct source_shape *shape, const 
 /* Ends the measurement: closes the open heaps.  Call once, before the functions below. */
 void source_finish(struct source *source, const struct source_shape *shape);
 
-/* Return two numbers: the heaps between the first and the newest heap, and how many of these heaps are missing or
- * incomplete. */
+/* source_expected() returns the number of heaps between the first and the newest heap.  source_missing() returns how
+ * many of these heaps are missing or incomplete. */
 uint64_t source_expected(const struct source *source);
 uint64_t source_missing(const struct source *source);
 

@@ -30,7 +30,7 @@ static const uint16_t wanted_ids[N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_I
 struct owner {
     struct stream_file *file;
     struct stream_input *input; /* input of fgpu; NULL for xbgpu, where the packet's feng_id determines the input */
-    const char *interface;      /* interface on which silent sources are searched */
+    const char *interface;      /* interface on which the program listens for silent sources */
 };
 
 static void *allocate(size_t n, size_t bytes)
@@ -194,7 +194,7 @@ static size_t add_wants(struct doctor *doctor, struct stream_file *stream, const
             continue;
         }
         owners[n] = (struct owner){.file = stream};
-        if (file->kind == DOCTOR_FGPU) { /* 'recvs' contains the endpoints input by input */
+        if (file->kind == DOCTOR_FGPU) { /* 'recvs' lists all endpoints of input 0, then of input 1, and so on */
             size_t input = 0, first = 0;
             while (e >= first + fgpu_config_antenna(&file->fgpu, input / N_POLS)->pols[input % N_POLS].n) {
                 first += fgpu_config_antenna(&file->fgpu, input / N_POLS)->pols[input % N_POLS].n;

@@ -22,7 +22,7 @@ struct stream_input {
 struct stream_file {
     const struct doctor_file *file;
     char interface[IF_NAMESIZE];
-    double late_max_s, early_max_s; /* a heap that is later or earlier than this has a wrong time */
+    double late_max_s, early_max_s; /* limits in s: a heap that is later or earlier has a wrong time */
     size_t n_inputs;
     struct stream_input *inputs;
     /* Packets that belong to no input: not SPEAD-64-48, without the required items, or with an unknown id. */

@@ -1,8 +1,8 @@
 /* control.h - dsim's requests and sensors over KATCP.
  *
- *     ?signals SPECIFICATION [PERIOD]    replies with the first timestamp of the new signals
- *     ?loss INPUT FRACTION               drops a fraction of an input's heaps; 1 is a cut cable
- *     ?time                              replies with UNIX seconds
+ *     ?signals SPECIFICATION [PERIOD]:   replies with the first timestamp of the new signals.
+ *     ?loss INPUT FRACTION:              drops a fraction of an input's heaps; 1 is a cut cable.
+ *     ?time:                             replies with UNIX seconds.
  *
  * Flow:    ?signals: parsed at once --a thread computes the heaps--> dsim_send switches to them at a timestamp -->
  *          the old heaps are freed --> the next ?signals request

@@ -15,7 +15,7 @@
 
 #define SEGMENT_BITS     12 /* log2 of the number of samples in a segment, in which the frequencies are constant */
 #define SEGMENT_SAMPLES  (INT64_C(1) << SEGMENT_BITS)
-#define MAX_POSITION     (INT64_C(1) << 59) /* times 4 sub-chips per sample (2^66 units), this is below 2^127 */
+#define MAX_POSITION     (INT64_C(1) << 59) /* at most 2^66 units (4 sub-chips) per sample, so phases are < 2^127 */
 #define MAX_TURNS        0x1p61L
 #define MAX_CODE_STEP    3.0 /* sub-chips per sample; Doppler and tracks keep the total below 4 */
 #define UNITS_PER_TURN   0x1p64L
@@ -115,7 +115,7 @@ static int compute(struct dsim_node *node, double rate_hz, const char *code_file
     int8_t chips[GNSS_MAX_CHIPS];
     int err = 0;
 
-    node->gnss = gnss; /* dsim_program_free() frees it */
+    node->gnss = gnss; /* dsim_program_free() frees 'gnss' */
     if (!gnss)
         return why_out_of_memory(why, why_bytes);
     if (facts->is_in_memory)

@@ -85,7 +85,7 @@ struct dsim_node {
     double amplitude;              /* TONES, COMB: amplitude; CONSTANT: value; WGN, PULSAR, GNSS: standard
                                     * deviation */
     double amplitude_step;         /* TONES */
-    double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency of 0 Hz; GNSS: carrier
+    double frequency_hz;           /* TONES, COMB: frequency; PULSAR: radio frequency that becomes 0 Hz; GNSS: carrier
                                     * frequency */
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
@@ -100,8 +100,9 @@ struct dsim_node {
     struct dsim_gnss *gnss; /* GNSS: set by dsim_gnss_compute() */
     uint64_t seed;          /* WGN, PULSAR, GNSS */
     bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: a seed was given */
-    bool is_live;           /* true: the expression is a TRACK or GNSS, or contains one outside a REPEAT */
-    bool has_track;         /* true: the expression is a TRACK, or contains one */
+    bool is_live;           /* true: the expression is a TRACK or GNSS, or contains a TRACK or GNSS outside a
+                             * REPEAT */
+    bool has_track;         /* true: the expression is a TRACK, or contains a TRACK */
     double cost;            /* number of terms that are evaluated for one sample, including the terms of operands */
     size_t n_scratch;       /* number of buffers that the evaluation needs in addition to the result */
 };
@@ -118,7 +119,7 @@ struct dsim_program {
     size_t n_nodes;
     struct dsim_output *outputs;
     size_t n_outputs; /* >= 1 */
-    bool is_live;     /* at least one output is live */
+    bool is_live;     /* true: at least one output is live */
     bool has_pulsar;
 };
 

@@ -64,8 +64,8 @@ int dsim_recording_open(const struct dsim_recording_config *config, size_t max_s
                         struct dsim_recording_counters *counters, struct dsim_recording **recording, char *why,
                         size_t why_bytes);
 
-/* Return two numbers: the samples from 'start_samples' on (at least 1), and the bytes at the end of the file that do
- * not fill a sample or frame. */
+/* The first function returns the number of samples from 'start_samples' on, at least 1.  The second function returns
+ * the number of bytes at the end of the file that do not fill a sample or frame. */
 int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
 int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
 

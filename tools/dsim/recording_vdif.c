@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define SEARCH_MAX 65536 /* number of frames at the beginning of the file that are searched for the thread */
-/* number of frames at the end of the file, of the thread, that determine the recording's length */
+/* number of the thread's last frames in the file that determine the recording's length */
 #define N_LAST      (2 * DISORDER)
 #define MAX_SLACK_S 1         /* greatest time between the first frames of two threads, in seconds */
 #define MAX_FRAMES  (1 << 24) /* greatest number of frames in a second: a frame's number has 24 bits */
@@ -201,8 +201,8 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     return 0;
 }
 
-/* Finds the length of the recording from the thread's last frames in the file.  Ignores a frame whose time is far from
- * the others, because its header must be wrong. */
+/* Finds the length of the recording from the thread's last frames in the file.  Ignores a frame whose time is far
+ * from the times of the other frames, because its header must be wrong. */
 static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     int64_t indices[N_LAST];

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* if this number of consecutive frames are later than the wanted frames, no wanted frame can follow */
+/* after this number of consecutive frames that are later than the wanted frames, no wanted frame can follow */
 #define N_AHEAD  (2 * DISORDER)
 #define N_PROBES 3
 
@@ -17,7 +17,7 @@
 
 /* The samples of one read, and the frames [first_frame, end_frame) with these samples. */
 struct want {
-    int64_t first, end; /* number of the first wanted sample, and of the last plus one, on the file's time axis */
+    int64_t first, end; /* range [first, end) of the wanted samples on the file's time axis */
     int64_t first_frame, end_frame;
     double *values; /* [end - first] */
 };
@@ -105,7 +105,8 @@ static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct
 static void count_missing(struct dsim_recording_vdif *vdif, const struct want *want)
 {
     uint64_t n_missing = 0;
-    /* index of the last missing frame, relative to the beginning of the second of the file's first frame */
+    /* index of the last missing frame, counted from the beginning of the second in which the file's first frame
+     * lies */
     int64_t missing = 0;
 
     for (int64_t index = want->first_frame; index < want->end_frame; index++) {
@@ -173,7 +174,7 @@ static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char 
 /* ---- Seeking ----------------------------------------------------------------------------------------------------- */
 
 /* Finds the median index of the thread's next N_PROBES frames from file frame k on.  The median tolerates one wrong
- * header.  The result is INT64_MAX if there are no such frames. */
+ * header.  The result is INT64_MAX if the file has no further frames of the thread. */
 static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
 {
     int64_t found[N_PROBES];

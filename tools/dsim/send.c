@@ -45,14 +45,14 @@ struct dsim_sender {
     struct dsim_send *send;            /* [const] */
     struct input *inputs;              /* [const] [n_inputs] */
     size_t n_inputs;                   /* [const] */
-    struct endpoint_list destinations; /* [const] destinations of all inputs, input by input */
+    struct endpoint_list destinations; /* [const] destinations of input 0, then of input 1, and so on */
 
     const struct dsim_heaps *heaps; /* heaps that this sender sends now; NULL: the sender must take the next block */
-    struct dsim_block *block;       /* block that contains 'heaps'; NULL: heaps of a period */
+    struct dsim_block *block;       /* block that contains 'heaps'; NULL: 'heaps' belong to a period */
     bool returns_block;             /* true: the block's last packet was dropped, so this thread returns the block */
     size_t i_heap;                  /* index of the next heap in 'heaps' */
     const struct change *taken;     /* the latest change that this sender has adopted; NULL: none */
-    bool has_ended;                 /* no more blocks will come */
+    bool has_ended;                 /* true: no more blocks will come */
 
     int64_t next_descriptors; /* timestamp of the next descriptors */
     uint64_t n_descriptors;   /* number of descriptors that were sent for each input */
@@ -68,7 +68,7 @@ struct change {
 
 struct dsim_send {
     struct sim_senders senders;
-    struct dsim_play *play;     /* [const] NULL: heaps of a period */
+    struct dsim_play *play;     /* [const] source of the heaps; NULL: the heaps of a period are sent */
     int64_t align_samples;      /* [const] if the clock determines the first timestamp, the timestamp is a multiple of
                                  * this number */
     int64_t packet_samples;     /* [const] */

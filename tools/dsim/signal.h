@@ -19,8 +19,8 @@ struct dsim_axis {
     double adc_sample_rate_hz;
 };
 
-/* Values of the last word of the Philox counter.  Each use of random numbers has another value, so its numbers are
- * independent of the other uses even with the same seed. */
+/* Values of the last word of the Philox counter.  Each use of random numbers has its own value.  So the numbers of
+ * different uses are independent, even with the same seed. */
 enum dsim_counter { DSIM_COUNTER_WGN = 1, DSIM_COUNTER_DITHER = 2, DSIM_COUNTER_GNSS = 3 };
 
 /* Chooses and logs a random seed for each wgn() and pulsar() without a seed.  Returns 0 or negative errno. */
@@ -36,10 +36,10 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 /* Computes n_samples samples of a signal, from sample 'first' of the period on.  0 <= first and first + n_samples <=
  * period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples values.  The value 1 is
  * full scale.
- *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
- *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
- *   pulsar     dsim/pulsar.h
- *   wgn        Box-Muller of Philox with the key 'seed' and the counter i / 4; |value| <= 6.8 standard deviations */
+ *   tone:      a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles.
+ *   comb:      a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0.
+ *   pulsar:    dsim/pulsar.h.
+ *   wgn:       Box-Muller of Philox with the key 'seed' and the counter i / 4; |value| <= 6.8 standard deviations. */
 void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                           double *values, double *scratch);
 

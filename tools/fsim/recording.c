@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 struct survey {
-    int64_t frames_per_second; /* 0: the number of frames in a second is not a whole number */
+    int64_t frames_per_second; /* number of frames in a second; 0: not a whole number */
     /* Index of the earliest frame, and index of the latest frame plus one.  Index 0 is the beginning of the second in
      * which the file's first frame lies. */
     int64_t origin, end;

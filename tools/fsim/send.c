@@ -26,7 +26,7 @@ struct fsim_sender {
     int64_t *next_descriptors; /* [n_ants] timestamp at which the next descriptors are due */
     size_t n_ants;             /* [const] */
     int64_t now_ns;            /* time of the most recent reading of the monotonic clock */
-    size_t i_batch;            /* index in the period of the next batch */
+    size_t i_batch;            /* index of the next batch in the period */
     _Atomic int64_t n_batches; /* number of batches sent; all senders read this number */
 };
 
@@ -35,7 +35,7 @@ struct fsim_send {
     const struct fsim_heaps *heaps; /* [const] */
     int64_t batch_samples;          /* [const] */
     double batch_share; /* [const] packets of a batch leave in this fraction of the time between batches; 0: unpaced */
-    int64_t n_batches_wanted;    /* [const] INT64_MAX: until stopped */
+    int64_t n_batches_wanted;    /* [const] number of batches to send; INT64_MAX: no limit */
     struct fsim_sender sender[]; /* [wire.senders.n] */
 };
 

@@ -8,7 +8,7 @@ void record_health_init(struct record_health *health, unsigned limit)
     *health = (struct record_health){.limit = limit, .since_loss = limit, .since_refusal = limit};
 }
 
-/* Returns the number of polls since a count last rose, from the number 'since' at the previous poll. */
+/* Returns the number of polls since a count last rose.  'since' is this number at the previous poll. */
 static unsigned count_looks(unsigned since, uint64_t before, uint64_t now)
 {
     if (now != before)

@@ -51,7 +51,8 @@ struct sim_senders {
      * service with this exit code. */
     int (*run)(struct sim_sender *sender);
     struct timebase timebase; /* [const] */
-    int64_t first_timestamp;  /* < 0: not yet chosen; set by sim_senders_set_origin(), and [const] from then on */
+    int64_t first_timestamp;  /* < 0: not yet chosen; sim_senders_set_origin() sets it, and it is [const] from then
+                               * on */
     int64_t origin_ns; /* monotonic time at which first_timestamp is due; [const] after sim_senders_set_origin() */
 
     uint8_t descriptors[SIM_SENDER_DESCRIPTORS_MAX_BYTES];  /* [const] payload of a descriptor heap */
@@ -103,8 +104,8 @@ void sim_senders_build_descriptors(struct sim_senders *senders,
 void sim_senders_add(struct sim_senders *senders, struct sim_sender *sender);
 
 /* Sets the origin of the schedule.  A configured first timestamp is due 'lead_ns' from now.  Without a configured
- * timestamp, the first timestamp is the next multiple of 'align_samples' after 'lead_ns' from now.  Its heaps are due
- * 'after_samples' samples after the timestamp itself. */
+ * timestamp, the first timestamp is the first multiple of 'align_samples' that is more than 'lead_ns' in the future.
+ * Its heaps are due 'after_samples' samples after the timestamp itself. */
 void sim_senders_set_origin(struct sim_senders *senders, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
 
 /* Starts the threads.  Returns 0 or negative errno. */

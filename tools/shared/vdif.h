@@ -4,11 +4,11 @@
  * VDIF is the VLBI Data Interchange Format, defined in the VDIF Specification, release 1.1.1 (2014).  A file is a
  * sequence of frames: a header of 32 bytes (16 bytes if the legacy flag is set), then samples.  All numbers are
  * little-endian words of 32 bits:
- *   word 0   bit 31 invalid, bit 30 legacy, bits 0-29 seconds since the reference epoch
- *   word 1   bits 24-29 reference epoch (half-years since 2000), bits 0-23 number of the frame in the second
- *   word 2   bits 29-31 version, bits 24-28 log2 of the channels, bits 0-23 length of the frame in units of 8 bytes
- *   word 3   bit 31 complex, bits 26-30 bits per sample less one, bits 16-25 thread, bits 0-15 station
- *   word 4   bits 24-31 version of the extended data (EDV); the rest of words 4 to 7 is not read
+ *   word 0:  bit 31 invalid, bit 30 legacy, bits 0-29 seconds since the reference epoch.
+ *   word 1:  bits 24-29 reference epoch (half-years since 2000), bits 0-23 number of the frame in the second.
+ *   word 2:  bits 29-31 version, bits 24-28 log2 of the channels, bits 0-23 length of the frame in units of 8 bytes.
+ *   word 3:  bit 31 complex, bits 26-30 bits per sample less one, bits 16-25 thread, bits 0-15 station.
+ *   word 4:  bits 24-31 version of the extended data (EDV); the rest of words 4 to 7 is not read.
  *
  * The order of samples is [time][channel].  The first sample is in the lowest bits of a word.  No sample crosses the
  * end of a word.  A word therefore has 32 / bits samples (rounded down), and its highest bits may be unused.  If there
@@ -55,9 +55,9 @@ uint32_t vdif_n_samples(const struct vdif_header *header);
 
 /* Decodes samples 'first' to first + n_samples - 1 of a channel of a playable frame to 'values'.  'payload' points to
  * the bytes after the frame's header.  Codes are offset binary, with these values:
- *   1 bit             -1, 1
- *   2 bits            -VDIF_2BIT_HIGH, -1, 1, VDIF_2BIT_HIGH
- *   3 bits and more   code - 2^(bits - 1) */
+ *   1 bit:            -1, 1.
+ *   2 bits:           -VDIF_2BIT_HIGH, -1, 1, VDIF_2BIT_HIGH.
+ *   3 bits and more:  code - 2^(bits - 1). */
 void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint32_t channel, uint32_t first,
                  size_t n_samples, double *values);
 

@@ -110,7 +110,7 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = inbox_create(n_chunks, &v->free_chunks);
     if (!err)
-        err = inbox_create(n_chunks + 1, &v->inbox); /* + 1 for the end of a capture */
+        err = inbox_create(n_chunks + 1, &v->inbox); /* one more item: the end of a capture */
     if (!err)
         err = chunk_pool_create(v->device, &chunks, 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool, why, why_bytes);
     if (err)

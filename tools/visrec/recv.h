@@ -1,7 +1,7 @@
 /* recv.h - identifies the packets of visibilities, and the heap of each packet.
  *
- * The recorder has one receiver with one member.  The member's sources are the substreams.  A chunk contains the heaps
- * of one timestamp, which are a dump. */
+ * The recorder has one receiver with one member.  The member's sources are the substreams.  A chunk contains the
+ * heaps of one timestamp, which together form a dump. */
 #ifndef TOOLS_VISREC_RECV_H
 #define TOOLS_VISREC_RECV_H
 

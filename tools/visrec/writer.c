@@ -33,7 +33,7 @@ struct visrec_writer {
     bool begun;                  /* true: the current file has a dump */
     int64_t last_samples;        /* timestamp of the current file's last dump */
     bool disk_full;              /* true: the disk was full at the last dump */
-    uint64_t n_unwritten_before; /* number of dumps that were already unwritten when the disk became full */
+    uint64_t n_unwritten_before; /* number of lost dumps at the time when the disk became full */
     struct log_limit full_limit, room_limit, rollover_limit, full_file_limit;
     uint64_t shown_dumps; /* number of dumps in the most recent line of progress */
     int64_t shown_ns;

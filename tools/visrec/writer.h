@@ -45,8 +45,8 @@ struct visrec_writer_config {
 
 struct visrec_writer_stats {
     struct counter dumps; /* dumps written */
-    /* Number of heaps that the dumps from the first to the last written dump should have.  If time goes back, the
-     * count continues with the next dump. */
+    /* Number of heaps expected in the dumps from the first to the last written dump.  If time goes back, the count
+     * continues with the next dump. */
     struct counter expected_heaps;
     struct counter missing_heaps;   /* expected heaps that are missing */
     struct counter values, flagged; /* visibilities that were written, and the flagged visibilities among them */

@@ -6,23 +6,23 @@
  * the CUDA variant on the emulator (device_emulated.h).  FFTs are the FFTs of the cpu device.
  *
  * $CBF_FAKE_CUDA is a list "name=number,...":
- *   gpus, major, memory_mib, driver   properties; the defaults are 1 GPU, compute capability 9, 1024 MiB and the
- *                 driver version of the runtime (0: no driver)
- *   compiler=0    the compilation of every kernel fails
- *   emulate=1     kernels are their CUDA variants
- *   idle=1        kernels compute nothing; a launch takes 20 to 83 us, depending on the kernel's constants
- *   register=0    memory of the program cannot be registered
- *   import=CODE, map=CODE   memory of another library cannot be imported, or cannot be mapped
- *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know this attribute
- *   has_dmabuf=0  the device says beforehand that memory cannot be shared
- *   flushes=0     writes by network cards cannot be flushed
- *   ordering=0, flush=CODE  writes by network cards must be flushed; the flush fails
- *   init=CODE     cudaInitDevice() returns the error CODE
- *   refuse=N      only the Nth operation (copy, fill, launch, callback) is refused, when it is enqueued
- *   die=N         the GPU fails at the Nth operation: later operations and callbacks do not run, and every later call
- *                 returns the failure
- *   hang=N        the GPU never ends the Nth operation
- *   flip=N        a bit flips in every Nth copy from the device's memory to the host's */
+ *   gpus, major, memory_mib, driver:  properties; the defaults are 1 GPU, compute capability 9, 1024 MiB and the
+ *                 driver version of the runtime (0: no driver).
+ *   compiler=0:   the compilation of every kernel fails.
+ *   emulate=1:    kernels are their CUDA variants.
+ *   idle=1:       kernels compute nothing; a launch takes 20 to 83 us, depending on the kernel's constants.
+ *   register=0:   memory of the program cannot be registered.
+ *   import=CODE, map=CODE:  memory of another library cannot be imported, or cannot be mapped.
+ *   dmabuf=CODE:  memory cannot be shared with network cards; < 0: the driver does not know this attribute.
+ *   has_dmabuf=0: the device says beforehand that memory cannot be shared.
+ *   flushes=0:    writes by network cards cannot be flushed.
+ *   ordering=0, flush=CODE: writes by network cards must be flushed; the flush fails.
+ *   init=CODE:    cudaInitDevice() returns the error CODE.
+ *   refuse=N:     only the Nth operation (copy, fill, launch, callback) is refused, when it is enqueued.
+ *   die=N:        the GPU fails at the Nth operation: later operations and callbacks do not run, and every later call
+ *                 returns the failure.
+ *   hang=N:       the GPU never ends the Nth operation.
+ *   flip=N:       a bit flips in every Nth copy from the device's memory to the host's. */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H
 

@@ -4,9 +4,9 @@
  * call that touches the memory fails.  The fault says whether the access was a write.  For a write, the guard opens the
  * page for one instruction.  The processor traps after that instruction, and the guard closes the page again.  A read
  * ends the process with a message.  The guard takes an instruction that reads and then writes for a write.  The guard
- * is slow: each store causes two signals, so it reaches about 2 MB/s.
+ * is slow: each store causes two signals, so a program writes about 2 MB/s.
  *
- * direct-guard.so, preloaded, guards all memory that is mapped for writing only. */
+ * If a program preloads direct-guard.so, the guard covers all memory that is mapped for writing only. */
 #ifndef TESTS_DIRECT_GUARD_H
 #define TESTS_DIRECT_GUARD_H
 

@@ -5,7 +5,7 @@
  * alternative to inline assembly.
  *
  * Names:     functions here must not be in the C library's <math.h>.  glibc 2.41 declares sinpif and cospif; glibc
- *            2.42 also declares rsqrtf.  For a kernel that needs one of these, add a macro here.
+ *            2.42 also declares rsqrtf.  For a kernel that needs one of these functions, add a macro here.
  * Exactness: a function that is exact on the device is exact here.  __sinf and __cosf are as inaccurate as on the
  *            device, so a kernel that needs more accuracy also fails here.  g++ fuses no multiplication and addition
  *            to an FMA; the device's compiler does. */

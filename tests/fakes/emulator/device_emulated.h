@@ -1,14 +1,14 @@
-/* device_emulated.h - the cpu device with the CUDA variants of the kernels.  Hosts without a GPU test these variants
- * with it.
+/* device_emulated.h - the cpu device with the CUDA variants of the kernels.  Tests use this device on hosts without a
+ * GPU.
  *
  * device_kernel_create() loads the shared object of kernels/<name>.cu (or tests/fakes/emulator/<name>.cu) with the
- * constants (kernel_cache.h).  A launch runs all blocks and threads of its grid on one CPU thread, the stream's.
- * emulate.cpp lists the kernels' mistakes that the emulator finds.  Each mistake ends the process with a message.  A
- * kernel without a .cu file runs its C twin.
+ * constants (kernel_cache.h).  A launch runs all blocks and threads of its grid on one CPU thread: the thread of the
+ * stream.  emulate.cpp lists the kernels' mistakes that the emulator finds.  Each mistake ends the process with a
+ * message.  A kernel without a .cu file runs its C twin.
  *
  * Tests run in the root of the source tree.  A compilation takes about a quarter of a second, so a test should use
  * each set of constants for many inputs.  EMULATE_SEED=... repeats the order of blocks and threads of the run that
- * printed it.
+ * printed this seed.
  *
  * EMULATE=compile: kernels are compiled, and their C twins run in their place.  A kernel without a twin does not run.
  * Its outputs are then wrong, so failures of cases mean nothing. */

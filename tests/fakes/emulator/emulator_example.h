@@ -1,7 +1,7 @@
 /* emulator_example - a kernel that sums rows by several methods.  In each method the threads of a block work
  * together.  Only check_emulator uses the kernel.
- *   in   uint32 [block][n]
- *   out  uint64 [block][EXAMPLE_N_SUMS]   the sum of the block's row, computed by each method
+ *   in:  uint32 [block][n].
+ *   out: uint64 [block][EXAMPLE_N_SUMS]: the sum of the block's row, computed by each method.
  *
  * Constants: MISTAKE, a value of enum emulator_mistake, and THREADS, the number of threads of a block.  'args' reaches
  * the .cu file in the same way as the arguments of the product's kernels. */
@@ -26,8 +26,8 @@ enum emulator_mistake {
     MISTAKE_LONE_LANE,
     MISTAKE_BARRIER_UNMADE,
     MISTAKE_BARRIER_TOO_FEW, /* fewer threads arrive than the number for which the barrier was initialised */
-    MISTAKE_BARRIER_AHEAD,   /* a thread waits for the opening after the next opening */
-    MISTAKE_BARRIER_BEHIND,  /* a thread waits for an opening before the last opening */
+    MISTAKE_BARRIER_AHEAD,   /* a thread waits for the phase after the current phase of a barrier */
+    MISTAKE_BARRIER_BEHIND,  /* a thread waits for a phase before the last completed phase */
     MISTAKE_GLOBAL_OVERRUN,  /* detected only if the program was built with the address sanitizer */
 };
 

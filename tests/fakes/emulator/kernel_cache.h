@@ -9,7 +9,7 @@
  * Freshness: depends on file times, as in make.  g++ writes the names of the files that it read.  If an entry is older
  *            than one of these files, the kernel is compiled again.
  * Processes: tests run side by side.  An entry is written under a temporary name and then renamed, so a reader sees
- *            only complete entries.  If two processes write the same entry, each loads a complete one. */
+ *            only complete entries.  If two processes write the same entry, each process loads a complete entry. */
 #ifndef TESTS_FAKES_EMULATOR_KERNEL_CACHE_H
 #define TESTS_FAKES_EMULATOR_KERNEL_CACHE_H
 
@@ -18,7 +18,8 @@
 /* Asks g++ for its version; returns false if there is no g++.  Call it before the other functions. */
 bool kernel_cache_has_compiler(void);
 
-/* Compiles kernel 'name' with 'command', unless a fresh entry is there.  Returns false after an error of g++. */
+/* Compiles kernel 'name' with 'command', unless the cache already has a fresh entry.  Returns false after an error of
+ * g++. */
 bool kernel_cache_compile(const char *name, const char *command);
 
 /* Loads the shared object of kernel 'name' that 'command' compiles.  Prints a message and returns NULL on failure. */

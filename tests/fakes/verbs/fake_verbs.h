@@ -1,6 +1,6 @@
 /* fake_verbs.h - libibverbs and librdmacm without a NIC: raw packet queues over AF_PACKET sockets on veth interfaces.
- * Tests use them for programs that are linked against the real libraries (or open them).  README.md says how to use the
- * fake and lists its checks.
+ * Tests use them for programs that are linked against the real libraries, or that open the real libraries.  README.md
+ * says how to use the fake and lists its checks.
  *
  * Flow:      post_recv -> queue -> receiving thread: recvmmsg into the program's memory -> completion queue -> poll_cq
  *            post_send -> queue -> sending thread, paced: sendmmsg from the program's memory -> completion queue
@@ -35,7 +35,7 @@
 int fake_fails(const char *name);
 /* Returns the status that the next completion must have; usually IBV_WC_SUCCESS. */
 enum ibv_wc_status fake_completion_status(void);
-/* Returns true when the device must be removed.  Does so only once. */
+/* Returns true, once, when the device must be removed. */
 bool fake_is_removal_due(void);
 /* Returns the number that $CBF_FAKE_VERBS_LIMITS has for 'name', or 'otherwise' if it has none. */
 long fake_limit(const char *name, long otherwise);
@@ -159,8 +159,8 @@ struct fake_queue {
     uint8_t *inlined;              /* [n_slots][max_inline] */
     uint64_t n_posted;             /* [qp lock] */
     _Atomic uint64_t n_done;       /* [turn] number of requests that the queue's thread has finished */
-    _Atomic uint64_t n_retired;    /* number of retired requests: the program has polled their completion or a later
-                                    * one */
+    _Atomic uint64_t n_retired;    /* number of requests whose completion, or a later completion, the program has
+                                    * polled */
     pthread_mutex_t turn;
     int wake;   /* eventfd that wakes the queue's thread */
     int socket; /* [turn] -1: not open */
@@ -184,7 +184,8 @@ struct fake_qp {
     uint64_t n_missed;    /* [turn of recv] number of frames lost because this library was too slow */
     struct fake_qp *next; /* next queue pair in the context's list */
 };
-void fake_qp_fail(struct fake_qp *qp, bool says_so); /* sets the error state; says_so: also posts an event */
+void fake_qp_fail(struct fake_qp *qp, bool says_so); /* sets the error state, and posts an event if 'says_so' is
+                                                      * true */
 int fake_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
 
 /* ---- fake_queue.c: requests are numbered from 0 ------------------------------------------------------------------ */
@@ -211,7 +212,7 @@ struct fake_flow {
     struct fake_qp *qp;
     struct fake_flow *next;
     size_t n_code;
-    struct sock_filter code[96]; /* filter: accepts the frame, or continues after this code */
+    struct sock_filter code[96]; /* filter: accepts a frame, or continues with the next flow's code */
 };
 struct ibv_flow *fake_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
 int fake_destroy_flow(struct ibv_flow *flow);
