@@ -217,7 +217,7 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
  * phase. */
 struct prompt {
     double of[N_POLS][2];
-    double data_s; /* duration of the present samples */
+    double data_s; /* duration of the samples that arrived */
 };
 
 static void rotate(double sum[2], double turns)

@@ -26,7 +26,7 @@ struct fgpu_buffer {
     struct channelise_buffer parts; /* [const] */
     uint8_t *voltages;              /* [const] pinned host copy of parts.voltages; NULL with send.gpudirect */
     uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
-    uint64_t *power;                /* [const] pinned host copy of parts.power; NULL if the output does not measure */
+    uint64_t *power;                /* [const] pinned host copy of parts.power; NULL without measurement */
     int64_t timestamp_samples;      /* timestamp of spectrum 0 */
     size_t n_filled;                /* number of spectra that were made */
     bool whole;                     /* true if no spectrum of the buffer lacks input */

@@ -201,7 +201,7 @@ def _host(fgpu):
 
 
 def _recorder(visrec):
-    """The schema of an item of recorders."""
+    """The schema of an entry in the list 'recorders'."""
     return _object(
         "A visrec.", ["output", "host"],
         output=_text("The output of x_outputs that is recorded."),

@@ -236,8 +236,8 @@ RULES = {
     "F-engines to X-engines": [
         Rule("AntennaSilent", of_antenna(STATE + " < 2"), "2s", "critical",
              f"{FENG}: no X-engine gets voltages; its F-engine is {WHO}",
-             "the F-engine, its host or its switch port: EngineDown, FeedSilent, PolarisationSilent, FEngineSilent and "
-             "FEngineAhead of this antenna name the cause", "systemctl status fgpu@{{ $labels.engine }}"),
+             "the F-engine, its host or its switch port. For the cause, see whether EngineDown, FeedSilent, "
+             "PolarisationSilent, FEngineSilent or FEngineAhead fires for this antenna", "systemctl status fgpu@{{ $labels.engine }}"),
         Rule("AntennaLoses", of_antenna(share(by_antenna("xbgpu_feng_missing_heaps_total"),
                                               by_antenna("xbgpu_feng_heaps_total")) + f" > {MUCH} and {STATE} >= 2"), "2s",
              "critical", f"{FENG}: {PERCENT} of the voltages are missing in the X-engines; its F-engine is {WHO}",

@@ -166,7 +166,7 @@ def main():
                         help="drift of each antenna's delay in samples/s; default: no drift")
     parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")
     parser.add_argument("--tracked", type=int, action="append",
-                        help="number of an antenna whose delay model removes its drift: its phase must be 0")
+                        help="number of an antenna whose delay model removes the drift; the antenna's phase must be 0")
     parser.add_argument("--samples-between-spectra", type=int,
                         help="ADC samples between spectra; default: 2 * channels, as in a wideband stream")
     parser.add_argument("--lost-heaps", type=int, help="number of lost heaps to print; any lost heap is an error")

@@ -671,7 +671,7 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
 
     for (size_t o = 0; o < config->outputs.n; o++)
         if (strcmp(d->name, xbgpu_config_output(config, o)->name) == 0)
-            config_error(errors, &d->name, "an output and detected beams are called %s", d->name);
+            config_error(errors, &d->name, "an output and a stream of detected beams have the same name, %s", d->name);
     for (size_t b = 0; b < config->beams.n; b++)
         if (strncmp(d->name, xbgpu_config_beam(config, b)->name, strlen(d->name)) == 0)
             config_error(errors, &d->name, "the name of beam %s begins with the name of detected beams %s",

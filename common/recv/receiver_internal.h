@@ -62,7 +62,8 @@ struct receiver {
     struct log_limit limits[N_REJECTS];
 };
 
-/* Prepares the slots for the next batch, with the places of its predicted packets. */
+/* Prepares the slots for the next batch of packets.  Each slot gets the place in a chunk of the packet that is expected
+ * in the slot. */
 void receiver_offer_slots(struct receiver *r);
 
 /* Handles a batch of packets that were received into the offered slots. */

@@ -39,7 +39,7 @@
 
 /* number of spectra in a thread's load of 16 bytes; four loads are consecutive */
 #define LOAD_SPECTRA (16 / SPECTRUM_BYTES)
-/* number of pieces of a load; a piece is 4 bytes of each polarisation, for half an operation */
+/* number of pieces of a load; a piece is 4 bytes of each polarisation, and an operation needs two pieces */
 #define LOAD_PIECES  (NIBBLES ? 4 : 2)
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
 #define N_TASKS      (N_LOADS / 2) /* number of loads of a producer's thread for an antenna */

@@ -466,7 +466,7 @@ def sample(name):
     ({"stream": {"channel_offset": 6}}, "channel_offset must be a multiple of channels_per_substream (4), not 6"),
     ({"stream": {"destinations": "239.1.1.1+14"}}, "15 destinations would need channels up to 67, but the stream has 64"),
     ({"stream": {"sample_bits": 5}}, "sample_bits must be 4, 8 or 16, not 5"),
-    ({"stream": {"sample_encoding": "offset"}}, "offset is an encoding of 4 bits, not of 8"),
+    ({"stream": {"sample_encoding": "offset"}}, "the encoding offset exists only for 4 bits, not for 8"),
     ({"stream": {"first_timestamp": 2049}}, "first_timestamp must be a multiple of"),
     ({"stream": {"channels": 65536, "channels_per_substream": 65536, "channel_offset": 0, "spectra_per_heap": 65536}},
      "A heap would have 17179869184 bytes"),

@@ -2,8 +2,8 @@
  *
  * A heap of a voltage beam is int8 [chan][spectrum][re, im].  powers.h has the layout of a heap of detected beams.
  *   voltages:   int8 [spectrum][chan][re, im]; the frequency rises with the channel's index.
- *   powers:     float or uint8 [row][product][group]; with the group's index, the frequency falls in SIGPROC files and
- *               rises in PSRDADA files.  A row contains sums over sum_spectra spectra; a group is a set of
+ *   powers:     float or uint8 [row][product][group]; as the group's index rises, the frequency falls in SIGPROC files
+ *               and rises in PSRDADA files.  A row contains sums over sum_spectra spectra; a group is a set of
  *               sum_channels channels, which are summed.  A power of a voltage beam is the sum of |v|^2.  Heaps of
  *               detected beams contain powers.
  * PSRDADA files of voltage beams hold voltages; all other files hold powers.  A power of 8 bits is round((power -

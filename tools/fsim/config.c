@@ -162,8 +162,8 @@ static void check_stream(const struct fsim_config *values, struct config *config
         config_error(config, &stream->sample_bits, "sample_bits must be 4, 8 or 16, not %" PRId64 ".",
                      stream->sample_bits);
     else if (stream->sample_encoding == FSIM_OFFSET && stream->sample_bits != 4)
-        config_error(config, &stream->sample_encoding, "offset is an encoding of 4 bits, not of %" PRId64 ".",
-                     stream->sample_bits);
+        config_error(config, &stream->sample_encoding,
+                     "the encoding offset exists only for 4 bits, not for %" PRId64 ".", stream->sample_bits);
     else if (fsim_config_heap_bytes(values) > MAX_HEAP_BYTES)
         config_error(config, &stream->spectra_per_heap,
                      "A heap would have %" PRIu64 " bytes; at most %" PRIu64 " are possible.",

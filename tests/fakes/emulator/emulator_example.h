@@ -27,7 +27,7 @@ enum emulator_mistake {
     MISTAKE_BARRIER_UNMADE,
     MISTAKE_BARRIER_TOO_FEW, /* fewer threads arrive than the number for which the barrier was initialised */
     MISTAKE_BARRIER_AHEAD,   /* a thread waits for the phase after the current phase of a barrier */
-    MISTAKE_BARRIER_BEHIND,  /* a thread waits for a phase before the last completed phase */
+    MISTAKE_BARRIER_BEHIND,  /* a thread waits for a phase older than the last completed phase */
     MISTAKE_GLOBAL_OVERRUN,  /* detected only if the program was built with the address sanitizer */
 };
 
