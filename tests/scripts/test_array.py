@@ -454,6 +454,7 @@ def running(request, work, daemon):
     """The engines of an array, and the plan's figures for them."""
     import array_file
     import array_plan
+    import array_schema
 
     array = small(
         beams=[{"name": f"b{pol}", "stream": request.param, "pol": pol} for pol in (0, 1)],
@@ -471,7 +472,7 @@ def running(request, work, daemon):
     path = write(work, array)
     made, _ = generate(path, work / "made")
     faults = array_file.Faults(path)
-    schema = array_file.make_schema(array_file.engine_schemas(harness.BUILD))
+    schema = array_schema.make_schema(array_schema.engine_schemas(harness.BUILD))
     plan = array_plan.make_plan(array_file.load(path, schema, faults), faults)
     services, listed = check_services(array, made)
     engines = {engine.name: (engine, daemon(listed[engine.name], services[engine.name], engine.name).wait_ready())
