@@ -19,12 +19,13 @@ DEALT = {
                    "channel_offset", "spectra_per_heap", "samples_between_spectra", "sample_bits", "sample_encoding",
                    "shifts", "filter_samples"),
     "antennas": ("feng_id", "delays", "gains"),
-    "f_outputs": ("destinations",),
+    "f_outputs": ("destinations",),  # the keys of ARRAY_ONLY have no counterpart in an fgpu's file
     "x_outputs": ("destination", "gate", "shifts"),
     "beams": ("destination",),
     "detected": ("destination",),
     "gnss": ("destination",),
 }
+ARRAY_ONLY = ("substreams", "sky_centre_frequency", "sideband")  # keys of f_outputs that fgpu does not have
 KINDS = ("fgpu", "xbgpu")
 PROGRAMS = KINDS + ("visrec", "beamrec")
 ENGINE_SECTIONS = ("device", "recv", "send", "http", "katcp")
@@ -63,6 +64,14 @@ def _list(description, item, n_max):
     return {"description": description, "type": "array", "minItems": 1, "maxItems": n_max, "items": item}
 
 
+RECORDINGS = "Folder of the files; default: /var/lib/cbf/NAME."
+RETENTION = "Days after which systemd-tmpfiles removes every file of the folder; 0: nothing is removed. Unit: days."
+
+
+def _folder(description):
+    return {"description": description, "type": "string", "minLength": 1, "maxLength": 2000}
+
+
 def _engine_sections(schema, kind):
     sections = {name: without(schema["properties"][name], DEALT.get(name, ()) + DEALT.get(f"{kind}.{name}", ()))
                 for name in ENGINE_SECTIONS if name in schema["properties"]}
@@ -76,7 +85,12 @@ def _outputs(fgpu, xbgpu):
     """Schemas of an item of f_outputs, of x_outputs, of beams and of detected."""
     substreams = _number("Number of X-engines among which the channels are divided: a power of two.",
                          minimum=1, maximum=65536)
-    f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams)
+    sky = _number("Sky frequency of the centre of channel number channels / 2; default: the same frequency as in the "
+                  "digitised band. Unit: Hz.", "number", minimum=0, maximum=1e12)
+    sideband = {"description": "upper: the sky frequency rises with the digitised frequency; lower: the sky frequency falls.",
+                "enum": ["upper", "lower"], "default": "upper"}
+    f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams, sky_centre_frequency=sky,
+                       sideband=sideband)
     f_output["properties"]["name"] = _text("Name of the stream.", **NAME)
     f_output["required"].append("substreams")
     x_output = without(xbgpu["outputs"]["items"], DEALT["x_outputs"],
@@ -106,6 +120,11 @@ def _host(fgpu):
                         cpus=_text("CPUs for the engines' receive and send threads, one for each thread. Choose CPUs "
                                    "of the interface's NUMA node (/sys/class/net/NAME/device/local_cpulist). Default: "
                                    "threads are not pinned."))
+    disk = _object("", ["directory", "rate", "size"],
+                   directory=_folder("Where the disk is mounted. Recorders with a directory below it write to this disk."),
+                   rate=_number("Rate at which the disk writes. Unit: GB/s.", "number", minimum=1e-6, maximum=1e6),
+                   size=_number("Room for recordings. Unit: TB.", "number", minimum=1e-6, maximum=1e6))
+    gpu_name = {"type": "string", "minLength": 1, "maxLength": 64}
     host = _object(
         "", ["name", "address", "memory", "cores", "interfaces"],
         name=_text("Name of the host, for people, Ansible and metrics.", **NAME),
@@ -113,6 +132,11 @@ def _host(fgpu):
         memory=_number("Memory. Unit: GiB.", "number", minimum=0.001, maximum=1000000),
         cores=_number("CPU cores.", minimum=1, maximum=4096),
         interfaces=_list("Interfaces for data.", interface, 64),
+        disks=_list("Disks for recordings.", disk, 64),
+        spare={"description": "The host runs nothing until scripts/array --move moves the engines of another host to it.",
+               "type": "boolean", "default": False},
+        gpus={"description": "GPUs of a spare: index, UUID or PCI address. They replace the GPUs of the other host, in the "
+                             "order of its engines.", "anyOf": [gpu_name, {"type": "array", "items": gpu_name}]},
         engines=_list("Engines of the host. Antennas and substreams are assigned to engines in the order of the file.",
                       engine, 64))
     host["properties"]["engines"]["minItems"] = 0  # a host that only records
@@ -126,8 +150,7 @@ def _recorder(visrec):
         output=_text("The output of x_outputs that is recorded."),
         host=_text("The host that records."),
         interface=_text("The interface that receives the visibilities; default: the host's first interface."),
-        directory={"description": "Folder of the files; default: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
-                   "maxLength": 2000},
+        directory=_folder(RECORDINGS), retention=_number(RETENTION, "number", minimum=0, maximum=36500, default=0),
         centre_frequency=visrec["stream"]["properties"]["centre_frequency"],
         **{key: visrec["output"]["properties"][key] for key in ("max_file_size", "max_file_time")})
 
@@ -140,8 +163,7 @@ def _beam_recorder(beamrec):
         stream=_text("The output of f_outputs whose beams are recorded (all beams)."),
         host=_text("The host that records."),
         interface=_text("The interface that receives the beams; default: the host's first interface."),
-        directory={"description": "Folder of the files; default: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
-                   "maxLength": 2000},
+        directory=_folder(RECORDINGS), retention=_number(RETENTION, "number", minimum=0, maximum=36500, default=0),
         voltages={"description": "Record the voltages of voltage beams, too.", "type": "boolean", "default": False},
         dada={"description": "Record PSRDADA files of detected beams, too.", "type": "boolean", "default": False},
         centre_frequency=beamrec["stream"]["properties"]["centre_frequency"], **keys,
@@ -193,6 +215,11 @@ def make_schema(engines):
                 allow={"description": "Networks and addresses, comma separated, like 10.8.0.0/16, 192.168.1.7; any: "
                                       "all hosts; empty: only the engine's own host.",
                        "type": "string", "minLength": 0, "maxLength": 4096, "default": ""}),
+            controller=_object(
+                "The controller: one KATCP address and one page for the whole array.", ["host"],
+                host=_text("The host that runs the controller."),
+                katcp=_number("TCP port of KATCP.", minimum=1, maximum=65535, default=7147),
+                http=_number("TCP port of the page and of /metrics.", minimum=1, maximum=65535, default=8080)),
             hosts=_list("The machines.", _host(fgpu), 1024),
             fgpu=_engine_sections(engines["fgpu"], "fgpu"),
             xbgpu=_engine_sections(engines["xbgpu"], "xbgpu")),

@@ -82,6 +82,7 @@ def check_services(array, made):
     services = {name.split("/")[1][:-5]: config for name, config in made.items() if name.startswith("services/")}
     listed = {service["name"]: service["program"] for host in made["inventory.yaml"]["all"]["children"]["cbf"]["hosts"]
               .values() for service in host["cbf_services"]}
+    control = services.pop("control", None)
     assert set(listed) == set(services)
     fgpus = [config for name, config in services.items() if listed[name] == "fgpu"]
     xbgpus = [config for name, config in services.items() if listed[name] == "xbgpu"]
@@ -131,6 +132,7 @@ def check_services(array, made):
     assert len({int(ipaddress.ip_address(host)) & 0x7FFFFF for host, _ in taken}) == len(taken)
     ports = [config["http"]["listen"] for config in services.values()]
     assert len(set(ports)) == len(ports)
+    ports += [control["http"]["listen"]] if control else []
     assert {target["targets"][0] for target in made["prometheus/targets.yaml"]} == set(ports)
     return services, listed
 
