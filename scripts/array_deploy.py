@@ -2,6 +2,7 @@
 import json
 
 import array_control
+import array_disks
 from array_engines import MARKER
 from array_plan import parse_feed
 
@@ -57,6 +58,11 @@ def inventory(plan, source):
                   f"          ansible_host: {host['address']}",
                   f"          cbf_services:{'' if services else ' []'}"]
         lines += [f"            - {service}" for service in services]
+        removals = array_disks.tmpfiles(plan, host)
+        if removals:
+            lines += [f"          cbf_removals: {json.dumps(removals)}"]
+        if plan.controller and (host["spare"] or plan.controller.host is host):
+            lines += ["          cbf_may_control: true"]
         if plan.controller and plan.controller.host is host:
             lines += ["          cbf_controller: true"]
     lines += ["    cbf_control:", f"      hosts:{'' if plan.controller else ' {}'}"]

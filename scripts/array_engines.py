@@ -3,6 +3,7 @@
 Each line of YAML has the place in array.yaml from which it was made.  So a fault that an engine finds is reported
 with its place in array.yaml.
 """
+import hashlib
 import json
 import re
 import subprocess
@@ -122,6 +123,18 @@ def begin(plan, engine):
     return lines
 
 
+def seed_keys(array, stream):
+    """Returns the seed of a stream's dither, unless array.yaml sets one.
+
+    The seed depends on the names of the array and of the stream.  So each instance of an engine sends the same bytes.  All
+    engines may have the same seed, because the dither also depends on the antenna (fgpu) and on the channel (xbgpu).
+    """
+    if stream["dither"] == "none" or "dither_seed" in stream.given:
+        return []
+    digest = hashlib.sha256(f"{array['name']}/{stream['name']}".encode()).digest()
+    return [("dither_seed", int.from_bytes(digest[:6], "big"), stream.mark)]
+
+
 def fgpu_lines(plan, engine, schema):
     array, lines = plan.array, begin(plan, engine)
     port = array["multicast"]["port"]
@@ -130,7 +143,7 @@ def fgpu_lines(plan, engine, schema):
         antenna.texts("name") + [("feng_id", feng_id, antenna.mark)] + antenna.texts("pol0", "pol1", "from")
         for feng_id, antenna in engine.antennas], array.mark_at("antennas"))
     lines.items("outputs", [
-        [key for key in output.texts() if key[0] not in ARRAY_ONLY]
+        [key for key in output.texts() if key[0] not in ARRAY_ONLY] + seed_keys(array, output)
         + [("destinations", destinations(plan.f_groups[output["name"]], port), output.mark)]
         for output in array["f_outputs"]], array.mark_at("f_outputs"))
     lines.items("gnss", [
@@ -195,7 +208,7 @@ def xbgpu_lines(plan, engine, schema):
         for output in plan.made_of("x_outputs", stream)], array.mark_at("x_outputs"))
     for section in ("beams", "detected"):
         lines.items(section, [
-            [key for key in beam.texts() if key[0] != "stream"]
+            [key for key in beam.texts() if key[0] != "stream"] + (seed_keys(array, beam) if section == "beams" else [])
             + [("destination", f"{plan.beam_groups[beam['name']][engine.substream]}:{port}", beam.mark)]
             for beam in plan.made_of(section, stream)], array.mark_at(section))
     lines.section("send", flow_keys(array, engine, "send", []))

@@ -150,7 +150,7 @@ def _recorder(visrec):
         output=_text("The output of x_outputs that is recorded."),
         host=_text("The host that records."),
         interface=_text("The interface that receives the visibilities; default: the host's first interface."),
-        directory=_folder(RECORDINGS), retention=_number(RETENTION, "number", minimum=0, maximum=36500, default=0),
+        directory=_folder(RECORDINGS), retention=_number(RETENTION, minimum=0, maximum=36500, default=0),
         centre_frequency=visrec["stream"]["properties"]["centre_frequency"],
         **{key: visrec["output"]["properties"][key] for key in ("max_file_size", "max_file_time")})
 
@@ -163,7 +163,7 @@ def _beam_recorder(beamrec):
         stream=_text("The output of f_outputs whose beams are recorded (all beams)."),
         host=_text("The host that records."),
         interface=_text("The interface that receives the beams; default: the host's first interface."),
-        directory=_folder(RECORDINGS), retention=_number(RETENTION, "number", minimum=0, maximum=36500, default=0),
+        directory=_folder(RECORDINGS), retention=_number(RETENTION, minimum=0, maximum=36500, default=0),
         voltages={"description": "Record the voltages of voltage beams, too.", "type": "boolean", "default": False},
         dada={"description": "Record PSRDADA files of detected beams, too.", "type": "boolean", "default": False},
         centre_frequency=beamrec["stream"]["properties"]["centre_frequency"], **keys,

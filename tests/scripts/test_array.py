@@ -137,6 +137,17 @@ def check_services(array, made):
     return services, listed
 
 
+def check_seeds(services, listed):
+    """Each stream with dither has a seed, the same in all engines, and no other stream has this seed."""
+    seeds = {}
+    for name, config in services.items():
+        streams = {"fgpu": config.get("outputs", []), "xbgpu": config.get("beams", [])}.get(listed[name], [])
+        for stream in streams:
+            seeds.setdefault(stream["name"], set()).add(stream["dither_seed"])
+    assert all(len(seed) == 1 for seed in seeds.values()), seeds
+    assert len(set.union(*seeds.values())) == len(seeds) >= 4
+
+
 def check_gnss(array, made, fgpus):
     """All F-engines make all streams of all antennas, each stream to one address.  Returns these."""
     for config in fgpus:
@@ -160,7 +171,8 @@ def check_beams(array, made, xbgpu, stream, substream):
     for section, keys in (("beams", {"pol": None}), ("detected", DETECTED)):
         wanted = [beam for beam in array.get(section, []) if beam["stream"] == stream]
         beams = xbgpu.get(section, [])
-        assert [{key: beam[key] for key in beam if key != "destination"} for beam in beams] == [
+        own = ("destination", "dither_seed")
+        assert [{key: beam[key] for key in beam if key not in own} for beam in beams] == [
             {key: beam[key] for key in beam if key != "stream"} for beam in wanted]
         for beam in beams:
             (listing,) = [listed for listed in made["streams.yaml"][section] if listed["name"] == beam["name"]]
@@ -226,6 +238,7 @@ def test_example(work):
     array = yaml.safe_load(EXAMPLE.read_text())
     made, table = generate(EXAMPLE, work / "made")
     services, listed = check_services(array, made)
+    check_seeds(services, listed)
     for name, program in listed.items():
         done = subprocess.run([harness.BUILD / program, "--check-config", work / f"made/services/{name}.yaml"],
                               capture_output=True, text=True, check=False)
@@ -377,11 +390,11 @@ ERRORS = [
     ("{signal: L1CA, prns", "{signal: L2C, prns", ["#:14: satellites[0].signal must be one of L1CA, L5I"]),
     ("239.10.0.0/20", "239.10.0.0/27", ["no room for the 4 addresses of wide-beam-0y in its second half"]),
     ("  - {stream: wide, host: store1,", "  - {stream: narrow, host: store1,", ["#:14: there is no beam of the stream 'narrow'"]),
-    ("directory: /data, sum_spectra: 16", "directory: /data, sum_spectra: 15", ["beamrec: sum_spectra must divide"]),
+    ("directory: /data/beams, sum_spectra: 16", "directory: /data/beams, sum_spectra: 15", ["beamrec: sum_spectra must divide"]),
     ("telescope: {latitude: -30.7128, ", "telescope: {latitude: -91, ", ["telescope.latitude must be a number from -90"]),
     (", position: [30, 0, 0]}", "}", ["#:5: position of m001 is missing"]),
     (", position: [30, 0, 0]}", ", position: [30, 0]}", ["position of m001 must be [east, north, up]"]),
-    ("directory: /data, max_file_time: 3600", "directory: /data, max_file_time: 0.1", ["visrec: a dump lasts 0.4997"]),
+    ("directory: /data/vis, max_file_time: 3600", "directory: /data/vis, max_file_time: 0.1", ["visrec: a dump lasts 0.4997"]),
     # What people write in place of a number.
     ("  adc_sample_rate: 1712e6", "  adc_sample_rate: 1712 MHz", ["#:20: time.adc_sample_rate must be",
                                                                   "'1712 MHz' is given; write the number without a unit"]),
