@@ -4,6 +4,7 @@ The moves are kept in moves.yaml of the output directory, so that later plans ha
 its streams, its addresses of multicast, its TCP ports and its seeds.  Its addresses of control, its interface and its
 GPU are those of the spare.
 """
+import re
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,7 @@ from array_engines import MARKER
 from array_file import Faults, nearest
 
 FILE = "moves.yaml"
+GPU = r"\d+|GPU-[0-9a-fA-F-]{36}|([0-9a-fA-F]+:)+[0-9a-fA-F]+(\.[0-9a-fA-F]+)?"  # an index, a UUID or a PCI address
 
 
 def plan_of(array, faults, moves=None):
@@ -64,6 +66,10 @@ def check_spares(array, moves, path, faults):
     for spare in array["hosts"]:
         if not spare["spare"] or spare["name"] in moves.values():
             continue
+        for name in spare["gpus"] or []:
+            if not re.fullmatch(GPU, name):
+                faults.add(spare.mark_at("gpus"), f"gpus of {spare['name']} must be indices, UUIDs (GPU-...) or PCI addresses "
+                                                  f"(0000:3b:00.0), not \"{name}\"")
         reasons = {}
         for home in homes:
             trial = Faults(path)
