@@ -152,6 +152,7 @@ class Array:
         now = str(int(time.time()))
         (out / "array.yaml").write_text(text.replace(SYNC_TIME, now))
         self.config = yaml.safe_load((out / "array.yaml").read_text())
+        shutil.rmtree(out / "made", ignore_errors=True)  # and an earlier run's move
         rows = [line.split() for line in self.plan().splitlines()]
         self.out_gbps = {row[0]: float(row[7]) for row in rows if row[1:3] == ["=", "all"] and float(row[7])}
 
