@@ -39,7 +39,8 @@ def make_controller(plan, faults):
     if host["spare"]:
         faults.add(given.mark_at("host"), f"the controller is on {host['name']}, but {host['name']} is a spare")
     if any(host["name"] == ALIAS for host in array["hosts"]):
-        faults.add(array.mark_at("hosts"), f"a host is called {ALIAS}, but the inventory needs this name for the controller")
+        faults.add(array.mark_at("hosts"),
+                   f"a host is called {ALIAS}, but the inventory needs this name for the controller")
     array_recorder.check_positions(array, faults)
     check_ports(plan, given, host, faults)
     return Controller(given, plan.place(host))
@@ -54,8 +55,8 @@ def check_ports(plan, given, host, faults):
         for kind in ("katcp", "http"):
             first = array["ports"][kind]
             if first <= given[port] < first + n:
-                faults.add(given.mark_at(port), f"port {given[port]} of the controller is a port of the {n} programs of "
-                                                f"{host['name']}, whose {kind} ports begin at {first}")
+                faults.add(given.mark_at(port), f"port {given[port]} of the controller is a port of the {n} programs "
+                                                f"of {host['name']}, whose {kind} ports begin at {first}")
 
 
 # ---- Who may use KATCP -----------------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ def vis_bytes_per_s(plan, recorder):
 def beam_bytes_per_s(plan, recorder):
     """Returns the rate at which a beamrec writes while all beams are sent."""
     given, stream = recorder.given, recorder.output
-    values_per_s = plan.array["time"]["adc_sample_rate"] / array_plan.samples_between_spectra(stream) * stream["channels"]
+    spectra_per_s = plan.array["time"]["adc_sample_rate"] / array_plan.samples_between_spectra(stream)
+    values_per_s = spectra_per_s * stream["channels"]
     total = 0.0
     for _ in plan.made_of("beams", stream):
         total += values_per_s / (given["sum_spectra"] * given["sum_channels"]) * given["bits"] / 8
@@ -67,12 +68,13 @@ def check_disk(plan, host, disk, faults):
     where, names = f"{disk['directory']} of {host['name']}", ", ".join(recorder.name for recorder in mine)
     rate = sum(bytes_per_s(plan, recorder) for recorder in mine) / GB
     if rate > disk["rate"]:
-        faults.add(disk.mark_at("rate"), f"recorders would write {rate:.3g} GB/s to {where}, which takes {disk['rate']:g}: "
-                                         f"move recorders ({names}) to other disks or hosts")
+        faults.add(disk.mark_at("rate"), f"recorders would write {rate:.3g} GB/s to {where}, which takes "
+                                         f"{disk['rate']:g}: move recorders ({names}) to other disks or hosts")
     size = sum(kept_bytes(plan, recorder) for recorder in mine) / TB
     if size > disk["size"]:
-        faults.add(disk.mark_at("size"), f"the recordings that {names} keep need {size:.3g} TB on {where}, which has "
-                                         f"{disk['size']:g}: lower retention, or move recorders to other disks or hosts")
+        faults.add(disk.mark_at("size"), f"the recordings that {names} keep need {size:.3g} TB on {where}, which "
+                                         f"has {disk['size']:g}: lower retention, or move recorders to other disks or "
+                                         f"hosts")
 
 
 def check_retention(recorder, others, faults):
@@ -87,20 +89,21 @@ def check_retention(recorder, others, faults):
         return faults.add(mark, f"retention would remove the old files of {recorder.directory}, which are not all "
                                 f"recordings: give {recorder.name} a directory of its own")
     if recorder.kind == "visrec" and not (given["max_file_time"] or given["max_file_size"]):
-        return faults.add(mark, f"retention of {recorder.name} needs max_file_time or max_file_size: a file that grows is "
-                                f"never old")
+        return faults.add(mark, f"retention of {recorder.name} needs max_file_time or max_file_size: a file that grows "
+                                f"is never old")
     for other in others:
         same, days = other.directory == recorder.directory, other.given["retention"]
         if within(other.directory, recorder.directory) and days != given["retention"] and (same or not days):
-            faults.add(mark, f"files of {other.name} in {other.directory} would be removed after {given['retention']} days, "
-                             f"as those of {recorder.name}: give {other.name} another directory, or the same retention")
+            faults.add(mark, f"files of {other.name} in {other.directory} would be removed after {given['retention']} "
+                             f"days, as those of {recorder.name}: give {other.name} another directory, or the same retention")
 
 
 def check(plan, faults):
     for host in plan.array["hosts"]:
         for disk in host["disks"]:
             if not disk["directory"].startswith("/"):
-                faults.add(disk.mark_at("directory"), f"directory of a disk must begin with /, not \"{disk['directory']}\"")
+                faults.add(disk.mark_at("directory"),
+                           f"directory of a disk must begin with /, not \"{disk['directory']}\"")
         array_plan.check_unique(host["disks"], f"disks of {host['name']}", faults, "directory")
         for disk in host["disks"]:
             check_disk(plan, host, disk, faults)

@@ -65,8 +65,8 @@ def http_address(array, engine):
 
 
 def katcp_address(array, engine):
-    """Returns the address of an engine's KATCP server.  Other hosts may connect only if array.yaml names them, or if the
-    array has a controller."""
+    """Returns the address of an engine's KATCP server.  Other hosts may connect only if array.yaml names them, or if
+    the array has a controller."""
     address = engine.host["address"] if array_control.allowed(array) else "127.0.0.1"
     return f"{address}:{array['ports']['katcp'] + engine.index}"
 
@@ -126,8 +126,8 @@ def begin(plan, engine):
 def seed_keys(array, stream):
     """Returns the seed of a stream's dither, unless array.yaml sets one.
 
-    The seed depends on the names of the array and of the stream.  So each instance of an engine sends the same bytes.  All
-    engines may have the same seed, because the dither also depends on the antenna (fgpu) and on the channel (xbgpu).
+    The seed depends on the names of the array and of the stream.  So each instance of an engine sends the same bytes.
+    All engines may have the same seed, because the dither also depends on the antenna (fgpu) and the channel (xbgpu).
     """
     if stream["dither"] == "none" or "dither_seed" in stream.given:
         return []

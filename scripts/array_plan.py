@@ -293,7 +293,8 @@ def place_interface(plan, home, name):
 
 def numbered_gpus(home):
     """Returns the GPUs that the engines of a host name, without duplicates, in the order of the engines."""
-    return list(dict.fromkeys(engine["gpu"] for engine in home["engines"] if engine["gpu"] not in ("auto", "cpu", None)))
+    gpus = [engine["gpu"] for engine in home["engines"]]
+    return list(dict.fromkeys(gpu for gpu in gpus if gpu not in ("auto", "cpu", None)))
 
 
 def place_gpu(plan, home, gpu):

@@ -57,7 +57,9 @@ def make_recorders(plan, faults):
 
 def output_stream(array, output):
     """Returns the stream of voltages of an output: an item of f_outputs, as 'output' itself may be."""
-    return next((s for s in array["f_outputs"] if s["name"] == output["stream"]), None) if "stream" in output.given else output
+    if "stream" not in output.given:
+        return output
+    return next(stream for stream in array["f_outputs"] if stream["name"] == output["stream"])
 
 
 def make_some(plan, all_given, kind, key, outputs, others, faults):
@@ -75,13 +77,14 @@ def make_some(plan, all_given, kind, key, outputs, others, faults):
             continue
         if given["directory"] and not given["directory"].startswith("/"):
             faults.add(given.mark_at("directory"), f"{'beam_' * (kind == 'beamrec')}recorders.directory must begin with /, not \"{given['directory']}\"")
-        if output_stream(array, output)["sideband"] == "lower":
-            faults.warn(given.mark, f"the band of {output_stream(array, output)['name']} is inverted, but recorders write "
-                                    f"frequencies that rise with the channel's index")
+        stream = output_stream(array, output)
+        if stream["sideband"] == "lower":
+            faults.warn(given.mark, f"the band of {stream['name']} is inverted, but recorders write frequencies that "
+                                    f"rise with the channel's index")
         index = len(host["engines"]) + sum(other.home is host for other in others + recorders)
         interface = array_plan.place_interface(plan, host, given["interface"])["name"]
-        recorders.append(Recorder(f"{kind[0] if kind == 'beamrec' else 'r'}{len(recorders)}", plan.place(host), given, index,
-                                  host, interface, output, kind))
+        name = f"{'b' if kind == 'beamrec' else 'r'}{len(recorders)}"
+        recorders.append(Recorder(name, plan.place(host), given, index, host, interface, output, kind))
         array_plan.check_ports(array, host, faults, index + 1)
     return recorders
 
@@ -124,8 +127,8 @@ def shape_keys(stream):
 
 
 def sky_keys(given, stream):
-    """Returns the key for the centre of the band: the recorder's key, the stream's centre on the sky, or the centre of a
-    narrow band in the digitised band, whichever array.yaml has first."""
+    """Returns the key for the centre of the band: the recorder's key, the stream's centre on the sky, or the centre of
+    a narrow band in the digitised band.  The first that array.yaml has is used."""
     keys = given.texts("centre_frequency") or stream.texts("sky_centre_frequency") or stream.texts("centre_frequency")
     return [("centre_frequency", text, mark) for _, text, mark in keys]
 

@@ -1,8 +1,8 @@
 """Spares: hosts to which the programs of a dead host move.
 
-The moves are kept in moves.yaml of the output directory, so that later plans have them.  A moved program keeps its name,
-its streams, its addresses of multicast, its TCP ports and its seeds.  Its addresses of control, its interface and its
-GPU are those of the spare.
+The moves are kept in moves.yaml of the output directory, so that later plans have them.  A moved program keeps its
+name, its streams, its multicast addresses, its TCP ports and its seeds.  Its control address, its interface and its GPU
+are those of the spare.
 """
 import re
 from pathlib import Path
@@ -46,13 +46,14 @@ def find(array, name):
 
 
 def misfit(home, spare):
-    """Returns a sentence that says which part the spare lacks; None if it lacks none.  The plan checks rates, memory, CPUs
-    and disks."""
+    """Returns a sentence that says which part the spare lacks; None if it lacks none.  The plan checks rates, memory,
+    CPUs and disks."""
     gpus, names = array_plan.numbered_gpus(home), spare["gpus"] or []
+    n_here, n_there = len(home["interfaces"]), len(spare["interfaces"])
     if len(names) < len(gpus):
         return f"{spare['name']} has {len(names)} GPUs, but the engines of {home['name']} use {len(gpus)}"
-    if len(spare["interfaces"]) < len(home["interfaces"]):
-        return f"{spare['name']} has {len(spare['interfaces'])} interfaces, but {home['name']} has {len(home['interfaces'])}"
+    if n_there < n_here:
+        return f"{spare['name']} has {n_there} interfaces, but {home['name']} has {n_here}"
     return None
 
 
@@ -68,8 +69,8 @@ def check_spares(array, moves, path, faults):
             continue
         for name in spare["gpus"] or []:
             if not re.fullmatch(GPU, name):
-                faults.add(spare.mark_at("gpus"), f"gpus of {spare['name']} must be indices, UUIDs (GPU-...) or PCI addresses "
-                                                  f"(0000:3b:00.0), not \"{name}\"")
+                faults.add(spare.mark_at("gpus"), f"gpus of {spare['name']} must be indices, UUIDs (GPU-...) or PCI "
+                                                  f"addresses (0000:3b:00.0), not \"{name}\"")
         reasons = {}
         for home in homes:
             trial = Faults(path)
@@ -99,8 +100,9 @@ def load(output, array, faults):
     for home, place in pairs:
         there, spare = find(array, home), find(array, place)
         if there is None or there["spare"] or spare is None or not spare["spare"]:
-            faults.add(array.mark_at("hosts"), f"{path} says that the programs of {home} run on {place}, but array.yaml has no "
-                                               f"such host and spare: correct array.yaml, or remove the line from {FILE}")
+            faults.add(array.mark_at("hosts"), f"{path} says that the programs of {home} run on {place}, but array.yaml "
+                                               f"has no such host and spare: correct array.yaml, or remove the line "
+                                               f"from {FILE}")
     return dict(pairs)
 
 
@@ -130,7 +132,8 @@ def move(array, moves, source, target, faults):
     elif target == source:
         faults.add(mark, f"--move: the engines are on {target} already")
     else:
-        return {name: place for name, place in moves.items() if name != home} | ({home: target} if target != home else {})
+        others = {name: place for name, place in moves.items() if name != home}
+        return others | ({home: target} if target != home else {})
     return moves
 
 
