@@ -74,18 +74,20 @@ def networks_of(text):
     return networks
 
 
-def allowed(array):
-    """Returns katcp.allow of the engines: control.allow, and the addresses on which the controller may run.
+def allowed(array, engine_host):
+    """Returns katcp.allow of an engine: control.allow, and the addresses on which the controller may run.
 
-    The controller may run on its host and on each spare.  So no engine's file changes when the controller moves.
+    The controller may run on its host and on each spare.  So no other engine's file changes when the controller moves.
+    Without control.allow, clients on the engine's own host may connect, too, as they may without a controller.
     """
     networks = array["control"]["allow"]
     if "controller" not in array.given or networks.strip() == "any":
         return networks
-    homes = [host["address"] for host in array["hosts"] if host["name"] == array["controller"]["host"] or host["spare"]]
+    homes = [] if networks else [engine_host["address"]]
+    homes += [host["address"] for host in array["hosts"] if host["name"] == array["controller"]["host"] or host["spare"]]
     covered = networks_of(networks)
     missing = [home for home in homes if not any(ipaddress.IPv4Address(home) in network for network in covered)]
-    return ", ".join(filter(None, [networks, *missing]))
+    return ", ".join(filter(None, [networks, *dict.fromkeys(missing)]))
 
 
 # ---- control.yaml ----------------------------------------------------------------------------------------------------

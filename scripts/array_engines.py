@@ -67,12 +67,12 @@ def http_address(array, engine):
 def katcp_address(array, engine):
     """Returns the address of an engine's KATCP server.  Other hosts may connect only if array.yaml names them, or if
     the array has a controller."""
-    address = engine.host["address"] if array_control.allowed(array) else "127.0.0.1"
+    address = engine.host["address"] if array_control.allowed(array, engine.host) else "127.0.0.1"
     return f"{address}:{array['ports']['katcp'] + engine.index}"
 
 
 def katcp_keys(array, engine):
-    networks, mark = array_control.allowed(array), array["control"].mark_at("allow")
+    networks, mark = array_control.allowed(array, engine.host), array["control"].mark_at("allow")
     return [("listen", katcp_address(array, engine), array["ports"].mark)] \
         + ([("allow", json.dumps(networks), mark)] if networks else [])
 

@@ -85,7 +85,8 @@ def two_hosts(**changes):
 
 @pytest.mark.parametrize("allow, controller, engines", [
     (None, None, None),
-    (None, "other", "127.0.0.2"),
+    (None, "other", "127.0.0.1, 127.0.0.2"),  # f0 is on 127.0.0.1
+    (None, "here", "127.0.0.1"),
     ("10.8.0.0/16", None, "10.8.0.0/16"),
     ("10.8.0.0/16", "other", "10.8.0.0/16, 127.0.0.2"),
     ("10.8.0.0/16, 127.0.0.2", "other", "10.8.0.0/16, 127.0.0.2"),
