@@ -53,7 +53,7 @@ def draw():
                 1000, 592)
     p.text(14, 24, "An array and its corner turn: data arrive by antenna and leave by channel", "h1")
     p.text(14, 43, f"config/array/array.yaml: {n_antennas} antennas, {len(f_engines)} fgpu, {len(x_engines)} xbgpu, "
-                   f"{len(array['hosts'])} hosts. Addresses and names are those that scripts/array deals.", "d")
+                   f"{sum(not host['spare'] for host in array['hosts'])} hosts. Addresses and names are those that scripts/array deals.", "d")
     for x, name, detail in ((70, "digitisers", f"2 × {n_groups} groups each"), (243, "F-engines", "some antennas, all channels"),
                             (455, "multicast groups", "one for each channel slice"), (667, "X-engines", "all antennas, one slice"),
                             (893, "recorders", "all slices")):
