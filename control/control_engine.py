@@ -1,0 +1,137 @@
+"""One engine as the controller sees it: its KATCP connection, its state, and requests with a time-out.
+
+Flow:   Controller --request()--> Engine --> aiokatcp client --> fgpu or xbgpu
+States: absent   there is no connection
+        hung     the engine accepts connections, or has one, but did not answer in time
+        present  the engine takes requests
+An engine becomes present after it has got all settings that the controller holds (control_settings).  A request that
+is not answered in time ends the connection, because the controller cannot know whether the setting has taken effect.
+The next connection then sets everything again.  All methods run on one event loop.
+"""
+import asyncio
+import errno
+import logging
+import os
+import time
+
+import aiokatcp
+
+RETRY_S = 0.5        # from the end of a connection to the next attempt
+CONNECT_S = 10.0     # limit of one attempt; a stopped engine accepts a connection, and answers when it continues
+PROBE_S = 1.0        # from one ?watchdog to the next
+SILENT_S = 2.0       # an engine that does not answer ?watchdog for so long is hung
+SENSORS_S = 30.0     # limit for the list of the sensors
+
+ABSENT, HUNG, PRESENT = "absent", "hung", "present"
+logger = logging.getLogger("control")
+
+
+class EngineFailed(Exception):
+    """A clause without a subject about a request that an engine did not carry out, like 'is absent'."""
+
+
+class EngineRefused(EngineFailed):
+    """The engine has answered the request with fail or invalid."""
+
+
+def why_not_connected(error):
+    """A clause about an OSError of a connection."""
+    if isinstance(error, ConnectionRefusedError):
+        return "refuses the connection: the program does not run"
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN):
+        return "cannot be reached: no route to its host"
+    text = os.strerror(error.errno) if isinstance(error.errno, int) and error.errno > 0 else str(error)
+    return f"has no connection: {text}"
+
+
+class Engine:
+    """An engine.  'config' is its EngineConfig.  'messages(engine, sent)' returns the settings to send, as a list of
+    (name, arguments, timeout_s); 'sent' is a dict in which the function notes what it has returned, so that the next
+    call returns only newer settings.  'mirror' gets the sensors (control_sensors.Mirror); None: no sensors.
+    'on_state(engine)' is called after each change of the state."""
+
+    def __init__(self, config, messages, mirror=None, on_state=lambda engine: None):
+        self.config = config
+        self.name, self.program, self.host = config.name, config.program, config.host
+        self.state, self.why, self.since = ABSENT, "has not been connected yet", time.time()
+        self.tried = asyncio.Event()   # set after the first attempt
+        self.refused = {}              # requests of kept settings that the engine has refused: name -> reason
+        self._messages, self._mirror, self._on_state = messages, mirror, on_state
+        self._client = None
+        self._lock = asyncio.Lock()    # one request at a time, in the order of request()
+        self._failed = asyncio.Event()  # a request was not answered in time
+        self._task = None
+
+    def __str__(self):
+        return f"{self.name} on {self.host}"
+
+    def start(self):
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"engine {self.name}")
+
+    async def stop(self):
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _set_state(self, state, why=""):
+        if (state, why) == (self.state, self.why):
+            return
+        if state != self.state:
+            logger.log(logging.INFO if state == PRESENT else logging.WARNING, "%s is %s%s", self, state,
+                       f": {why}" if why else "")
+            self.since = time.time()
+        self.state, self.why = state, why
+        self._on_state(self)
+
+    # ---- Requests ----------------------------------------------------------------------------------------------------
+
+    async def request(self, timeout_s, name, *args):
+        """Sends a request when all earlier requests of this engine are answered.  Returns the arguments of the reply, as
+        bytes.  Raises EngineRefused, or EngineFailed if the engine is not present, or does not answer within timeout_s
+        after the request is sent."""
+        async with self._lock:
+            if self.state != PRESENT:
+                raise EngineFailed(self.clause())
+            return await self._ask(self._client, timeout_s, name, *args)
+
+    def clause(self):
+        """A clause about an engine that is not present."""
+        return "is absent" if self.state == ABSENT else "does not answer"
+
+    async def _ask(self, client, timeout_s, name, *args):
+        try:
+            async with asyncio.timeout(timeout_s):
+                reply, _ = await client.request(name, *args)
+                return reply
+        except (aiokatcp.FailReply, aiokatcp.InvalidReply) as error:
+            raise EngineRefused(f"refused ?{name}: {error}") from None
+        except TimeoutError:
+            why = f"did not answer ?{name} within {timeout_s:g} s"
+            self._set_state(HUNG, why)
+            self._failed.set()
+            raise EngineFailed(why) from None
+        except OSError:
+            raise EngineFailed("lost its connection") from None
+
+    # ---- The connection ----------------------------------------------------------------------------------------------
+
+    async def _run(self):
+        while True:
+            client = aiokatcp.Client(*self.config.katcp, auto_reconnect=False)
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    await client.wait_connected()
+                await self._serve(client)
+            except TimeoutError:
+                self._set_state(HUNG if self._is_stopped(client) else ABSENT, f"does not answer on {self._address()}")
+            except EngineFailed as error:
+                if self.state != HUNG:
+                    self._set_state(ABSENT, str(error))
+            except OSError as error:
+                self._set_state(ABSENT, why_not_connected(error))
+            finally:
+                self._client = None
+                client.close()
+                if self._mirror:
+                    self._mirror.disconnected()
+                self.tried.set()
+            await asyncio.sleep(RETRY_S)
