@@ -19,8 +19,7 @@ import aiokatcp
 RETRY_S = 0.5        # from the end of a connection to the next attempt
 CONNECT_S = 10.0     # limit of one attempt; a stopped engine accepts a connection, and answers when it continues
 PROBE_S = 1.0        # from one ?watchdog to the next
-SILENT_S = 2.0       # an engine that does not answer ?watchdog for so long is hung
-SENSORS_S = 30.0     # limit for the list of the sensors
+SILENT_S = 3.0       # an engine that does not answer ?watchdog for so long is hung
 
 ABSENT, HUNG, PRESENT = "absent", "hung", "present"
 logger = logging.getLogger("control")
@@ -45,18 +44,19 @@ def why_not_connected(error):
 
 
 class Engine:
-    """An engine.  'config' is its EngineConfig.  'messages(engine, sent)' returns the settings to send, as a list of
-    (name, arguments, timeout_s); 'sent' is a dict in which the function notes what it has returned, so that the next
-    call returns only newer settings.  'mirror' gets the sensors (control_sensors.Mirror); None: no sensors.
+    """An engine.  'config' is its EngineConfig.  'messages(engine, sent, in_effect)' returns the settings to send, as a
+    list of (name, arguments, timeout_s).  In the dict 'sent' the function notes the settings that it has returned, so
+    that the next call returns only newer settings.  'in_effect' are the values of the engine's sensors of delay models.
     'on_state(engine)' is called after each change of the state."""
 
-    def __init__(self, config, messages, mirror=None, on_state=lambda engine: None):
+    def __init__(self, config, messages, on_state=lambda engine: None):
         self.config = config
         self.name, self.program, self.host = config.name, config.program, config.host
         self.state, self.why, self.since = ABSENT, "has not been connected yet", time.time()
         self.tried = asyncio.Event()   # set after the first attempt
         self.refused = {}              # requests of kept settings that the engine has refused: name -> reason
-        self._messages, self._mirror, self._on_state = messages, mirror, on_state
+        self.mirror = None             # a control_sensors.Mirror, if the sensors are wanted
+        self._messages, self._on_state = messages, on_state
         self._client = None
         self._lock = asyncio.Lock()    # one request at a time, in the order of request()
         self._failed = asyncio.Event()  # a request was not answered in time
@@ -122,7 +122,7 @@ class Engine:
                     await client.wait_connected()
                 await self._serve(client)
             except TimeoutError:
-                self._set_state(HUNG if self._is_stopped(client) else ABSENT, f"does not answer on {self._address()}")
+                self._set_state(HUNG, "accepts no connection")
             except EngineFailed as error:
                 if self.state != HUNG:
                     self._set_state(ABSENT, str(error))
@@ -131,7 +131,64 @@ class Engine:
             finally:
                 self._client = None
                 client.close()
-                if self._mirror:
-                    self._mirror.disconnected()
+                self.mirror and self.mirror.disconnected()
                 self.tried.set()
             await asyncio.sleep(RETRY_S)
+
+    async def _serve(self, client):
+        """Serves one connection until its end.  Raises EngineFailed."""
+        await self._send_settings(client)
+        self._client = client
+        self._failed.clear()
+        self._set_state(PRESENT)
+        self.tried.set()
+        parts = [self._probe(client), self._wait_end(client), self._failed.wait()]
+        if self.mirror:
+            parts.append(self.mirror.run(client))
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        try:
+            await asyncio.wait(tasks[:3], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        raise EngineFailed(self.why or "lost its connection")
+
+    async def _send_settings(self, client):
+        """Sends the settings that the controller holds, until none has changed meanwhile.  There is no await between the
+        last look at the settings and PRESENT in _serve(), so no setting is lost."""
+        self.refused = {}
+        sent, in_effect = {}, await self._models_in_effect(client)
+        while messages := self._messages(self, sent, in_effect):
+            for name, args, timeout_s in messages:
+                try:
+                    await self._ask(client, timeout_s, name, *args)
+                except EngineRefused as error:
+                    logger.error("%s %s", self, error)
+                    self.refused[f"?{name} {' '.join(args[:2])}"] = str(error)
+
+    async def _models_in_effect(self, client):
+        """{name of a sensor: value} of the F-engine's sensors of delay models."""
+        if self.program != "fgpu":
+            return {}
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, informs = await client.request("sensor-value", "/input[0-9]+[.]delay$/")
+        except (aiokatcp.FailReply, aiokatcp.InvalidReply):
+            return {}
+        return {inform.arguments[2].decode(): inform.arguments[4].decode() for inform in informs}
+
+    async def _probe(self, client):
+        """Ends when the engine does not answer ?watchdog.  A long request, such as ?gain-all, delays the answers, so an
+        engine with a request in progress is not asked."""
+        while True:
+            await asyncio.sleep(PROBE_S)
+            if not self._lock.locked():
+                try:
+                    await self._ask(client, SILENT_S, "watchdog")
+                except EngineFailed:
+                    return
+
+    async def _wait_end(self, client):
+        await client.wait_disconnected()
+        self._set_state(ABSENT, "lost its connection")
