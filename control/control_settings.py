@@ -5,7 +5,8 @@ So an engine that comes back meanwhile gets them, too.  If the engines refuse a 
 SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered request.
 
     key                              value
-    ("gain", STREAM, LABEL)          [texts of 1 or n_channels gains], or ["default"]
+    ("gain-all", STREAM, "")         [texts of 1 or n_channels gains], or ["default"]
+    ("gain", STREAM, LABEL)          [texts of gains]: set after gain-all
     ("delays", STREAM, LABEL)        [[START in UNIX seconds as text, MODEL], ...] in the order of their starts
     ("beam-weights", STREAM, BEAM)   arguments after the beam's name; also "beam-quant-gains"
     ("beam-delays", STREAM, BEAM)    [[START, MODEL, MODEL, ...], ...] in the order of their starts
@@ -22,7 +23,6 @@ import os
 import sqlite3
 import time
 
-PAST_S = 10          # models that began earlier than this are dropped, except the newest of them
 MAX_MODELS = 255     # of an input: as many as an engine takes
 DATABASE = "settings.sqlite"
 logger = logging.getLogger("control")
@@ -104,12 +104,17 @@ class Settings:
         self.put({key: value for key, value in former.items() if self.serial(key) == serials[key]})
 
 
-def add_model(models, start, numbers, now_s):
+def current(models):
+    """The models [[START, ...], ...] that data still need: the newest that has begun, and all later ones.  An engine may
+    get them again while it uses them: each model replaces itself."""
+    begun = [i for i, model in enumerate(models) if float(model[0]) <= time.time()]
+    return models[begun[-1] if begun else 0:]
+
+
+def add_model(models, start, numbers):
     """Adds a model to the [[START, ...], ...] of an input or a beam, as an engine does: the new model removes those that
-    begin at the same time or later.  Returns the new list, without models that no data need any more."""
-    models = [model for model in models or [] if float(model[0]) < float(start)] + [[start, *numbers]]
-    begun = [i for i, model in enumerate(models) if float(model[0]) <= now_s - PAST_S]
-    return models[begun[-1] if begun else 0:][-MAX_MODELS:]
+    begin at the same time or later.  Returns a new list."""
+    return current([model for model in models or [] if float(model[0]) < float(start)] + [[start, *numbers]])[-MAX_MODELS:]
 
 
 # ---- Messages to an engine ------------------------------------------------------------------------------------------
@@ -140,23 +145,24 @@ class Sender:
         labels = [label for name in engine.antennas for label in antennas[name].labels]
         for stream in self.config.streams.values():
             if stream.kind == "voltages":
-                yield from self._gains(stream.name, [label for label in labels if is_new(("gain", stream.name, label))])
+                yield from self._gains(stream.name, labels, is_new)
                 yield from self._delays(stream.name, labels, is_new, in_effect)
 
-    def _gains(self, stream, labels):
-        gains = {label: self.settings.get(("gain", stream, label)) for label in labels}
-        if any(values == ["default"] for values in gains.values()):
-            yield "gain-all", (stream, "default"), self.config.gains_timeout_s
-        for label, values in gains.items():
-            if values != ["default"]:
-                yield "gain", (stream, label, *values), self.config.gains_timeout_s
+    def _gains(self, stream, labels, is_new):
+        """The gains of all inputs first, because they replace the gains of each."""
+        new = [label for label in labels if is_new(("gain", stream, label))]
+        if is_new(("gain-all", stream, "")):
+            yield "gain-all", (stream, *self.settings.get(("gain-all", stream, ""))), self.config.gains_timeout_s
+            new = [label for label in labels if self.settings.get(("gain", stream, label))]
+        for label in new:
+            yield "gain", (stream, label, *self.settings.get(("gain", stream, label))), self.config.gains_timeout_s
 
     def _delays(self, stream, labels, is_new, in_effect):
         """One request for each start, for all inputs that have a model with this start."""
         starts = {}
         for i, label in enumerate(labels):
             if is_new(("delays", stream, label)):
-                models = self.settings.get(("delays", stream, label))
+                models = current(self.settings.get(("delays", stream, label)))
                 if self._is_in_effect(models[0], in_effect.get(f"{stream}.input{i}.delay")):
                     models = models[1:]
                 for start, model in models:
@@ -188,7 +194,7 @@ class Sender:
             for key in self.settings.keys(kind):
                 if key[1] in streams and is_new(key):
                     value = self.settings.get(key)
-                    for args in value if kind == "beam-delays" else [value]:
+                    for args in current(value) if kind == "beam-delays" else [value]:
                         yield kind, (key[2], *args), fast_s
         for key in self.settings.keys("beam-calibration"):
             if key[1] == engine.stream and is_new(key):
