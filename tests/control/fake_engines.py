@@ -2,12 +2,14 @@
 
     fake_engines.py '{"f0": ["fgpu", 12000, ["m000"]], "x0": ["xbgpu", 12001, ["wide-vis"]]}' [DELAY_S]
 
-Each request that sets something is answered after a random time up to DELAY_S, and noted: ?requests returns the notes.
+Each request that sets something is answered after a random time up to DELAY_S, and noted: ?requests returns the notes, each
+with the monotonic time of its reply.  ?refuse NAME lets all further requests NAME fail.
 """
 import asyncio
 import json
 import random
 import sys
+import time
 
 import aiokatcp
 
@@ -21,7 +23,7 @@ class Engine(aiokatcp.DeviceServer):
 
     def __init__(self, port, program, names, delay_s):
         super().__init__("127.0.0.1", port)
-        self.program, self.delay_s, self.notes = program, delay_s, []
+        self.program, self.delay_s, self.notes, self.refused = program, delay_s, [], set()
         self.labels = [name + pol for name in names for pol in "vh"]
         add = self.add
         add("device-status", str, "ok")
@@ -48,9 +50,9 @@ class Engine(aiokatcp.DeviceServer):
 
     async def note(self, ctx, known, *args):
         await asyncio.sleep(random.uniform(0, self.delay_s))
-        if not known:
+        if not known or ctx.req.name in self.refused:
             raise aiokatcp.FailReply(f"{args[0]} is not known")
-        self.notes.append(" ".join([ctx.req.name, *args]))
+        self.notes.append((time.monotonic(), " ".join([ctx.req.name, *args])))
 
     async def request_gain(self, ctx, stream: str, label: str, *gains: str) -> tuple:
         """Gains of an input."""
@@ -68,7 +70,11 @@ class Engine(aiokatcp.DeviceServer):
 
     async def request_requests(self, ctx) -> None:
         """Returns all noted requests."""
-        ctx.informs([(note,) for note in self.notes])
+        ctx.informs([(repr(at_s), text) for at_s, text in self.notes])
+
+    async def request_refuse(self, ctx, name: str) -> None:
+        """Refuses a request from now on."""
+        self.refused.add(name)
 
 
 def noting(name):
