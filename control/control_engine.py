@@ -19,6 +19,7 @@ import aiokatcp
 RETRY_S = 0.5        # from the end of a connection to the next attempt
 CONNECT_S = 10.0     # limit of one attempt; a stopped engine accepts a connection, and answers when it continues
 PROBE_S = 1.0        # from one ?watchdog to the next
+SLACK_S = 0.01       # by which a caller waits longer than the engine may take, so that the engine's state is known first
 SILENT_S = 3.0       # an engine that does not answer ?watchdog for so long is hung
 
 ABSENT, HUNG, PRESENT = "absent", "hung", "present"
@@ -86,12 +87,29 @@ class Engine:
 
     async def request(self, timeout_s, name, *args):
         """Sends a request when all earlier requests of this engine are answered.  Returns the arguments of the reply, as
-        bytes.  Raises EngineRefused, or EngineFailed if the engine is not present, or does not answer within timeout_s
-        after the request is sent."""
+        bytes, within timeout_s.  Raises EngineRefused, or EngineFailed if the engine is not present or the time is over.
+        A request that still waits for its turn then keeps its turn, because newer settings may wait behind it."""
+        sent = asyncio.Event()
+        turn = asyncio.ensure_future(self._turn(sent, timeout_s, name, *args))
+        await asyncio.wait([turn], timeout=timeout_s + SLACK_S)
+        if turn.done():
+            return turn.result()
+        turn.add_done_callback(self._late)
+        if sent.is_set():
+            raise EngineFailed(f"did not answer ?{name} within {timeout_s:g} s")
+        raise EngineFailed(f"is busy, and gets ?{name} later")
+
+    async def _turn(self, sent, timeout_s, name, *args):
         async with self._lock:
             if self.state != PRESENT:
                 raise EngineFailed(self.clause())
+            sent.set()
             return await self._ask(self._client, timeout_s, name, *args)
+
+    def _late(self, turn):
+        """Logs the failure of a request whose caller has got a reply."""
+        if not turn.cancelled() and isinstance(turn.exception(), EngineRefused):
+            logger.error("%s %s", self, turn.exception())
 
     def clause(self):
         """A clause about an engine that is not present."""

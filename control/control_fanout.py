@@ -7,7 +7,7 @@ or if no engine has refused it: engines that are absent or hung get the setting 
 import asyncio
 import logging
 
-from aiokatcp import FailReply
+from aiokatcp import FailReply, Sensor
 
 from control_engine import Engine, EngineFailed, EngineRefused
 from control_reports import Reports
@@ -17,6 +17,7 @@ from control_settings import Sender, Settings
 from control_state import ArrayState
 
 FIRST_TRY_S = 1.0     # limit of the wait for connections at the start
+Status = Sensor.Status
 logger = logging.getLogger("control")
 
 
@@ -38,9 +39,16 @@ class FanOut(Server):
         self._interface_timer = None
         self.board = Board(config, self.sensors, self._interface_changed, self._note)
         self.state = ArrayState(config, self.board, self.engines, self.loop)
+        self._show_kept()
         self.reports = Reports(config, self.board, self.settings)
         for engine in self.engines:
             engine.mirror = Mirror(self.board, engine)
+
+    def _show_kept(self):
+        sensor = self.board.add("state-status", str, "Whether settings survive a restart: kept, none, or ignored: damaged "
+                                "settings have been put aside at the start.")
+        status = self.settings.status
+        sensor.set_value(status, Status.ERROR if status == "ignored" else Status.NOMINAL)
 
     async def start(self):
         """Connects to the engines, then listens.  Engines that do not answer at once are connected later."""

@@ -64,3 +64,19 @@ class Fakes:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+
+
+class Address:
+    """An address to which control.Client connects."""
+
+    def __init__(self, listen):
+        self.config = {"katcp": {"listen": listen}}
+
+
+def notes(engine):
+    """The requests that a fake engine has noted, without their times."""
+    return [text for _, text in engine.informs("requests")]
+
+
+def wait_state(client, engine, state):
+    client.wait(f"{engine}.state", lambda _, value: value == state, state)

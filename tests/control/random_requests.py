@@ -87,12 +87,14 @@ async def replied_s(config, bad):
     return last
 
 
-def overheads_s(answers, last, timeouts_s):
-    """How long after the slowest good engine's reply, or after the time-out, each request was answered."""
+def overheads_s(answers, last, timeout_s):
+    """How long after the slowest good engine's reply, or after the time-out, each request was answered.  timeout_s(request)
+    is the time-out.  Requests that waited behind the one that found the hung engine were answered when it was found."""
+    hung_s = max((answer.end_s for answer in answers if "did not answer" in answer.text), default=0)
     found = []
     for answer in answers:
-        begun = max(last.get((answer.name, answer.tag), 0), answer.start_s)
-        if "did not answer" in answer.text:
-            begun = max(begun, answer.start_s + timeouts_s(answer.name))
-        found.append(answer.end_s - begun)
+        begun_s = max(last.get((answer.name, answer.tag), 0), answer.start_s)
+        if answer.start_s < hung_s and re.search("answer|busy", answer.text):
+            begun_s = max(begun_s, min(hung_s, answer.start_s + timeout_s(answer.name)))
+        found.append(answer.end_s - begun_s)
     return sorted(found)
