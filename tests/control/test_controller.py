@@ -1,18 +1,19 @@
 """The controller with fake engines: who gets which request, who is named in a failed reply, and which settings hold."""
 import asyncio
+import re
 import signal
 import socket
 import time
 
-import aiokatcp
 import pytest
 
+import control_config
 import controlled
 import harness
 import random_requests
 from control import FailReply, InvalidReply
 from controlled import LOOPBACK, layout, notes, wait_state
-from harness import SEED, until
+from harness import SEED
 
 MODELS = ["1e-9,0:0.5,0", "2e-9,0:0.25,0", "3e-9,0:0,0", "4e-9,0:0,0"]
 
@@ -280,14 +281,18 @@ def test_who_may_connect(running):
     controller.wait_end(75)
 
 
-def test_config_mistakes(running):
+def test_config_mistakes(work):
     """A mistake in control.yaml ends the program with the code that systemd takes for final, and one sentence."""
     for key, value, sentence in (
             ("katcp", {"listen": "0.0.0.0:7147"}, "katcp.allow: missing"),
+            ("katcp", {"listen": "127.0.0.1:x"}, "katcp.listen: must be"),
             ("engines", [{"name": "f0", "program": "fgpu", "host": "a", "katcp": "127.0.0.1:1", "antennas": ["x"]}],
              "engines[0].antennas: there is no antenna x"),
             ("streams", [{"name": "vis", "kind": "visibilities", "source": "wide"}], "source of vis"),
+            ("antennas", [{"name": "m000"}], "antennas[0].feng_id: missing"),
             ("time", {"sync_time": "now"}, "time.sync_time: must be a number")):
-        controller = controlled.Controller(layout(1, 0) | {key: value}, running.work, f"wrong-{key}")
-        controller.wait_end(78)
-        assert sentence in controller.log.read_text() and len(controller.log.read_text().splitlines()) == 1
+        with pytest.raises(control_config.ConfigError, match=re.escape(sentence)):
+            control_config.parse(layout(1, 0) | {key: value})
+    controller = controlled.Controller(layout(1, 0) | {"time": 5}, work)
+    controller.wait_end(78)
+    assert controller.log.read_text() == f"{work}/control.yaml: time: must be a section, not 5\n"
