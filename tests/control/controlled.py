@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import control
 import harness
 from harness import LOOPBACK
 
@@ -80,3 +81,36 @@ def notes(engine):
 
 def wait_state(client, engine, state):
     client.wait(f"{engine}.state", lambda _, value: value == state, state)
+
+
+class Processes:
+    """Starts controllers, fake engines and clients of one test."""
+
+    def __init__(self, work):
+        self.work, self.started = work, []
+
+    def _keep(self, what, end):
+        self.started.append(end)
+        return what
+
+    def fakes(self, config, names=None, delay_s=0.0):
+        fakes = Fakes(config, names, delay_s)
+        return self._keep(fakes, fakes.kill)
+
+    def controller(self, config):
+        controller = Controller(config, self.work, f"control{len(self.started)}")
+        self._keep(controller, controller.kill)
+        return controller.wait_ready()
+
+    def client(self, process):
+        client = control.Client(process)
+        return self._keep(client, client.close)
+
+    def engine(self, config, name):
+        """A client of an engine."""
+        (engine,) = [e for e in config["engines"] if e["name"] == name]
+        return self.client(Address(engine["katcp"]))
+
+    def end(self):
+        while self.started:
+            self.started.pop()()

@@ -18,12 +18,12 @@ from harness import SEED
 MODELS = ["1e-9,0:0.5,0", "2e-9,0:0.25,0", "3e-9,0:0,0", "4e-9,0:0,0"]
 
 
-def test_who_gets_what(running):
+def test_who_gets_what(processes):
     """Each request reaches exactly the engines of its stream and inputs, with their part of the values."""
     config = layout(2, 2)
-    running.fakes(config)
-    client = running.client(running.controller(config))
-    f0, f1, x0, x1 = (running.engine(config, name) for name in ("f0", "f1", "x0", "x1"))
+    processes.fakes(config)
+    client = processes.client(processes.controller(config))
+    f0, f1, x0, x1 = (processes.engine(config, name) for name in ("f0", "f1", "x0", "x1"))
     for request in (
             "gain wide m001h 2+1j", "gain wide 0 4", "gain-all wide 3", "gain-all wide default",
             f"delays wide 1800000000.123456789 {' '.join(MODELS)}",
@@ -52,13 +52,13 @@ def test_who_gets_what(running):
     assert all(row[5] == "present" for row in rows)
 
 
-def test_one_load_time(running):
+def test_one_load_time(processes):
     """Beams' delays without a load time get the same one in all X-engines, in the near future."""
     config = layout(2, 3)
-    running.fakes(config)
-    client = running.client(running.controller(config))
+    processes.fakes(config)
+    client = processes.client(processes.controller(config))
     client.request("beam-delays", "wide-beam", "1e-9:0", "0:1")
-    sent = {tuple(notes(running.engine(config, f"x{i}"))) for i in range(3)}
+    sent = {tuple(notes(processes.engine(config, f"x{i}"))) for i in range(3)}
     ((note,),) = sent
     assert note.startswith("beam-delays wide-beam ") and note.endswith(" 1e-9:0 0:1")
     assert abs(float(note.split()[2]) - time.time()) < 30
@@ -95,24 +95,22 @@ def test_refused_before_sending(refusing, request_, sentence):
 
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory):
-    import conftest
-
-    running = conftest.Running(tmp_path_factory.mktemp("refusing"))
+    processes = controlled.Processes(tmp_path_factory.mktemp("refusing"))
     config = layout(2, 2)
-    running.fakes(config)
-    yield (running.client(running.controller(config)),
-           [running.engine(config, engine["name"]) for engine in config["engines"]])
-    running.end()
+    processes.fakes(config)
+    yield (processes.client(processes.controller(config)),
+           [processes.engine(config, engine["name"]) for engine in config["engines"]])
+    processes.end()
 
 
-def test_hung_engine(running):
+def test_hung_engine(processes):
     """A hung engine costs one request its time-out, and is named.  Later requests skip it.  When it continues, it has the
     settings."""
     timeout_s = 2
     config = layout(3, 1, timeouts={"delays": timeout_s})
-    running.fakes(config, ["f0", "x0"])
-    hung = running.fakes(config, ["f1"])
-    client = running.client(running.controller(config))
+    processes.fakes(config, ["f0", "x0"])
+    hung = processes.fakes(config, ["f1"])
+    client = processes.client(processes.controller(config))
     hung.send_signal(signal.SIGSTOP)
     models = MODELS + ["0,0:0,0"] * 2
     took_s = []
@@ -125,21 +123,21 @@ def test_hung_engine(running):
         assert str(failed.value) == f"{named}; f2 on cbf2 is absent"
     print("a request took", took_s, "s")
     assert took_s[0] >= timeout_s and max(took_s[1:]) < timeout_s
-    assert len(notes(running.engine(config, "f0"))) == 3
+    assert len(notes(processes.engine(config, "f0"))) == 3
     assert client.value("missing-engines") == "f1,f2" and client.value("missing-antennas") == "m001,m002"
     assert client.reading("wide.status")[1:] == ("warn", "degraded")
     assert client.reading("f1.state")[1:] == ("error", "hung")
     hung.send_signal(signal.SIGCONT)
     wait_state(client, "f1", "present")
-    assert notes(running.engine(config, "f1"))[-1].startswith("delays wide 1800000002 m001v=3e-9,0:0,0 m001h=4e-9")
+    assert notes(processes.engine(config, "f1"))[-1].startswith("delays wide 1800000002 m001v=3e-9,0:0,0 m001h=4e-9")
 
 
-def test_settings_come_back(running):
+def test_settings_come_back(processes):
     """An engine that starts anew gets all its settings: the newest gains, and all delay models that data may need."""
     config = layout(2, 1)
-    fakes = running.fakes(config, ["f0", "x0"])
-    client = running.client(running.controller(config))
-    f1 = running.fakes(config, ["f1"])
+    fakes = processes.fakes(config, ["f0", "x0"])
+    client = processes.client(processes.controller(config))
+    f1 = processes.fakes(config, ["f1"])
     wait_state(client, "f1", "present")
     soon = int(time.time()) + 1000
     for request in ("gain wide m001v 7", "gain-all wide 3", "gain wide m001h 5", "gain wide m000v 6",
@@ -155,18 +153,18 @@ def test_settings_come_back(running):
     for name, old in (("f1", f1), ("x0", fakes)):
         old.kill()
         wait_state(client, name, "absent")
-        running.fakes(config, [name])
+        processes.fakes(config, [name])
         wait_state(client, name, "present")
-        assert notes(running.engine(config, name)) == expected[name]
+        assert notes(processes.engine(config, name)) == expected[name]
 
 
-def test_refused_by_engines(running):
+def test_refused_by_engines(processes):
     """A setting that its engine refuses does not hold.  A setting that one of several engines refuses holds."""
     config = layout(2, 1)
-    running.fakes(config, ["f1", "x0"])
-    fakes = running.fakes(config, ["f0"])
-    client = running.client(running.controller(config))
-    f0 = running.engine(config, "f0")
+    processes.fakes(config, ["f1", "x0"])
+    fakes = processes.fakes(config, ["f0"])
+    client = processes.client(processes.controller(config))
+    f0 = processes.engine(config, "f0")
     client.request("gain", "wide", "m000v", "2")
     client.request("delays", "wide", "1800000000", *MODELS)
     f0.request("refuse", "gain")
@@ -177,19 +175,19 @@ def test_refused_by_engines(running):
         client.request("delays", "wide", "1800000001", *MODELS)
     fakes.kill()
     wait_state(client, "f0", "absent")
-    running.fakes(config, ["f0"])
+    processes.fakes(config, ["f0"])
     wait_state(client, "f0", "present")
-    assert notes(running.engine(config, "f0")) == [
+    assert notes(processes.engine(config, "f0")) == [
         "gain wide m000v 2", f"delays wide 1800000000 m000v={MODELS[0]} m000h={MODELS[1]}"]
-    assert notes(running.engine(config, "f1"))[-1] == f"delays wide 1800000001 {' '.join(MODELS[2:])}"
+    assert notes(processes.engine(config, "f1"))[-1] == f"delays wide 1800000001 {' '.join(MODELS[2:])}"
 
 
-def test_killed_controller(running):
+def test_killed_controller(processes):
     """A killed controller is back with its settings and reports, and gives them to engines that differ."""
     config = layout(2, 1)
-    running.fakes(config)
-    controller = running.controller(config)
-    client = running.client(controller)
+    processes.fakes(config)
+    controller = processes.controller(config)
+    client = processes.client(controller)
     client.request("gain", "wide", "m000v", "2")
     client.request("delays", "wide", "1800000000", *MODELS)
     client.request("capture-stop", "wide-vis")
@@ -197,11 +195,11 @@ def test_killed_controller(running):
     client.request("calibration-report", "wide", "1750000000", "0.99", "m000")
     controller.process.send_signal(signal.SIGKILL)
     controller.process.wait()
-    f0 = running.engine(config, "f0")
+    f0 = processes.engine(config, "f0")
     f0.request("gain", "wide", "m000v", "9")  # somebody has changed the gain
     n_before = len(notes(f0))
     start_s = time.monotonic()
-    client = running.client(running.controller(config))
+    client = processes.client(processes.controller(config))
     print(f"the controller was back within {time.monotonic() - start_s:.2f} s")
     assert f0.request("gain", "wide", "m000v") == ["2"]
     assert notes(f0)[n_before:] == ["gain wide m000v 2", f"delays wide 1800000000 m000v={MODELS[0]} m000h={MODELS[1]}"]
@@ -212,22 +210,22 @@ def test_killed_controller(running):
     assert client.reading("earth-orientation-age")[1:] == ("nominal", "86400.0")
 
 
-def test_damaged_settings(running):
+def test_damaged_settings(processes):
     """A damaged file of settings is put aside, and the log says so."""
     config = layout(1, 0)
-    (running.work / "state").mkdir()
-    (running.work / "state" / "settings.sqlite").write_bytes(b"no database" * 1000)
-    controller = running.controller(config)
+    (processes.work / "state").mkdir()
+    (processes.work / "state" / "settings.sqlite").write_bytes(b"no database" * 1000)
+    controller = processes.controller(config)
     assert "settings.damaged" in controller.log.read_text()
-    assert running.client(controller).reading("state-status")[1:] == ("error", "ignored")
+    assert processes.client(controller).reading("state-status")[1:] == ("error", "ignored")
 
 
-def test_model_in_effect_is_not_sent_again(running):
+def test_model_in_effect_is_not_sent_again(processes):
     """The controller does not send a model that its F-engine uses, because that would remove later models for an instant."""
     config = layout(1, 0)
-    running.fakes(config)
-    controller = running.controller(config)
-    client, f0 = running.client(controller), running.engine(config, "f0")
+    processes.fakes(config)
+    controller = processes.controller(config)
+    client, f0 = processes.client(controller), processes.engine(config, "f0")
     client.request("delays", "wide", "1700000100", "1e-9,2e-12:7,0.5", "0,0:0,0")
     client.request("delays", "wide", "1900000000", *MODELS[:2])
     # As fgpu writes it: from the sync time on, with a wrapped phase.
@@ -235,20 +233,20 @@ def test_model_in_effect_is_not_sent_again(running):
     controller.process.kill()
     controller.process.wait()
     n_before = len(notes(f0))
-    running.controller(config)
+    processes.controller(config)
     assert notes(f0)[n_before:] == ["delays wide 1700000100 m000h=0,0:0,0",
                                     f"delays wide 1900000000 m000v={MODELS[0]} m000h={MODELS[1]}"]
 
 
-def test_random_requests(running):
+def test_random_requests(processes):
     """Hundreds of random requests to 24 engines, of which two are stopped and one hangs: each is answered, and each reply
     names exactly the engines that failed."""
     config = layout(16, 8, timeouts={"gains": 2})
     names = {engine["name"] for engine in config["engines"]}
     stopped, hung = {"f3", "x5"}, {"f7"}
-    running.fakes(config, names - stopped - hung)
-    hung_fakes = running.fakes(config, hung)
-    running.controller(config)
+    processes.fakes(config, names - stopped - hung)
+    hung_fakes = processes.fakes(config, hung)
+    processes.controller(config)
     hung_fakes.send_signal(signal.SIGSTOP)
     n = 400
     print("seed", SEED)
@@ -260,10 +258,10 @@ def test_random_requests(running):
     print(f"after the slowest good engine or the time-out: median {over[n // 2]:.4f} s, longest {over[-1]:.4f} s")
 
 
-def test_who_may_connect(running):
+def test_who_may_connect(processes):
     """Another host needs katcp.allow.  A web browser of this host cannot send requests."""
     config = layout(1, 0)
-    controller = running.controller(config)
+    controller = processes.controller(config)
     port = int(config["katcp"]["listen"].split(":")[1])
     with socket.create_connection((LOOPBACK, port), harness.TIMEOUT_S) as browser:
         browser.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n\r\n?restart\r\n")
@@ -274,7 +272,7 @@ def test_who_may_connect(running):
         except ConnectionResetError:
             pass
     assert b"!restart" not in received
-    client = running.client(controller)
+    client = processes.client(controller)
     with pytest.raises(InvalidReply):
         client.request("no-such-request")
     client.request("restart")
