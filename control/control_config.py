@@ -75,6 +75,7 @@ class Config:
     engines: tuple
     recorders: tuple
     state_directory: Path | None
+    text: dict  # all keys, as in the file
     delays_timeout_s: float = 1.0
     gains_timeout_s: float = 10.0
 
@@ -250,7 +251,7 @@ def parse(text):
         http=endpoint("http.listen", _take("http.", http, "listen", str), HTTP_PORT) if http else None,
         telescope=_take("", text, "telescope", dict, None),
         antennas=antennas, streams=streams, engines=engines["engines"], recorders=engines["recorders"],
-        state_directory=_state_directory(text),
+        state_directory=_state_directory(text), text=text,
         delays_timeout_s=_take("timeouts.", timeouts, "delays", float, 1.0),
         gains_timeout_s=_take("timeouts.", timeouts, "gains", float, 10.0))
 

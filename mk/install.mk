@@ -23,8 +23,8 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -m 644 scripts/array_* scripts/gnsscal_* $(INTO)/share/cbf/scripts
 	install -m 644 config/array/* $(INTO)/share/cbf/config/array
 	install -d $(INTO)/share/cbf/control
-	install -m 755 control/cbf-control $(INTO)/share/cbf/control
-	install -m 644 control/control_*.py control/requirements.txt $(INTO)/share/cbf/control
+	install -m 755 $(wildcard control/cbf-* control/phaseup) $(INTO)/share/cbf/control
+	install -m 644 control/*.py control/requirements.txt $(INTO)/share/cbf/control
 	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/control/*
 	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/config/array/*.yaml
 	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1
