@@ -3,7 +3,8 @@
     fake_engines.py '{"f0": ["fgpu", 12000, ["m000"]], "x0": ["xbgpu", 12001, ["wide-vis"]]}' [DELAY_S]
 
 Each request that sets something is answered after a random time up to DELAY_S, and noted: ?requests returns the notes,
-each with the monotonic time of its reply.  ?refuse NAME lets all further requests NAME fail.
+each with the monotonic time of its reply.  ?refuse NAME lets all further requests NAME fail.  ?slow NAME SECONDS delays the
+replies to NAME.
 """
 import asyncio
 import json
@@ -23,7 +24,7 @@ class Engine(aiokatcp.DeviceServer):
 
     def __init__(self, port, program, names, delay_s):
         super().__init__("127.0.0.1", port)
-        self.program, self.delay_s, self.notes, self.refused = program, delay_s, [], set()
+        self.program, self.delay_s, self.notes, self.refused, self.slow = program, delay_s, [], set(), {}
         self.labels = [name + pol for name in names for pol in "vh"]
         add = self.add
         add("device-status", str, "ok")
@@ -49,7 +50,7 @@ class Engine(aiokatcp.DeviceServer):
         self.sensors.add(sensor)
 
     async def note(self, ctx, known, *args):
-        await asyncio.sleep(random.uniform(0, self.delay_s))
+        await asyncio.sleep(self.slow.get(ctx.req.name) or random.uniform(0, self.delay_s))
         if not known or ctx.req.name in self.refused:
             raise aiokatcp.FailReply(f"{args[0]} is not known")
         self.notes.append((time.monotonic(), " ".join([ctx.req.name, *args])))
@@ -71,6 +72,10 @@ class Engine(aiokatcp.DeviceServer):
     async def request_requests(self, ctx) -> None:
         """Returns all noted requests."""
         ctx.informs([(repr(at_s), text) for at_s, text in self.notes])
+
+    async def request_slow(self, ctx, name: str, reply_s: float) -> None:
+        """Delays the replies to a request from now on."""
+        self.slow[name] = reply_s
 
     async def request_refuse(self, ctx, name: str) -> None:
         """Refuses a request from now on."""

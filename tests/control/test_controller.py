@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 
+import aiokatcp
 import pytest
 
 import control_config
@@ -13,7 +14,7 @@ import harness
 import random_requests
 from control import FailReply, InvalidReply
 from controlled import LOOPBACK, layout, notes, wait_state
-from harness import SEED
+from harness import SEED, until
 
 MODELS = ["1e-9,0:0.5,0", "2e-9,0:0.25,0", "3e-9,0:0,0", "4e-9,0:0,0"]
 
@@ -130,6 +131,43 @@ def test_hung_engine(processes):
     hung.send_signal(signal.SIGCONT)
     wait_state(client, "f1", "present")
     assert notes(processes.engine(config, "f1"))[-1].startswith("delays wide 1800000002 m001v=3e-9,0:0,0 m001h=4e-9")
+
+
+def test_busy_engine(processes):
+    """A request that waits behind a long one is answered within its own time-out.  The engine gets the request later, in
+    the right order."""
+    config = layout(1, 0, timeouts={"delays": 0.5, "gains": 60})
+    processes.fakes(config)
+    processes.controller(config)
+    f0 = processes.engine(config, "f0")
+    f0.request("slow", "gain", "2")
+
+    async def both():
+        async with await aiokatcp.Client.connect(LOOPBACK, int(config["katcp"]["listen"].split(":")[1])) as client:
+            gain = asyncio.create_task(client.request("gain", "wide", "m000v", "2"))
+            delays = asyncio.create_task(client.request("delays", "wide", "1800000000", *MODELS[:2]))
+            with pytest.raises(FailReply, match=r"^f0 on cbf0 is busy, and gets \?delays later$"):
+                await delays
+            assert not gain.done()
+            await gain
+
+    asyncio.run(asyncio.wait_for(both(), harness.TIMEOUT_S))
+    expected = ["gain wide m000v 2", f"delays wide 1800000000 {' '.join(MODELS[:2])}"]
+    until(lambda: notes(f0) == expected, "the late delays")
+
+
+def test_silent_engine(processes):
+    """An engine that hangs is found without any request."""
+    config = layout(1, 1)
+    processes.fakes(config, ["x0"])
+    hung = processes.fakes(config, ["f0"])
+    client = processes.client(processes.controller(config))
+    wait_state(client, "f0", "present")
+    hung.send_signal(signal.SIGSTOP)
+    wait_state(client, "f0", "hung")
+    assert client.reading("wide.m000v.eq")[1] == "unreachable"
+    assert client.value("missing-antennas") == "m000" and client.value("wide.status") == "fail"
+    assert client.value("x0.state") == "present"
 
 
 def test_settings_come_back(processes):

@@ -67,15 +67,11 @@ def test_kill_changes_no_data(running, processes):
     assert eval(client.value("wide.m001v.delay"))[1:] == (0, 0, 0, 0)
 
 
-class Mirror(aiokatcp.SensorWatcher):
-    """Remembers the names of all sensors that it has seen."""
-
-
 async def watch(config, then):
     """Mirrors all sensors with aiokatcp's SensorWatcher, and calls then(watcher)."""
     host, port = config["katcp"]["listen"].split(":")
     async with await aiokatcp.Client.connect(host, int(port)) as client:
-        watcher = Mirror(client)
+        watcher = aiokatcp.SensorWatcher(client)
         client.add_sensor_watcher(watcher)
         await asyncio.wait_for(watcher.synced.wait(), harness.TIMEOUT_S)
         await then(watcher)
@@ -101,20 +97,21 @@ def test_sensors(running, processes):
 
     async def check(watcher):
         status = aiokatcp.Sensor.Status
-        for (engine, name), here in places.items():
-            assert watcher.sensors[here].type_name == own[engine][name][2], here
-            assert watcher.sensors[here].status not in (status.UNKNOWN, status.UNREACHABLE), here
-        # No sensor is left out: the last words of the names appear as often as in the engines, or as one for all.
-        for engine, sensors in own.items():
-            for name in sensors:
-                last = name.split(".")[-1]
-                assert any(each.split(".")[-1] == last for each in watcher.sensors), f"{engine}: {name}"
-        assert watcher.sensors["wide.m000v.eq"].value == engines["fgpu0"].value("wide.input0.eq").encode()
-        assert watcher.sensors["vis.0.chan-range"].value == b"(0,127)"
-        assert watcher.sensors["vis.1.chan-range"].value == b"(128,255)"
 
         async def reaches(what, name):
             await asyncio.wait_for(reached(watcher, what, name), harness.TIMEOUT_S)
+
+        for engine in ENGINES:
+            await reaches(lambda s: s.status == status.NOMINAL, f"{engine}.steady-state-timestamp")
+        for (engine, name), here in places.items():
+            await reaches(lambda s: s.status not in (status.UNKNOWN, status.UNREACHABLE), here)
+            assert watcher.sensors[here].type_name == own[engine][name][2], here
+        # No kind of sensor is left out.
+        last = {name.split(".")[-1] for name in watcher.sensors}
+        assert {name.split(".")[-1] for sensors in own.values() for name in sensors} <= last
+        assert watcher.sensors["wide.m000v.eq"].value == engines["fgpu0"].value("wide.input0.eq").encode()
+        assert watcher.sensors["vis.0.chan-range"].value == b"(0,127)"
+        assert watcher.sensors["vis.1.chan-range"].value == b"(128,255)"
 
         correlator.kill("xbgpu1")
         await reaches(lambda s: s.status == status.UNREACHABLE, "vis.1.rx.timestamp")
@@ -133,7 +130,7 @@ def test_sensors(running, processes):
 
 async def reached(watcher, condition, name):
     """Waits until condition(sensor)."""
-    while not condition(watcher.sensors[name]):
+    while not (name in watcher.sensors and condition(watcher.sensors[name])):
         await asyncio.sleep(0.02)
 
 
