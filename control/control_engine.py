@@ -177,7 +177,7 @@ class Engine:
         await self._send_settings(client)
         self._client = client
         self._failed.clear()
-        self._set_state(PRESENT)
+        self._set_state(PRESENT, "; ".join(self.refused.values()))
         self.tried.set()
         parts = [self._probe(client), self._wait_end(client), self._failed.wait()]
         if self.mirror:

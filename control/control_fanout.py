@@ -39,16 +39,23 @@ class FanOut(Server):
         self._interface_timer = None
         self.board = Board(config, self.sensors, self._interface_changed, self._note)
         self.state = ArrayState(config, self.board, self.engines, self.loop)
+        self.kept = self.board.add("state-status", str, "Whether settings survive a restart: kept, none, failed, or "
+                                   "ignored: damaged settings have been put aside at the start.")
         self._show_kept()
         self.reports = Reports(config, self.board, self.settings)
         for engine in self.engines:
             engine.mirror = Mirror(self.board, engine)
 
+    def _put(self, stored):
+        """Stores settings.  Returns the former values."""
+        former = self.settings.put(stored)
+        self._show_kept()
+        return former
+
     def _show_kept(self):
-        sensor = self.board.add("state-status", str, "Whether settings survive a restart: kept, none, or ignored: "
-                                "damaged settings have been put aside at the start.")
-        status = self.settings.status
-        sensor.set_value(status, Status.ERROR if status == "ignored" else Status.NOMINAL)
+        if self.kept.value != self.settings.status or self.kept.status == Status.UNKNOWN:
+            is_good = self.settings.status in ("none", "kept")
+            self.kept.set_value(self.settings.status, Status.NOMINAL if is_good else Status.ERROR)
 
     async def start(self):
         """Connects to the engines, then listens.  Engines that do not answer at once are connected later."""
@@ -96,7 +103,7 @@ class FanOut(Server):
         settings that the call sets)].  Raises FailReply, which names every engine that failed."""
         if not calls:
             raise FailReply("control.yaml has no engine that this request concerns")
-        former = self.settings.put(stored)
+        former = self._put(stored)
         serials = {key: self.settings.serial(key) for key in stored}
         replies = await self._send([call[:3] for call in calls], timeout_s)
         refused = set(stored)

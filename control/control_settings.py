@@ -29,8 +29,9 @@ logger = logging.getLogger("control")
 
 
 class Settings:
-    """Settings by key.  'directory' is a Path; None: settings end with the process.  'status' is none, kept or
-    ignored; ignored: a damaged file has been put aside at the start."""
+    """Settings by key.  'directory' is a Path; None: settings end with the process.  'status' is none, kept, ignored (a
+    damaged file has been put aside at the start) or failed (a setting could not be written, and ends with the
+    process)."""
 
     def __init__(self, directory):
         self.status = "kept" if directory else "none"
@@ -87,10 +88,14 @@ class Settings:
         """Stores {key: value}; the value None removes a setting.  Returns {key: former value} for restore()."""
         former = {key: self._values.get(key) for key in values}
         gone = [key for key, value in values.items() if value is None]
-        with self._database:
-            self._database.executemany("delete from settings where key = ?", [[json.dumps(key)] for key in gone])
-            self._database.executemany("replace into settings values (?, ?)", [
-                [json.dumps(key), json.dumps(value)] for key, value in values.items() if value is not None])
+        try:
+            with self._database:
+                self._database.executemany("delete from settings where key = ?", [[json.dumps(key)] for key in gone])
+                self._database.executemany("replace into settings values (?, ?)", [
+                    [json.dumps(key), json.dumps(value)] for key, value in values.items() if value is not None])
+        except sqlite3.Error as error:  # a full disk must not keep delays from the engines
+            logger.error("a setting is not kept: %s", error)
+            self.status = "failed"
         for key, value in values.items():
             self._take(key, value)
         for key in gone:

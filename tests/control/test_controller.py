@@ -13,6 +13,7 @@ import controlled
 import harness
 import random_requests
 from control import FailReply, InvalidReply
+from control_settings import Settings
 from controlled import LOOPBACK, layout, notes, wait_state
 from harness import SEED, until
 
@@ -134,8 +135,8 @@ def test_hung_engine(processes):
 
 
 def test_busy_engine(processes):
-    """A request that waits behind a long one is answered within its own time-out.  The engine gets the request later, in
-    the right order."""
+    """A request that waits behind a long one is answered within its own time-out.  The engine gets the request later,
+    in the right order."""
     config = layout(1, 0, timeouts={"delays": 0.5, "gains": 60})
     processes.fakes(config)
     processes.controller(config)
@@ -256,6 +257,16 @@ def test_damaged_settings(processes):
     controller = processes.controller(config)
     assert "settings.damaged" in controller.log.read_text()
     assert processes.client(controller).reading("state-status")[1:] == ("error", "ignored")
+
+
+def test_full_disk(work):
+    """A setting that cannot be written holds until the process ends, and the status says so."""
+    settings = Settings(work)
+    settings.put({("gain", "wide", "m000v"): ["1"]})
+    settings._database.close()
+    settings.put({("gain", "wide", "m000v"): ["2"]})
+    assert settings.status == "failed" and settings.get(("gain", "wide", "m000v")) == ["2"]
+    assert Settings(work).get(("gain", "wide", "m000v")) == ["1"]
 
 
 def test_model_in_effect_is_not_sent_again(processes):
