@@ -89,6 +89,8 @@ class Mirror:
                     await self._subscribe(client)
             except (TimeoutError, OSError, aiokatcp.FailReply, aiokatcp.InvalidReply) as error:
                 logger.warning("%s: sensors cannot be read: %s", self.engine, str(error) or "no answer in time")
+            except Exception:  # a defect costs the sensors, not the engine
+                logger.exception("%s: sensors cannot be read", self.engine)
             await changed.wait()
 
     async def _subscribe(self, client):
