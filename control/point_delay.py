@@ -106,7 +106,7 @@ class Models:
 class Pointing:
     """Follows a target.  With 'relative_to', the delays are those that remain after pointing to this other target."""
 
-    def __init__(self, array, earth, target, order=2, relative_to=None, accuracy_s=1e-12):
+    def __init__(self, array, earth, target, order=2, relative_to=None, accuracy_s=5e-13):
         self.array, self.earth, self.target, self.relative_to = array, earth, target, relative_to
         self.order, self.accuracy_s = order, accuracy_s
 

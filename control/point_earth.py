@@ -89,8 +89,10 @@ class Earth:
     def at(self, unix_s):
         """Returns the Orientation at UNIX times [n]."""
         days = np.floor(unix_s / DAY_S)
-        utc = (UNIX_EPOCH_JD + days, (unix_s - DAY_S * days) / DAY_S)
-        mjd = utc[0] - MJD_JD + utc[1]
+        midnight_mjd = UNIX_EPOCH_JD - MJD_JD + days
+        day_s = DAY_S + tai_minus_utc_s(midnight_mjd + 1) - tai_minus_utc_s(midnight_mjd)  # longer by a leap second
+        utc = (UNIX_EPOCH_JD + days, (unix_s - DAY_S * days) / day_s)
+        mjd = midnight_mjd + utc[1]
         dut1_s = np.interp(mjd, self.mjd, self.ut1_tai_s) + tai_minus_utc_s(mjd)
         pole_x_rad, pole_y_rad = (np.interp(mjd, self.mjd, column) for column in self.pole_rad)
         return Orientation(utc, erfa.taitt(*erfa.utctai(*utc)), erfa.utcut1(*utc, dut1_s), dut1_s, pole_x_rad,

@@ -83,6 +83,8 @@ async def follow(sender, pointing, stream, request, name, options, stop):
             return True
         if models.elevation_rad < options.lowest_rad:
             return False
+        if end_s < time.time():  # this process was stopped for a while
+            continue
         if models.error_s > pointing.accuracy_s:
             log.warning("models differ from the exact delays by up to %.1f ps", models.error_s * 1e12)
         if await sleep_until(models.start_s - options.lead, stop):
