@@ -1,12 +1,10 @@
 """A controller for cbf-point alone: it records requests, and forwards ?delays to one fgpu."""
 import asyncio
 import threading
+import time
 
 import aiokatcp
 import harness
-
-GROUP_DELAYS = {"wide": -(16 * 16384 - 1) / 2}
-
 
 class Server(aiokatcp.DeviceServer):
     VERSION, BUILD_STATE = "stand-in-1.0", "1.0"
@@ -33,11 +31,11 @@ class Server(aiokatcp.DeviceServer):
 
 class Controller:
     """'forward' is an async function that gets the arguments of each request before the reply.  'requests' are all requests
-    that were answered with ok."""
+    that were answered with ok, 'times' the UNIX times at which they came."""
 
     def __init__(self, port=None, forward=None, **sensors):
         self.port, self.forward, self.sensors = port or harness.free_tcp_port(), forward, sensors
-        self.requests, self.changed = [], threading.Condition()
+        self.requests, self.times, self.changed = [], [], threading.Condition()
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
@@ -46,10 +44,12 @@ class Controller:
         return f"{harness.LOOPBACK}:{self.port}"
 
     async def take(self, *arguments):
+        came_s = time.time()
         if self.forward:
             await self.forward(*arguments)
         with self.changed:
             self.requests.append(arguments)
+            self.times.append(came_s)
             self.changed.notify_all()
 
     def run(self, coroutine):

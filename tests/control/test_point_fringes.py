@@ -6,13 +6,12 @@ at the sky frequency.  Polarisation 0 has receivers that keep the order of the b
 the band.  dsim's delays are linear.  The source crosses the meridian, where delays over east and west have no curvature;
 the rest of it is computed with astropy, and left out of the phases."""
 import math
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import harness
 import numpy as np
 import point_earth  # noqa: F401 - before astropy: nothing is fetched
+import program
 import pytest
 import sky
 import yaml
@@ -35,7 +34,7 @@ class Case:
 
     @property
     def positions_m(self):
-        return [[-0.4 * self.east_m, 20, 0], [0.6 * self.east_m, -40, 5]]
+        return [[-0.4 * self.east_m, 4, 0], [0.6 * self.east_m, -4, 1]]
 
     def hz(self, channel):
         return channel * self.rate_hz / (2 * self.channels)
@@ -87,10 +86,9 @@ def models_of(case, coordinate, work):
     found = {}
     for name in ("upper", "lower"):
         target = f"radec {coordinate.ra.deg:.6f} {coordinate.dec.deg:.6f}"
-        done = subprocess.run([sys.executable, str(harness.ROOT / "control" / "cbf-point"), str(path), name, target, "--print",
-                               "--start", str(START_S + 1), "--duration", str(case.duration_s)], capture_output=True,
-                              text=True, check=True)
-        lines = [line.split() for line in done.stdout.splitlines()]
+        status, text = program.run(path, name, target, "--print", "--start", START_S + 1, "--duration", case.duration_s)
+        assert status == 0
+        lines = [line.split() for line in text.splitlines()]
         assert all(line[:2] == ["?delays", name] for line in lines)
         found[name] = [(line[2], line[3:]) for line in lines]
     return found
@@ -172,7 +170,7 @@ def test_flat(work, daemon, case):
         flat_deg = phase_deg + sign * curved_deg[:, None]
         print(f"{pol}: {np.ptp(unix_s):.0f} s, {abs(turns):.1f} turns without models; largest phase {np.abs(phase_deg).max():.3f} "
               f"degrees, {np.abs(flat_deg).max():.3f} without the curvature that dsim lacks")
-        assert np.abs(phase_deg).max() < 2 and np.abs(flat_deg).max() < 0.2
+        assert np.abs(phase_deg).max() < 3 and np.abs(flat_deg).max() < 0.3
     assert abs(turns) > 1
     # The file's times are those of first samples of windows.
     window_centre_s = (TAPS * 2 * case.channels - 1) / 2 / case.rate_hz
