@@ -78,7 +78,7 @@ class Azel:
 
 @dataclass
 class Body:
-    """A body of the solar system, from erfa's analytic theories: up to some 10 arcsec wrong, the Moon's centre too."""
+    """A body of the solar system, from erfa's analytic theories.  The Sun bends no light of a body here."""
     text: str
 
     def barycentric_au(self, tt):
