@@ -7,8 +7,8 @@ T + g.  For a target in the direction s at the distance R,
 
 w is the Earth's rotation: antenna a moves on while the wave travels from O to a (0.05 ps over 8 km).  All clocks of the
 antennas are synchronised in the rest frame of the ground, as by signals over a fibre and back.  Clocks that are
-synchronised in the frame of the Earth's centre (GPS) differ from these by (w x O) . b / c^2: a constant of each antenna,
-at most 41 ps for 8 km, which a calibration removes.
+synchronised in the frame of the Earth's centre (GPS) differ from these by (w x O) . b / c^2.  This is a constant of each
+antenna, at most 41 ps for 8 km, which a calibration removes.
 
 Delay.  The F-engine shows the input of time t at t + D (fgpu/delay.h).  The wavefront is in the input at T + g.  With
 D = -g the wavefront of all antennas is at T.  A positive D shifts the data of an antenna later: this antenna is nearer
@@ -18,9 +18,9 @@ Time.  The F-engine evaluates a model at the first sample of a spectrum's filter
 middle of the window, later by the group delay G of the filter bank.  So a model that describes g from time T on starts
 at T - G.
 
-Phase.  A receiver digitises the sky frequency f_sky as f.  For the upper side band f_sky = f + L, for the lower f_sky =
-L - f, where the voltage is conjugated; L is constant and the same for all antennas.  The sky's voltage at an antenna has
-the factor e^(-2 pi i f_sky g).  Its spectrum has the factor
+Phase.  A receiver digitises the sky frequency f_sky as f.  For the upper side band f_sky = f + L.  For the lower side
+band f_sky = L - f, and the voltage is conjugated.  L is constant, and the same for all antennas.  The sky's voltage at an
+antenna has the factor e^(-2 pi i f_sky g).  The digitised spectrum has the factor
 
     e^(-2 pi i f_sky g)  (upper)     e^(+2 pi i f_sky g)  (lower)
 
@@ -66,7 +66,7 @@ def geometric_delays_s(direction, distance_m, array):
 
 
 def fit(delays_s, length_s, order):
-    """Returns (coefficients [order + 1, n_ants], the largest error in s) of polynomials in seconds since the first point."""
+    """Returns (coefficients [order + 1, n_ants], the largest error in s) of polynomials in s since the first point."""
     powers = POINTS[:, None] ** np.arange(order + 1)
     scaled = np.linalg.lstsq(powers, delays_s, rcond=None)[0]
     error_s = float(np.abs(powers @ scaled - delays_s).max())

@@ -3,8 +3,8 @@
 Tables:  IERS's finals2000A (with predictions for a year) or eopc04.  astropy-iers-data brings a finals2000A.  A file
          that the operator names replaces this table.  Leap seconds come from the newest of astropy-iers-data's and
          tzdata's table, or from a file that the operator names.
-Old:     every table can be used, however old.  Beyond a table's end, UT1 - TAI and the pole keep their last values.  UT1
-         is then wrong by 1 to 2 ms for each day, and 1 ms of UT1 is 0.24 ps for each kilometre of a baseline.
+Old:     every table can be used, however old.  Beyond a table's end, UT1 - TAI and the pole keep their last values.
+         UT1 is then wrong by up to 2 ms for each day, and 1 ms of UT1 is 0.24 ps for each kilometre of a baseline.
 Network: nothing is fetched."""
 import time
 from dataclasses import dataclass
@@ -103,8 +103,8 @@ class Earth:
         found = []
         days = self.age_s(unix_s) / DAY_S
         if unix_s > self.predicted_until_unix_s:
-            found.append(f"{self.path} ended {(unix_s - self.predicted_until_unix_s) / DAY_S:.0f} days ago; UT1 is wrong "
-                         "by 1 to 2 ms for each of these days")
+            ended_days = (unix_s - self.predicted_until_unix_s) / DAY_S
+            found.append(f"{self.path} ended {ended_days:.0f} days ago; UT1 is wrong by up to 2 ms for each of these days")
         elif days > 30:
             found.append(f"the newest measurement in {self.path} is {days:.0f} days old; UT1 is a prediction")
         if unix_s > self.leap_seconds_expire_unix_s:

@@ -13,7 +13,7 @@ log = logging.getLogger("cbf-point")
 
 
 class Sender:
-    """A connection to the controller, which connects again by itself.  A failed request is reported once; pointing goes on."""
+    """A connection to the controller, which connects again by itself.  A failure is logged once, and pointing continues."""
 
     def __init__(self, host, port):
         self.client = aiokatcp.Client(host, port)
@@ -58,7 +58,7 @@ class Sender:
         try:
             return dataclasses.replace(stream, group_delay_s=abs(float(text)) / float(rate))
         except (TypeError, ValueError, ZeroDivisionError):
-            log.warning("the controller has no sensor %s.pfb-group-delay: assuming a filter bank of 16 taps", stream.name)
+            log.warning("the controller has no sensor %s.pfb-group-delay: assuming 16 taps", stream.name)
             return stream
 
 
@@ -91,7 +91,8 @@ async def follow(sender, pointing, stream, request, name, options, stop):
             return True
         if time.time() > models.start_s - LATE_S:
             log.warning("the models for %.3f are sent late", models.start_s)
-        if await sender.request(request, name, models.load_time(stream), *models.texts(stream, per_input=request == "delays")) is not None:
+        texts = models.texts(stream, per_input=request == "delays")
+        if await sender.request(request, name, models.load_time(stream), *texts) is not None:
             await sender.request("pointing-report", name, pointing.target.text, f"{end_s:.3f}",
                                  f"{pointing.earth.age_s():.0f}")
     raise AssertionError("a sequence of models has no end")

@@ -2,7 +2,8 @@
 
     radec RA DEC           ICRS: 05:34:31.95 +22:00:52.2 (hours, degrees), or both in decimal degrees
     azel AZ EL [DISTANCE]  fixed to the ground: degrees from north towards east, degrees, metres
-    tle FILE [NAME]        an earth satellite, from a file of two-line elements; tle LINE1 LINE2 has the lines themselves
+    tle FILE [NAME]        an earth satellite, from a file of two-line elements
+    tle LINE1 LINE2        an earth satellite, from the elements themselves
     sun, moon, mercury ... neptune
 
 Directions are unit vectors east, north and up of the array's origin, [n, 3].  A direction is the direction from which
