@@ -7,8 +7,8 @@ T + g.  For a target in the direction s at the distance R,
 
 w is the Earth's rotation: antenna a moves on while the wave travels from O to a (0.05 ps over 8 km).  All clocks of the
 antennas are synchronised in the rest frame of the ground, as by signals over a fibre and back.  Clocks that are
-synchronised in the frame of the Earth's centre (GPS) differ from these by (w x O) . b / c^2.  This is a constant of each
-antenna, at most 41 ps for 8 km, which a calibration removes.
+synchronised in the frame of the Earth's centre (GPS) differ from these by (w x O) . b / c^2.  This is a constant of
+each antenna, at most 41 ps for 8 km, which a calibration removes.
 
 Delay.  The F-engine shows the input of time t at t + D (fgpu/delay.h).  The wavefront is in the input at T + g.  With
 D = -g the wavefront of all antennas is at T.  A positive D shifts the data of an antenna later: this antenna is nearer
@@ -19,8 +19,8 @@ middle of the window, later by the group delay G of the filter bank.  So a model
 at T - G.
 
 Phase.  A receiver digitises the sky frequency f_sky as f.  For the upper side band f_sky = f + L.  For the lower side
-band f_sky = L - f, and the voltage is conjugated.  L is constant, and the same for all antennas.  The sky's voltage at an
-antenna has the factor e^(-2 pi i f_sky g).  The digitised spectrum has the factor
+band f_sky = L - f, and the voltage is conjugated.  L is constant, and the same for all antennas.  The sky's voltage at
+an antenna has the factor e^(-2 pi i f_sky g).  The digitised spectrum has the factor
 
     e^(-2 pi i f_sky g)  (upper)     e^(+2 pi i f_sky g)  (lower)
 

@@ -104,7 +104,8 @@ class Earth:
         days = self.age_s(unix_s) / DAY_S
         if unix_s > self.predicted_until_unix_s:
             ended_days = (unix_s - self.predicted_until_unix_s) / DAY_S
-            found.append(f"{self.path} ended {ended_days:.0f} days ago; UT1 is wrong by up to 2 ms for each of these days")
+            found.append(f"{self.path} ended {ended_days:.0f} days ago; UT1 is wrong by up to 2 ms for "
+                         "each of these days")
         elif days > 30:
             found.append(f"the newest measurement in {self.path} is {days:.0f} days old; UT1 is a prediction")
         if unix_s > self.leap_seconds_expire_unix_s:

@@ -13,7 +13,7 @@ log = logging.getLogger("cbf-point")
 
 
 class Sender:
-    """A connection to the controller, which connects again by itself.  A failure is logged once, and pointing continues."""
+    """A connection to the controller, which connects again by itself.  A failure is logged once; pointing continues."""
 
     def __init__(self, host, port):
         self.client = aiokatcp.Client(host, port)

@@ -249,6 +249,7 @@ def test_speed(work, rng, earth):
 # ---- Tables ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:ERFA function")  # years in which nobody knows the leap seconds
 def test_past_the_tables_end(earth):
     """Beyond the table's end UT1 - TAI and the pole keep their last values, and warnings say so."""
     last_s = earth.predicted_until_unix_s
@@ -318,8 +319,9 @@ def test_elements(work):
 
 
 @pytest.mark.parametrize("keys, why", [
-    ({"telescope": {}}, "longitude"), ({"antennas": [{"name": "a", "feng_id": 0}]}, "position"), ({"time": {}}, "adc_sample_rate"),
-    ({"antennas": [{"name": "a", "feng_id": 0, "position": [1, 2]}]}, "not a control.yaml"), ({"streams": None}, "not a control"),
+    ({"telescope": {}}, "longitude"), ({"antennas": [{"name": "a", "feng_id": 0}]}, "position"),
+    ({"antennas": [{"name": "a", "feng_id": 0, "position": [1, 2]}]}, "not a control.yaml"),
+    ({"time": {}}, "adc_sample_rate"), ({"streams": None}, "not a control"),
     ({"streams": [{"name": "s", "kind": "voltages", "sideband": "left", "samples_between_spectra": 8,
                    "centre_frequency": 1}]}, "neither upper nor lower")])
 def test_bad_files(work, rng, keys, why):

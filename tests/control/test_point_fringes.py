@@ -168,8 +168,8 @@ def test_flat(work, daemon, case):
     for pol, sign in (("xx", 1), ("yy", -1)):
         phase_deg = np.degrees(np.angle(data.get_data(0, 1, pol)[whole][:, case.tones]))
         flat_deg = phase_deg + sign * curved_deg[:, None]
-        print(f"{pol}: {np.ptp(unix_s):.0f} s, {abs(turns):.1f} turns without models; largest phase {np.abs(phase_deg).max():.3f} "
-              f"degrees, {np.abs(flat_deg).max():.3f} without the curvature that dsim lacks")
+        print(f"{pol}: {np.ptp(unix_s):.0f} s, {abs(turns):.1f} turns without models; largest phase "
+              f"{np.abs(phase_deg).max():.3f} degrees, {np.abs(flat_deg).max():.3f} without the curvature that dsim lacks")
         assert np.abs(phase_deg).max() < 3 and np.abs(flat_deg).max() < 0.3
     assert abs(turns) > 1
     # The file's times are those of first samples of windows.
