@@ -94,8 +94,8 @@ def test_ten_minutes(work, rng, earth):
 
 @pytest.mark.parametrize("scale", [1, 12])
 def test_formula_of_vlbi(work, rng, earth, scale):
-    """Aberration and the Earth's rotation, from the barycentre's frame.  Over 100 km an antenna moves by a millimetre while the wave
-    travels."""
+    """Aberration and the Earth's rotation, from the barycentre's frame.  Over 100 km an antenna moves by a millimetre while
+    the wave travels."""
     positions_m = scale * positions_of(rng)
     at_s = START_S + np.arange(0, 600.0, 60)
     pointing = Pointing(array_of(work, positions_m), earth, parse_target(f"radec {RA_DEG} {DEC_DEG}"))
