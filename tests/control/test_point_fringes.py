@@ -5,7 +5,6 @@ the phase of a delayed tone by the sky frequency, so dsim delays each tone by g 
 at the sky frequency.  Polarisation 0 has receivers that keep the order of the band, polarisation 1 receivers that invert
 the band.  dsim's delays are linear.  The source crosses the meridian, where delays over east and west have no curvature;
 the rest of it is computed with astropy, and left out of the phases."""
-import math
 from dataclasses import dataclass
 
 import harness
