@@ -30,8 +30,7 @@ GROUP_SIGMA = 5  # outliers among the groups of the line fit
 MIN_GROUPS = 8  # groups are not merged to fewer than this number
 MIN_GROUP_PEAK = 5  # fringe / noise in each group
 SMOOTHED = 9  # groups over which amplitudes are averaged, for their errors
-BANDPASS_BLOCK = 256  # channels that are solved at once; their matrices fit in the cache
-BANDPASS_ITERATIONS = 6
+BANDPASS_ROUNDS = 2
 MAX_BANDPASS_ERROR_DEG = 15
 DB = 20 / np.log(10)
 MAD_SIGMA = 1.4826  # standard deviation / median absolute deviation
@@ -108,11 +107,13 @@ def local_outliers(values):
 def find_interference(power, inverse, vis, n_spectra):
     """Returns (flagged channels, sum of all normalised visibilities in each channel).  power: [ant, chan]."""
     n_chan = vis.shape[1]
-    energy, coherent = np.zeros(n_chan), np.zeros(n_chan)
+    energy, coherent = np.zeros(2 * n_chan), np.zeros(n_chan)
     for ant in range(1, len(power)):
         rho = vis[row(ant)] * (inverse[:ant] * inverse[ant])
-        energy += np.einsum("ac,ac->c", rho.real, rho.real) + np.einsum("ac,ac->c", rho.imag, rho.imag)
+        parts = rho.view(np.float32)  # real and imaginary parts
+        energy += np.einsum("ac,ac->c", parts, parts)
         coherent += rho.real.sum(0)
+    energy = energy.reshape(n_chan, 2).sum(1)
     n_sum, n_square = n_spectra.sum(0, dtype=float), np.einsum("bc,bc->c", n_spectra, n_spectra).astype(float)
     has_data = (n_sum > 0) & (energy > 0)
     flagged = ~has_data
@@ -161,14 +162,16 @@ def rotation(inverse, turns, phase, channel):
     return (inverse * np.exp(1j * (2 * np.pi * turns[:, None] * channel - phase[:, None]))).astype(np.complex64)
 
 
-def beam_spectra(vis, turned, is_found):
-    """Returns the visibilities of each antenna with the sum of all found antennas, [ant, chan]."""
-    sums = np.zeros(turned.shape, np.complex64)
+def beam_spectra(vis, turned, weight):
+    """Returns the visibilities of each antenna with the weighted sum of all other antennas, [ant, chan]."""
+    sums, weight = np.zeros(turned.shape, np.complex64), weight.astype(np.complex64)
     for ant in range(1, len(turned)):
-        rho = vis[row(ant)] * turned[:ant] * turned[ant].conj()
-        if is_found[ant]:
+        rho = vis[row(ant)] * turned[:ant]
+        rho *= turned[ant].conj()
+        sums[ant] += (weight[:ant] @ rho).conj()
+        if weight[ant]:
+            rho *= weight[ant]
             sums[:ant] += rho
-        sums[ant] += rho[is_found[:ant]].sum(0).conj()
     return sums
 
 
@@ -187,22 +190,28 @@ def find_delays(vis, inverse, order, channel):
 # ---- Groups of channels ----------------------------------------------------------------------------------------------
 
 
-def group_matrices(vis, n_spectra, turned, good, size):
-    """Returns the averages over groups of 'size' channels: (sums of visibilities, numbers of spectra), both [group,
-    ant, ant], and zero on the diagonal."""
+def group_sums(vis, turned, good, size):
+    """Returns the sums of visibilities over groups of 'size' channels, [group, ant, ant], zero on the diagonal."""
     n_ant, n_group = len(turned), vis.shape[1] // size
     sums = np.zeros((n_group, n_ant, n_ant), np.complex64)
-    counts = np.zeros((n_group, n_ant, n_ant), np.float32)
-    use = good.astype(np.float32).reshape(n_group, size)
     turned = turned * good
     for ant in range(1, n_ant):
         rho = vis[row(ant)] * turned[:ant]
         rho *= turned[ant].conj()
         sums[:, :ant, ant] = rho.reshape(ant, n_group, size).sum(2).T
-        counts[:, :ant, ant] = np.einsum("bgs,gs->gb", n_spectra[row(ant)].reshape(ant, n_group, size), use)
         sums[:, ant, :ant] = sums[:, :ant, ant].conj()
-        counts[:, ant, :ant] = counts[:, :ant, ant]
-    return sums, counts
+    return sums
+
+
+def group_counts(n_spectra, n_ant, good, size):
+    """Returns the numbers of spectra in group_sums(), [group, ant, ant]."""
+    n_group = n_spectra.shape[1] // size
+    counts = np.zeros((n_group, n_ant, n_ant), np.float32)
+    use = good.astype(np.float32).reshape(n_group, size, 1)
+    for ant in range(1, n_ant):
+        parts = n_spectra[row(ant)].reshape(ant, n_group, size).transpose(1, 0, 2)
+        counts[:, :ant, ant] = counts[:, ant, :ant] = (parts @ use)[..., 0]
+    return counts
 
 
 def fit_lines(phase, sigma, x):
@@ -310,7 +319,9 @@ def find_fringes(data, pol, first):
     channel = channels_of(data)
     order = [ant for ant in (first, *range(n_ant)) if heard[ant]]
     turns, phase = find_delays(vis, inverse * good, order, channel)
-    sums, counts = group_matrices(vis, n_spectra, rotation(inverse, turns, phase, channel), good, group_size(data.n_chan))
+    size = group_size(data.n_chan)
+    sums = group_sums(vis, rotation(inverse, turns, phase, channel), good, size)
+    counts = group_counts(n_spectra, n_ant, good & (inverse > 0).any(0), size)
     gain, sums, counts, usable = solve_groups(sums, counts, heard)
     level = np.sqrt([one[good & (one > 0)].mean() if (good & (one > 0)).any() else 0 for one in power])
     smooth = np.abs(uniform_filter1d(gain, min(SMOOTHED, len(gain)), axis=0, mode="nearest"))
@@ -364,48 +375,45 @@ def solve_pol(data, pol, f, reference, bandpass):
     delay_error_s = np.sqrt(covariance[:, 1, 1]) / (2 * np.pi * data.channel_hz)
     gain_db, gain_error_db = find_gains_db(f)
 
+    sums, phasor = f.sums, None
     rest = np.exp(1j * (offset[:, None] + slope[:, None] * x)).T  # [group, ant], what the line removes from f.sums
-    model = f.counts * f.smooth[:, :, None] * f.smooth[:, None, :]
-    corrected = (f.sums * rest.conj()[:, :, None] * rest[:, None, :]).real
-    per_ant = model.sum((0, 2))
-    found = Solution(
-        pol, estimates(delay_s, delay_error_s, f.usable), estimates(centre, np.sqrt(covariance[:, 0, 0]), f.usable),
-        estimates(gain_db, gain_error_db, f.usable), f.level, corrected.sum((0, 2)) / np.maximum(per_ant, 1e-30),
-        abs(2 * f.coherent[~f.flagged].sum()) / model.sum(), corrected.sum() / model.sum(),
-        model.sum() / np.abs(f.sums).sum(), f.unsolved, f.flagged,
-        float(np.median(chi2[f.usable & (np.arange(n_ant) != reference)])))
     if bandpass:
         turned = rotation(f.inverse, turns, centre, channels_of(data)) * f.usable[:, None]
-        found.bandpass, total = solve_bandpass(data, pol, turned, ~f.flagged, f.smooth.mean(0), reference, bandpass)
-        found.coherence_after = total / model.sum()
-    return found
+        phasor = solve_bandpass(data, pol, f, turned, reference, bandpass)
+        sums = group_sums(data.vis[pol], turned * phasor.conj(), ~f.flagged, data.n_chan // len(f.gain))
+        rest = np.ones_like(rest)
+    model = f.counts * f.smooth[:, :, None] * f.smooth[:, None, :]
+    corrected = (sums * rest.conj()[:, :, None] * rest[:, None, :]).real
+    return Solution(
+        pol, estimates(delay_s, delay_error_s, f.usable), estimates(centre, np.sqrt(covariance[:, 0, 0]), f.usable),
+        estimates(gain_db, gain_error_db, f.usable), f.level,
+        corrected.sum((0, 2)) / np.maximum(model.sum((0, 2)), 1e-30),
+        abs(2 * f.coherent[~f.flagged].sum()) / model.sum(), corrected.sum() / model.sum(),
+        model.sum() / np.abs(sums).sum(), f.unsolved, f.flagged,
+        float(np.median(chi2[f.usable & (np.arange(len(data.names)) != reference)])), phasor)
 
 
-def solve_bandpass(data, pol, turned, good, level, reference, size):
-    """Returns (phases of the gains after 'turned', as complex factors [ant, chan], sum of the corrected visibilities)."""
+def solve_bandpass(data, pol, f, turned, reference, size):
+    """Returns the phases of the gains after 'turned' as complex factors, [ant, chan]; 'size' channels have one phase.
+
+    B_i, the sum over all other antennas j of |g_j| V_ij, has the phase of g_i minus the mean phase of the others.  If
+    the phases are small, a step by (1 - the antenna's share) of the phase of B_i is the solution of StefCal.
+    """
     if data.n_chan % size:
         raise Unusable(f"--bandpass: {size} channels do not divide the band's {data.n_chan} channels")
-    step = size * max(1, BANDPASS_BLOCK // size)
-    phasor, total, worst = np.ones((len(data.names), data.n_chan), np.complex64), 0.0, []
-    for first in range(0, data.n_chan, step):
-        part = slice(first, first + step)
-        sums, counts = group_matrices(data.vis[pol][:, part], data.n_spectra[pol][:, part], turned[:, part], good[part],
-                                      size)
-        active = (turned[:, part] != 0).any(1)
-        counts *= active[:, None] & active
-        gain = stefcal(sums, counts, start=np.broadcast_to(level, sums.shape[:2]), max_iterations=BANDPASS_ITERATIONS)
-        information = counts @ (level**2)
-        heard = (information > 0) & (level > 0)
-        worst.append(1 / np.sqrt(2 * information[heard]) / np.broadcast_to(level, heard.shape)[heard])
-        gain = gain * gain[:, [reference]].conj()
-        unit = np.where(np.abs(gain) > 0, gain / np.maximum(np.abs(gain), 1e-30), 1)
-        total += float((sums * unit.conj()[:, :, None] * unit[:, None, :]).real.sum())
-        phasor[:, part] = np.repeat(unit.T, size, axis=1)
-    error_deg = np.degrees(np.median(np.concatenate(worst)))
-    if error_deg > MAX_BANDPASS_ERROR_DEG:
+    level = np.where(f.usable, f.smooth.mean(0), 0)
+    information = np.einsum("gij,j->gi", f.counts, level**2) * size * len(f.gain) / data.n_chan
+    error_deg = np.degrees(np.median(1 / np.sqrt(2 * information[:, f.usable]) / level[f.usable]))
+    if not error_deg <= MAX_BANDPASS_ERROR_DEG:
         raise Unusable(f"--bandpass: the phases of groups of {size} channels have errors of {error_deg:.0f} degrees; "
                        "choose larger groups or more dumps")
-    return phasor, total
+    step = (1 - level**2 / (level**2).sum())[:, None]
+    phasor = np.ones((len(level), data.n_chan), np.complex64)
+    for _ in range(BANDPASS_ROUNDS):
+        beam = beam_spectra(data.vis[pol], turned * phasor.conj(), level) * ~f.flagged
+        angle = step * np.angle(beam.reshape(len(level), -1, size).sum(2))
+        phasor *= np.repeat(np.exp(1j * angle), size, axis=1)
+    return phasor * phasor[reference].conj()
 
 
 def solve(data, reference=None, bandpass=0):

@@ -11,19 +11,18 @@ MAX_ITERATIONS = 200
 TOLERANCE = 1e-5  # relative change of all gains between two rounds
 
 
-def stefcal(sums, counts, start=None, max_iterations=MAX_ITERATIONS):
+def stefcal(sums, counts):
     """Returns the gains, complex [group, ant], that minimise sum of counts |sums / counts - g_i conj(g_j)|^2.
 
     sums: [group, ant, ant], Hermitian, sum of normalised visibilities.  counts: the number of spectra in each sum.  Both
-    are zero on the diagonal and where there are no data.  start: gains near the result; their phases must be roughly
-    right.  Without a start, the phases of 'sums' must be near zero.  Antennas without data get the gain 0.
+    are zero on the diagonal and where there are no data.  The phases of 'sums' should be near zero.  Antennas without
+    data get the gain 0.
     """
     heard = counts.sum(2)
-    if start is None:
-        mean = np.abs(sums.real.sum(2)) / np.maximum(heard, 1)
-        start = np.sqrt(np.maximum(mean, 1e-3 * mean.max(initial=1e-30)))
+    mean = np.abs(sums.real.sum(2)) / np.maximum(heard, 1)
+    start = np.sqrt(np.maximum(mean, 1e-3 * mean.max(initial=1e-30)))
     gain = np.where(heard > 0, start, 0).astype(sums.dtype)
-    for round_number in range(1, max_iterations + 1):
+    for round_number in range(1, MAX_ITERATIONS + 1):
         # |sum of V_ij g_j| / sum of n |g_j|^2 is the least squares solution for g_i alone.
         power = (counts @ (gain.real**2 + gain.imag**2)[..., None])[..., 0]
         new = (sums @ gain[..., None])[..., 0] / np.maximum(power, 1e-30)
