@@ -178,12 +178,16 @@ def beam_spectra(vis, turned, weight):
 def find_delays(vis, inverse, order, channel):
     """Returns (turns per channel, phase at the centre) of each antenna."""
     _, turns, phase, is_found = find_anchor(vis, inverse, order, channel)
-    heard = (inverse > 0).any(1)
-    if is_found.sum() >= 2 and not is_found[heard].all():
-        turns, phase = np.where(is_found, turns, 0), np.where(is_found, phase, 0)
-        more, more_phase, peak = fringe_peaks(beam_spectra(vis, rotation(inverse, turns, phase, channel), is_found), channel)
-        is_late = ~is_found & (peak >= MIN_PEAK)
-        turns, phase = turns + is_late * more, phase + is_late * more_phase
+    missed = (inverse > 0).any(1) & ~is_found
+    turns, phase = np.where(is_found, turns, 0), np.where(is_found, phase, 0)
+    while missed.any() and is_found.sum() >= 2:
+        spectra = beam_spectra(vis, rotation(inverse, turns, phase, channel), is_found)
+        more, more_phase, peak = fringe_peaks(spectra, channel)
+        is_new = missed & (peak >= MIN_PEAK)
+        if not is_new.any():
+            break
+        turns, phase = turns + is_new * more, phase + is_new * more_phase
+        missed, is_found = missed & ~is_new, is_found | is_new
     return turns, phase
 
 
