@@ -329,8 +329,9 @@ def find_fringes(data, pol, first):
     gain, sums, counts, usable = solve_groups(sums, counts, heard)
     level = np.sqrt([one[good & (one > 0)].mean() if (good & (one > 0)).any() else 0 for one in power])
     smooth = np.abs(uniform_filter1d(gain, min(SMOOTHED, len(gain)), axis=0, mode="nearest"))
-    unsolved = {name: "no data" if not has_data else "no fringes"
-                for name, has_data, ok in zip(data.names, heard, usable) if not ok}
+    has_data = n_spectra[[baseline_of(ant, ant) for ant in range(n_ant)]].any(1)
+    why = np.where(heard, "no fringes", np.where(has_data, "no signal", "no data"))
+    unsolved = {data.names[ant]: str(why[ant]) for ant in np.flatnonzero(~usable)}
     return Fringes(inverse, level, flagged, coherent, turns, phase, gain, smooth, sums, counts, usable, unsolved)
 
 
