@@ -6,7 +6,7 @@ polarisations p1 of a1 and p2 of a2.  phaseup uses the products 00 and 11.  docs
 import ipaddress
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import spead2
@@ -37,6 +37,7 @@ class Stream:
     integration_s: float
     endpoints: list  # [(address, port)] of all substreams
     katcp: tuple  # (host, port) of the controller
+    items: dict = field(default_factory=dict)  # {endpoint: ItemGroup}, so that a second reading needs no descriptors
 
     @property
     def channel_hz(self):
@@ -130,9 +131,9 @@ class Sums:
         return Data(stream.names, stream.channel_hz, self.vis, self.n_spectra, start, end + stream.integration_s)
 
 
-def take(spead_stream, sums, n_dumps, not_before, failures):
+def take(spead_stream, items, sums, n_dumps, not_before, failures):
     """Adds 'n_dumps' dumps of a substream, from the timestamp 'not_before' on.  Also returns when the stream stops."""
-    items, n_taken = spead2.ItemGroup(), 0
+    n_taken = 0
     try:
         for heap in spead_stream:
             updated = items.update(heap)
@@ -168,7 +169,9 @@ def read_live(stream, interface, n_dumps, not_before=None):
             spead_stream.add_udp_reader(address, port, buffer_size=8 << 20, interface_address=interface)
         except (RuntimeError, ValueError) as error:
             raise Unusable(f"{address}:{port}: cannot be received on {interface}: {error}") from error
-        thread = threading.Thread(target=take, args=(spead_stream, sums, n_dumps, not_before, failures), daemon=True)
+        items = stream.items.setdefault((address, port), spead2.ItemGroup())
+        thread = threading.Thread(target=take, args=(spead_stream, items, sums, n_dumps, not_before, failures),
+                                  daemon=True)
         thread.start()
         running.append((thread, spead_stream))
     wait_s = max(0.0, stream.sync_time + not_before / stream.adc_rate_hz - now_s)

@@ -249,6 +249,7 @@ def phaseup(monkeypatch, capsys):
 
     def run(*args, code=0):
         monkeypatch.setattr(sys, "argv", ["phaseup", *map(str, args)])
+        capsys.readouterr()
         ended, said = program.main(), capsys.readouterr()
         assert ended == code, said
         return said
