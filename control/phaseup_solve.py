@@ -24,6 +24,7 @@ from phaseup_stefcal import amplitude_covariance, phase_covariance, stefcal
 N_GROUPS = 64  # most groups of channels that the delays are fitted to
 PADDING = 4  # factor of zero padding in the transform that finds the approximate delays
 MIN_PEAK = 5  # fringe peak / noise; noise alone reaches this peak once in 10^7 transforms
+ENOUGH_FRINGES = 5  # antennas whose sum finds the other antennas
 OUTLIER_SIGMA = 6  # of a channel
 OUTLIER_FRACTION = 0.1  # smallest deviation of an outlier, relative to the channels nearby
 GROUP_SIGMA = 5  # outliers among the groups of the line fit
@@ -140,19 +141,19 @@ def fringe_peaks(spectra, channel):
 
 
 def find_anchor(vis, inverse, order, channel):
-    """Returns (antenna, turns, phases, is_found) of the first antenna that has fringes with most other antennas."""
+    """Returns (turns, phases, is_found) from the baselines of the first antenna that has fringes with enough others."""
     best = None
-    n_heard = int((inverse > 0).any(1).sum())
+    n_enough = min((inverse > 0).any(1).sum() / 2, ENOUGH_FRINGES)
     for ant in order:
         spectra = with_antenna(vis, ant, len(inverse)) * (inverse * inverse[ant])
         spectra[ant] = 0
         turns, phase, peak = fringe_peaks(spectra, channel)
         found = peak >= MIN_PEAK
-        if best is None or found.sum() > best[3].sum():
-            found[ant] = found.any()
-            turns[ant] = phase[ant] = 0
-            best = ant, turns, phase, found
-        if best[3].sum() > n_heard / 2:
+        found[ant] = found.any()
+        turns[ant] = phase[ant] = 0
+        if best is None or found.sum() > best[2].sum():
+            best = turns, phase, found
+        if best[2].sum() >= n_enough:
             break
     return best
 
@@ -177,7 +178,7 @@ def beam_spectra(vis, turned, weight):
 
 def find_delays(vis, inverse, order, channel):
     """Returns (turns per channel, phase at the centre) of each antenna."""
-    _, turns, phase, is_found = find_anchor(vis, inverse, order, channel)
+    turns, phase, is_found = find_anchor(vis, inverse, order, channel)
     missed = (inverse > 0).any(1) & ~is_found
     turns, phase = np.where(is_found, turns, 0), np.where(is_found, phase, 0)
     while missed.any() and is_found.sum() >= 2:
