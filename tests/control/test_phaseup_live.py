@@ -1,6 +1,8 @@
 """phaseup beside a running array: dsim, F-engines, X-engines and a recorder, and a small stand-in of the controller."""
 import ast
 import asyncio
+import copy
+import subprocess
 import threading
 import time
 
@@ -38,7 +40,7 @@ class Controller(aiokatcp.DeviceServer):
 
     def __init__(self, port, engine_ports):
         super().__init__(LOOPBACK, port)
-        self.engine_ports, self.engines, self.reports = engine_ports, [], []
+        self.engine_ports, self.engines, self.reports, self.calibrations = engine_ports, [], [], {}
 
     async def start(self):
         self.engines = [await aiokatcp.Client.connect(LOOPBACK, port) for port in self.engine_ports]
@@ -71,6 +73,10 @@ class Controller(aiokatcp.DeviceServer):
             value = await self.engines[at // 4].sensor_value(f"{stream}.input{at % 4}.{what}", str)
         ctx.inform(f"{time.time():.6f}", 1, name, "nominal", value)
         return 1
+
+    async def request_beam_calibration(self, ctx, stream: str, input: str, *values: str) -> None:
+        """Gains of an input in all beams."""
+        self.calibrations[stream, input] = values
 
     async def request_calibration_report(self, ctx, stream: str, unix_s: float, coherence: float, reference: str) -> None:
         """A report."""
@@ -179,7 +185,8 @@ def test_live(array, work, rng, phaseup):  # noqa: F811
     try:
         with control.Client(array["fgpu0"]) as first, control.Client(array["fgpu1"]) as second:
             engines = [first] * 4 + [second] * 4
-            check_recording(array, work, phaseup)
+            check_recording(array, work, config, controller.server.calibrations, phaseup)
+            controller.server.reports.clear()
             for engine, (label, gain) in zip(engines, gains.items()):
                 engine.request("gain", "wide", label, f"{gain.real}{gain.imag:+}j")
             steady = max(int(engine.value("steady-state-timestamp")) for engine in (first, second))
@@ -212,10 +219,35 @@ def test_live(array, work, rng, phaseup):  # noqa: F811
         controller.close()
 
 
-def check_recording(array, work, phaseup):  # noqa: F811
-    """The recording from before all changes shows the delays of dsim."""
+def check_recording(array, work, config, calibrations, phaseup):  # noqa: F811
+    """The recording from before all changes shows the delays of dsim.  Its results become files and beams' gains."""
     array["visrec"].wait_end()
     check_table(phaseup("--file", work / "a.uvh5", "--dry-run").out, dict.fromkeys(LABELS, 1))
+    stored = (config, "--file", work / "a.uvh5")
+    phaseup(*stored, "--beams")
+    hz = demo_array.RATE_HZ / 2 / demo_array.CHANNELS * np.arange(demo_array.CHANNELS)
+    for label in LABELS:
+        turn = 2 * np.pi * hz * (DELAYS[int(label[1:4])] - DELAYS[0]) / demo_array.RATE_HZ
+        found = np.array([complex(text) for text in calibrations["wide", label]])
+        np.testing.assert_allclose(found, np.exp(1j * turn), atol=0.05)
+    phaseup(*stored, "--files", work, "--gain", "0.5")
+    phaseup(*stored, "--files", work, "--as-delays")
+    for ant in range(N_ANT):
+        rows = np.loadtxt(work / f"m{ant:03}.gains", usecols=(1, 2, 3, 4))
+        assert np.array_equal(rows[:, :2], [(pol, chan) for pol in range(2) for chan in range(demo_array.CHANNELS)])
+        expected = np.concatenate([[complex(text) for text in calibrations["wide", label]]
+                                   for label in LABELS[2 * ant:2 * ant + 2]]) / 2
+        np.testing.assert_allclose(rows[:, 2] + 1j * rows[:, 3], expected, atol=1e-6)
+        delays = np.loadtxt(work / f"m{ant:03}.delays")
+        np.testing.assert_allclose(delays[:, 2], -1e-6 * (DELAYS[ant] - DELAYS[0]), atol=30e-9)
+    # The F-engine accepts the files.
+    checked = copy.deepcopy(array.configs["fgpu0"])
+    checked["antennas"][1] |= {"gains": str(work / "m001.gains"), "delays": str(work / "m001.delays")}
+    path = work / "checked.yaml"
+    path.write_text(yaml.safe_dump(checked, sort_keys=False))
+    done = subprocess.run([harness.BUILD / "fgpu", "--check-config", path], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def check_table(said, gains):
