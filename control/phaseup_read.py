@@ -1,7 +1,7 @@
 """Reads visibilities for phaseup_solve: from the X-engines' live streams, or from a file of visrec.
 
-A baseline is a2 (a2 + 1) / 2 + a1 with a1 <= a2.  On the wire its products follow each other: 4 baseline + p1 + 2 p2, with
-polarisations p1 of a1 and p2 of a2.  phaseup uses the products 00 and 11.  docs/visibilities.md explains the signs.
+A baseline is a2 (a2 + 1) / 2 + a1 with a1 <= a2.  On the wire its products follow each other: 4 baseline + p1 + 2 p2,
+with polarisations p1 of a1 and p2 of a2.  phaseup uses the products 00 and 11.  docs/visibilities.md explains the signs.
 """
 import ipaddress
 import threading
@@ -15,7 +15,8 @@ import spead2.recv
 import visfile
 from array_plan import parse_feed
 from gnsscal_read import WRAP, Unusable, load_yaml
-from phaseup_solve import Data, baseline_of
+from phaseup_search import baseline_of
+from phaseup_solve import Data
 
 N_POLS = 2
 LIVE_GRACE_S = 10  # more waiting time; X-engines repeat descriptors every 5 s
@@ -84,8 +85,8 @@ def load_stream(path, name=None):
         vis = streams[name or kinds[0]]
         voltages = streams[vis["source"]]
         antennas = sorted(config["antennas"], key=lambda antenna: antenna["feng_id"])
-        return Stream(vis["name"], voltages["name"], [antenna["name"] for antenna in antennas], int(voltages["channels"]),
-                      int(voltages["samples_between_spectra"]), float(config["time"]["adc_sample_rate"]),
+        return Stream(vis["name"], voltages["name"], [antenna["name"] for antenna in antennas],
+                      int(voltages["channels"]), int(voltages["samples_between_spectra"]), float(config["time"]["adc_sample_rate"]),
                       float(config["time"]["sync_time"]), float(vis["integration_s"]),
                       endpoints_of(path, vis["destinations"]), address_of(config["katcp"]["listen"]))
     except KeyError as error:
@@ -108,11 +109,14 @@ class Sums:
         self.timestamps = []  # of dumps
 
     def add(self, first, raw, weights):
-        """Adds a heap.  raw: [chan, product, 2].  weights: number of spectra, [baseline] or [chan, baseline], or None."""
+        """Adds a heap.  raw: [chan, product, 2].  weights: numbers of spectra, [baseline] or [chan, baseline].
+
+        Without weights, all sums have the stream's number of spectra.
+        """
         n_chan, n_product = raw.shape[:2]
         if first + n_chan > self.stream.n_chan or n_product != 4 * self.vis.shape[1]:
-            raise Unusable(f"{self.stream.name}: a heap has the channels {first} to {first + n_chan - 1} and {n_product} "
-                           f"products; the configuration has {self.stream.n_chan} channels and {4 * self.vis.shape[1]} "
+            raise Unusable(f"{self.stream.name}: a heap has the channels {first} to {first + n_chan - 1} and "
+                           f"{n_product} products; the configuration has {self.stream.n_chan} channels and {4 * self.vis.shape[1]} "
                            "products")
         hands = raw.reshape(n_chan, -1, 4, 2)[:, :, ::3].transpose(2, 1, 0, 3)  # [pol, baseline, chan, 2]
         is_good = (hands[..., 0] != BAD_VALUE) & np.isfinite(hands[..., 0])

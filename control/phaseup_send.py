@@ -155,7 +155,8 @@ class Controller:
 
     async def set_gains(self, stream, gains):
         """Sets {label: gains}."""
-        await self.for_each(list(gains), lambda label: self.request("gain", stream, label, *map(gain_text, gains[label])))
+        await self.for_each(list(gains), lambda label: self.request("gain", stream, label,
+                                                                    *map(gain_text, gains[label])))
 
     async def set_beam_calibration(self, stream, gains):
         await self.for_each(list(gains), lambda label: self.request("beam-calibration", stream, label,

@@ -14,9 +14,9 @@ TOLERANCE = 1e-5  # relative change of all gains between two rounds
 def stefcal(sums, counts):
     """Returns the gains, complex [group, ant], that minimise sum of counts |sums / counts - g_i conj(g_j)|^2.
 
-    sums: [group, ant, ant], Hermitian, sum of normalised visibilities.  counts: the number of spectra in each sum.  Both
-    are zero on the diagonal and where there are no data.  The phases of 'sums' should be near zero.  Antennas without
-    data get the gain 0.
+    sums: [group, ant, ant], Hermitian, sums of normalised visibilities.  Their phases should be near zero.
+    counts: the number of spectra in each sum.  Both are zero on the diagonal and where there are no data.  Antennas
+    without data get the gain 0.
     """
     heard = counts.sum(2)
     mean = np.abs(sums.real.sum(2)) / np.maximum(heard, 1)
@@ -65,8 +65,8 @@ def phase_covariance(level, counts, reference):
     """Returns the variances of phases relative to the antenna 'reference', [group, ant], in rad^2; inf without data.
 
     level: |g| of inputs with the power 1, float [group, ant].  With T = sum of y_j, the least squares phases are
-    L^-1 Im(y_i conj(T)), where L is the Laplacian with the weights n |g_i|^2 |g_j|^2.  The covariance of Im(y_i conj(T))
-    contains the source's own noise, so the variances hold for strong sources, too.
+    L^-1 Im(y_i conj(T)), where L is the Laplacian with the weights n |g_i|^2 |g_j|^2.  The covariance of
+    Im(y_i conj(T)) contains the source's own noise, so the variances hold for strong sources, too.
     """
     index = np.arange(level.shape[1])
     p = counts * (level**2)[:, :, None] * (level**2)[:, None, :]

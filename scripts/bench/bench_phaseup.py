@@ -3,8 +3,8 @@
 
     scripts/bench/bench_phaseup.py --antennas 80 --channels 4096
 
-A row for each strength of the source and for each size of the bandpass's groups.  'correlation' is the source's share of
-each input's power.
+A row for each strength of the source and for each size of the bandpass's groups.  'correlation' is the source's share
+of each input's power.
 """
 import argparse
 import os
@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT / "control"), str(ROOT / "scripts")]
 
 import numpy as np  # noqa: E402
 
+import phaseup_search  # noqa: E402
 import phaseup_solve  # noqa: E402
 
 CHANNEL_HZ = 208984.375  # 4096 channels at 1712 MS/s
@@ -40,8 +41,8 @@ def simulate(rng, n_ant, n_chan, correlation):
         for ant in range(n_ant):
             noise = rng.standard_normal((2, ant, n_chan), np.float32) * np.sqrt(N_SPECTRA / 2)
             noise = (noise[0] + 1j * noise[1]) * (amplitude[:ant] * amplitude[ant])[:, None]
-            vis[pol, phaseup_solve.row(ant)] = N_SPECTRA * correlation * gain[:ant] * gain[ant].conj() + noise
-            vis[pol, phaseup_solve.baseline_of(ant, ant)] = N_SPECTRA * amplitude[ant]**2
+            vis[pol, phaseup_search.row(ant)] = N_SPECTRA * correlation * gain[:ant] * gain[ant].conj() + noise
+            vis[pol, phaseup_search.baseline_of(ant, ant)] = N_SPECTRA * amplitude[ant]**2
     names = [f"m{ant:03}" for ant in range(n_ant)]
     return phaseup_solve.Data(names, CHANNEL_HZ, vis, np.full(shape, N_SPECTRA, np.float32), 0, 1), delays
 
@@ -54,8 +55,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     print(f"{args.antennas} antennas x 2 polarisations x {args.channels} channels, seed {args.seed}")
-    print(f"{'correlation':>11} {'bandpass':>8} {'wall s':>7} {'CPU s':>7} {'delay error ps':>14} {'coherence before':>16} "
-          f"{'after':>7}")
+    print(f"{'correlation':>11} {'bandpass':>8} {'wall s':>7} {'CPU s':>7} {'delay error ps':>14} "
+          f"{'coherence before':>16} {'after':>7}")
     for correlation in (1e-2, 1e-3, 7e-5):
         data, delays = simulate(np.random.default_rng(args.seed), args.antennas, args.channels, correlation)
         for bandpass in (0, 1) if correlation >= 1e-3 else (0,):

@@ -109,7 +109,8 @@ def test_faults(rng):
     missing = [j * (j + 1) // 2 + i for j in range(9) for i in range(j + 1) if 2 in (i, j)]
     data.vis[:, missing] = data.n_spectra[:, missing] = 0
     half = slice(256, 512)  # one X-engine missed half of the dumps
-    data.vis[:, :, half] = np.array([skymodel.correlate(one[:, half, :150]) for one in v]) * (data.n_spectra[:, :, half] > 0)
+    data.vis[:, :, half] = [skymodel.correlate(one[:, half, :150]) for one in v]
+    data.vis[:, missing] = 0
     data.n_spectra[:, :, half] /= 2
     reference, (first, second) = phaseup_solve.solve(data)
     assert reference == "m000"
@@ -128,7 +129,7 @@ def test_reference_without_fringes(rng):
     truth, v = observe(rng, n_ant=5, n_chan=64)
     v[1][0] = 0
     data = skymodel.data_of(v, v[0].shape[2], CHANNEL_HZ)
-    with pytest.raises(Unusable, match="reference antenna m000: no signal in polarisation 1; choose another --reference"):
+    with pytest.raises(Unusable, match="antenna m000: no signal in polarisation 1; choose another --reference"):
         phaseup_solve.solve(data, "m000")
     reference, solutions = phaseup_solve.solve(data)
     assert reference == "m001"
@@ -235,9 +236,11 @@ def write_uvh5(path, data, n_dumps, integration_s, flagged=()):
         header["ant_1_array"] = np.tile([i for i, _ in pairs], n_dumps)
         header["ant_2_array"] = np.tile([j for _, j in pairs], n_dumps)
         header["freq_array"] = 1e9 + CHANNEL_HZ * np.arange(n_chan)
-        header["time_array"] = 2440587.5 + (1.7e9 + np.repeat(np.arange(n_dumps) + 0.5, len(pairs)) * integration_s) / 86400
+        middle_s = 1.7e9 + np.repeat(np.arange(n_dumps) + 0.5, len(pairs)) * integration_s
+        header["time_array"] = 2440587.5 + middle_s / 86400
         header["integration_time"] = np.full(n_rows, integration_s)
-        file["Data/visdata"], file["Data/flags"], file["Data/nsamples"] = values, flags, np.where(flags, 0, 1).astype("f4")
+        file["Data/visdata"], file["Data/flags"] = values, flags
+        file["Data/nsamples"] = np.where(flags, 0, 1).astype("f4")
 
 
 @pytest.fixture

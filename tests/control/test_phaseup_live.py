@@ -78,7 +78,8 @@ class Controller(aiokatcp.DeviceServer):
         """Gains of an input in all beams."""
         self.calibrations[stream, input] = values
 
-    async def request_calibration_report(self, ctx, stream: str, unix_s: float, coherence: float, reference: str) -> None:
+    async def request_calibration_report(self, ctx, stream: str, unix_s: float, coherence: float,
+                                         reference: str) -> None:
         """A report."""
         self.reports.append((stream, unix_s, coherence, reference))
 
@@ -125,7 +126,8 @@ def controller_config(array, port):
 
 @pytest.fixture
 def array(daemon, work):
-    made = demo_array.Array(daemon, work, {"signals": {"specification": signals()}}, katcp=True, recording=work / "a.uvh5")
+    made = demo_array.Array(daemon, work, {"signals": {"specification": signals()}}, katcp=True,
+                            recording=work / "a.uvh5")
     for antenna in made.configs["fgpu1"]["antennas"]:
         antenna.pop("delays", None)
     made.configs["visrec"]["output"]["max_dumps"] = 4
@@ -138,8 +140,8 @@ def array(daemon, work):
 def coherence_of_heaps(heaps, pairs, integration):
     """Coherence of the sum of both polarisations, by the X-engines' own list of products.
 
-    heaps: of whole dumps.  pairs: labels of each product.  Returns (coherence, value expected from a point source with the
-    receivers' noise), for sums over 16 channels.
+    heaps: of whole dumps.  pairs: labels of each product.  Returns (coherence, value expected from a point source with
+    the receivers' noise), for sums over 16 channels.
     """
     coherences, expected = [], []
     for letter in "vh":
