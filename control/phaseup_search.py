@@ -46,11 +46,14 @@ def local_outliers(values):
     return away > np.maximum(OUTLIER_SIGMA * np.maximum(spread, np.median(spread)), OUTLIER_FRACTION * np.abs(expected))
 
 
-def find_interference(power, inverse, vis, n_spectra):
-    """Returns (flagged channels, sum of all normalised visibilities in each channel).  power: [ant, chan]."""
+def find_interference(inverse, vis, n_spectra):
+    """Returns (channels without data or with interference, sum of all normalised visibilities in each channel).
+
+    Interference changes the mean squared correlation.  Power that is not correlated does no harm.
+    """
     n_chan = vis.shape[1]
     energy, coherent = np.zeros(2 * n_chan), np.zeros(n_chan)
-    for ant in range(1, len(power)):
+    for ant in range(1, len(inverse)):
         rho = vis[row(ant)] * (inverse[:ant] * inverse[ant])
         parts = rho.view(np.float32)  # real and imaginary parts
         energy += np.einsum("ac,ac->c", parts, parts)
@@ -61,9 +64,6 @@ def find_interference(power, inverse, vis, n_spectra):
     flagged = ~has_data
     if has_data.sum() >= 16:
         flagged[has_data] |= local_outliers(((energy - n_sum) / np.maximum(n_square, 1))[has_data])
-        heard = (power > 0).any(1)
-        common = np.median(np.log(np.maximum(power[heard], 1e-30)), axis=0)
-        flagged[has_data] |= local_outliers(np.exp(common - np.median(common[has_data]))[has_data])
     return flagged, coherent
 
 

@@ -6,7 +6,7 @@ phase_i - 2 pi x df delay_i.  x is the channel, counted from the centre of the b
 
 The steps for each polarisation:
 1. Every visibility is divided by the roots of its inputs' powers.  All baselines then have the same noise.
-2. Channels with interference are found by their power and by their correlation.
+2. Channels with interference are found by their correlation.
 3. A Fourier transform over the channels of one antenna's baselines finds the approximate delays.  If the transform
    misses an antenna, the sum of all other antennas replaces the one antenna.
 4. The delays are removed, and groups of channels are averaged.
@@ -194,7 +194,7 @@ def find_fringes(data, pol, first):
     heard = (inverse > 0).any(1)
     if heard.sum() < 2:
         raise Unusable(f"polarisation {pol}: fewer than two antennas have data")
-    flagged, coherent = find_interference(power, inverse, vis, n_spectra)
+    flagged, coherent = find_interference(inverse, vis, n_spectra)
     good = ~flagged
     channel = channels_of(data)
     order = [ant for ant in (first, *range(n_ant)) if heard[ant]]

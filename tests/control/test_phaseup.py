@@ -78,6 +78,16 @@ def test_recovers(rng, correlation):
         np.testing.assert_allclose(solution.level, one.amplitude, rtol=0.02)
 
 
+def test_weak_source(rng):
+    """Single baselines miss the fringes; sums of antennas find them."""
+    truth = [skymodel.random_truth(rng, 16, delay_s=1e-6) for _ in range(2)]
+    data = skymodel.data_of([skymodel.voltages(rng, one.gain(128, CHANNEL_HZ), 100, 0.036) for one in truth], 100,
+                            CHANNEL_HZ)
+    _, solutions = phaseup_solve.solve(data, "m000")
+    for one, solution in zip(truth, solutions):
+        check_recovered(one, solution, 0, list(range(16)))
+
+
 def test_coherence(rng):
     """Before and after: as computed from the visibilities, each divided by the roots of its inputs' powers."""
     truth, v = observe(rng, correlation=0.6, n_spectra=2000)
@@ -100,9 +110,9 @@ def test_faults(rng):
     for of_pol, one in zip(v, truth):  # from another direction, stronger than the receivers
         of_pol[:, tones] += (one.amplitude * np.exp(1j * np.arange(9)))[:, None, None] * 3 * skymodel.noise(
             rng, 1, 4, n_spectra)
-        # weaker than the receivers' noise, so only the correlation shows the tone
-        of_pol[:, [333]] += (one.amplitude * np.exp(2j * np.arange(9)))[:, None, None] * 0.7 * skymodel.noise(
+        of_pol[:, [333]] += (one.amplitude * np.exp(2j * np.arange(9)))[:, None, None] * skymodel.noise(
             rng, 1, 1, n_spectra)
+        of_pol[:, 333] *= np.sqrt(0.5)  # the power of other channels, so only the correlation shows the tone
     v[1][4] = 0  # dead
     data = skymodel.data_of(v, n_spectra, CHANNEL_HZ)
     data.n_spectra = data.n_spectra.copy()
@@ -151,17 +161,19 @@ def test_errors_are_honest(rng, n_ant, n_spectra, correlation):
     The mean of 80 trials' squares has a scatter of about 0.15 with few antennas; the errors themselves grow with
     chi square of the line, so the mean is a little below 1.
     """
-    delays, phases, gains = [], [], []
+    delays, phases, gains, lines = [], [], [], []
     for _ in range(40):
         truth, v = observe(rng, n_ant, 64, n_spectra, correlation)
         _, solutions = phaseup_solve.solve(skymodel.data_of(v, n_spectra, CHANNEL_HZ), "m000")
         for one, solution in zip(truth, solutions):
+            lines.append(solution.reduced_chi2)
             for ant in range(1, n_ant):
                 delay, phase = deviations(one, solution, ant, 0)
                 delays.append(delay)
                 phases.append(phase)
             if n_ant > 2:
                 gains += gain_deviations(one, solution)
+    assert 0.85 < np.mean(lines) < 1.15, "the scatter of the groups' phases is not the expected scatter"
     for name, found in (("delay", delays), ("phase", phases), ("gain", gains)):
         if found:
             chi2 = np.mean(np.square(found))
