@@ -118,7 +118,7 @@ def beam_spectra(vis, turned, weight):
 
 
 def find_delays(vis, inverse, order, channel):
-    """Returns (turns per channel, phase at the centre) of each antenna."""
+    """Returns (turns per channel, phase at the centre, whether there are fringes) of each antenna."""
     turns, phase, is_found = find_anchor(vis, inverse, order, channel)
     missed = (inverse > 0).any(1) & ~is_found
     turns, phase = np.where(is_found, turns, 0), np.where(is_found, phase, 0)
@@ -130,4 +130,4 @@ def find_delays(vis, inverse, order, channel):
             break
         turns, phase = turns + is_new * more, phase + is_new * more_phase
         missed, is_found = missed & ~is_new, is_found | is_new
-    return turns, phase
+    return turns, phase, is_found

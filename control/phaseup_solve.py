@@ -198,11 +198,11 @@ def find_fringes(data, pol, first):
     good = ~flagged
     channel = channels_of(data)
     order = [ant for ant in (first, *range(n_ant)) if heard[ant]]
-    turns, phase = find_delays(vis, inverse * good, order, channel)
+    turns, phase, is_found = find_delays(vis, inverse * good, order, channel)
     size = group_size(data.n_chan)
     sums = group_sums(vis, rotation(inverse, turns, phase, channel), good, size)
     counts = group_counts(n_spectra, n_ant, good & (inverse > 0).any(0), size)
-    gain, sums, counts, usable = solve_groups(sums, counts, heard)
+    gain, sums, counts, usable = solve_groups(sums, counts, is_found)
     level = np.sqrt([one[good & (one > 0)].mean() if (good & (one > 0)).any() else 0 for one in power])
     smooth = np.abs(uniform_filter1d(gain, min(SMOOTHED, len(gain)), axis=0, mode="nearest"))
     has_data = n_spectra[[baseline_of(ant, ant) for ant in range(n_ant)]].any(1)
@@ -273,7 +273,7 @@ def solve_pol(data, pol, f, reference, bandpass):
         estimates(gain_db, gain_error_db, f.usable), f.level,
         corrected.sum((0, 2)) / np.maximum(model.sum((0, 2)), 1e-30),
         abs(2 * f.coherent[~f.flagged].sum()) / model.sum(), corrected.sum() / model.sum(),
-        model.sum() / np.abs(sums).sum(), f.unsolved, f.flagged,
+        min(1.0, float(model.sum() / np.abs(sums).sum())), f.unsolved, f.flagged,
         float(np.median(chi2[f.usable & (np.arange(len(data.names)) != reference)])), phasor)
 
 

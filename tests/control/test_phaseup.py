@@ -81,7 +81,7 @@ def test_recovers(rng, correlation):
 def test_weak_source(rng):
     """Single baselines miss the fringes; sums of antennas find them."""
     truth = [skymodel.random_truth(rng, 16, delay_s=1e-6) for _ in range(2)]
-    data = skymodel.data_of([skymodel.voltages(rng, one.gain(128, CHANNEL_HZ), 100, 0.036) for one in truth], 100,
+    data = skymodel.data_of([skymodel.voltages(rng, one.gain(128, CHANNEL_HZ), 100, 0.045) for one in truth], 100,
                             CHANNEL_HZ)
     _, solutions = phaseup_solve.solve(data, "m000")
     for one, solution in zip(truth, solutions):
