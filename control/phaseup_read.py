@@ -1,7 +1,8 @@
 """Reads visibilities for phaseup_solve: from the X-engines' live streams, or from a file of visrec.
 
 A baseline is a2 (a2 + 1) / 2 + a1 with a1 <= a2.  On the wire its products follow each other: 4 baseline + p1 + 2 p2,
-with polarisations p1 of a1 and p2 of a2.  phaseup uses the products 00 and 11.  docs/visibilities.md explains the signs.
+with polarisations p1 of a1 and p2 of a2.  phaseup uses the products 00 and 11.  docs/visibilities.md explains the
+signs.
 """
 import ipaddress
 import threading
@@ -86,7 +87,8 @@ def load_stream(path, name=None):
         voltages = streams[vis["source"]]
         antennas = sorted(config["antennas"], key=lambda antenna: antenna["feng_id"])
         return Stream(vis["name"], voltages["name"], [antenna["name"] for antenna in antennas],
-                      int(voltages["channels"]), int(voltages["samples_between_spectra"]), float(config["time"]["adc_sample_rate"]),
+                      int(voltages["channels"]), int(voltages["samples_between_spectra"]),
+                      float(config["time"]["adc_sample_rate"]),
                       float(config["time"]["sync_time"]), float(vis["integration_s"]),
                       endpoints_of(path, vis["destinations"]), address_of(config["katcp"]["listen"]))
     except KeyError as error:
@@ -116,8 +118,8 @@ class Sums:
         n_chan, n_product = raw.shape[:2]
         if first + n_chan > self.stream.n_chan or n_product != 4 * self.vis.shape[1]:
             raise Unusable(f"{self.stream.name}: a heap has the channels {first} to {first + n_chan - 1} and "
-                           f"{n_product} products; the configuration has {self.stream.n_chan} channels and {4 * self.vis.shape[1]} "
-                           "products")
+                           f"{n_product} products; the configuration has {self.stream.n_chan} channels and "
+                           f"{4 * self.vis.shape[1]} products")
         hands = raw.reshape(n_chan, -1, 4, 2)[:, :, ::3].transpose(2, 1, 0, 3)  # [pol, baseline, chan, 2]
         is_good = (hands[..., 0] != BAD_VALUE) & np.isfinite(hands[..., 0])
         part = (slice(None), slice(None), slice(first, first + n_chan))
