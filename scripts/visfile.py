@@ -37,16 +37,16 @@ class Unreadable(Exception):
     """An error whose text says in one sentence why a file cannot be used."""
 
 
-def load(path, pol="xx"):
-    """Loads one polarisation product of a file."""
+def load(path, pol="xx", dumps=slice(None)):
+    """Loads one polarisation product of a file.  dumps: a slice of consecutive dumps."""
     try:
         with h5py.File(path, "r") as file:
-            return _load(path, file, pol)
+            return _load(path, file, pol, dumps)
     except (OSError, KeyError) as error:
         raise Unreadable(f"{path}: not a UVH5 file of visrec: {error}") from error
 
 
-def _load(path, file, pol):
+def _load(path, file, pol, dumps):
     header, data = file["Header"], file["Data"]
     n_times, n_baselines = int(header["Ntimes"][()]), int(header["Nbls"][()])
     if n_times == 0:
@@ -55,11 +55,12 @@ def _load(path, file, pol):
     if pol not in pols:
         raise Unreadable(f"{path}: has no polarisation product {pol}, only {', '.join(pols)}")
     at = pols.index(pol)
-    n_rows = n_times * n_baselines  # visrec may have added dumps since the counts were read
-    shape = (n_times, n_baselines, -1)
-    raw = data["visdata"][:n_rows, :, at]
+    first_time, end_time, _ = dumps.indices(n_times)  # visrec may have added dumps since the counts were read
+    rows = slice(first_time * n_baselines, end_time * n_baselines)
+    shape = (end_time - first_time, n_baselines, -1)
+    raw = data["visdata"][rows, :, at]
     vis = (raw if raw.dtype.kind == "c" else raw["r"] + 1j * raw["i"]).reshape(shape)
-    flags = data["flags"][:n_rows, :, at].reshape(shape)
+    flags = data["flags"][rows, :, at].reshape(shape)
     first = slice(0, n_baselines)
     return Visibilities(
         path=str(path),
@@ -68,8 +69,8 @@ def _load(path, file, pol):
         names=[name.decode() for name in header["antenna_names"]],
         baselines=list(zip(header["ant_1_array"][first].tolist(), header["ant_2_array"][first].tolist())),
         freqs_hz=header["freq_array"][:],
-        unix_s=(header["time_array"][:n_rows:n_baselines] - JD_UNIX_EPOCH) * 86400,
+        unix_s=(header["time_array"][rows][::n_baselines] - JD_UNIX_EPOCH) * 86400,
         integration_s=float(header["integration_time"][0]),
         vis=np.ma.MaskedArray(vis, flags),
-        nsamples=data["nsamples"][:n_rows, :, at].reshape(shape),
+        nsamples=data["nsamples"][rows, :, at].reshape(shape),
     )
