@@ -58,13 +58,21 @@ class Lines:
 
 
 def http_address(array, engine):
-    return f"{engine.host['address']}:{array['ports']['http'] + engine.index}"
+    """Returns the address at which other programs reach the HTTP server."""
+    return f"{engine.service or engine.host['address']}:{array['ports']['http'] + engine.index}"
+
+
+def http_keys(array, engine):
+    """Returns the keys of 'http'.  In a cluster the host's address is not known, but the program's name is."""
+    address = "0.0.0.0" if engine.service else engine.host["address"]
+    return [("listen", f"{address}:{array['ports']['http'] + engine.index}", array["ports"].mark)] \
+        + ([("names", json.dumps(engine.service), None)] if engine.service else [])
 
 
 def katcp_keys(array, engine):
     """Returns the keys of 'katcp'.  Other hosts may connect only if array.yaml names these hosts."""
     who, networks = array["control"], array["control"]["allow"]
-    address = engine.host["address"] if networks else "127.0.0.1"
+    address = ("0.0.0.0" if engine.service else engine.host["address"]) if networks else "127.0.0.1"
     return [("listen", f"{address}:{array['ports']['katcp'] + engine.index}", array["ports"].mark)] \
         + ([("allow", json.dumps(networks), who.mark_at("allow"))] if networks else [])
 
@@ -78,6 +86,8 @@ def destinations(addresses, port):
 def device_keys(array, engine):
     gpu = engine.given["gpu"]
     mark = engine.given.mark_at("gpu")
+    if engine.service and not engine.on_cpu:  # the cluster chooses the GPU, and the engine sees no other GPU
+        return [("kind", "cuda", mark)] + array[engine.kind]["device"].texts()
     chosen = {"auto": [], "cpu": [("kind", "cpu", mark)]}.get(
         gpu, [("kind", "cuda", mark), ("gpu", json.dumps(gpu), mark)])
     return chosen + array[engine.kind]["device"].texts()
@@ -94,8 +104,7 @@ def flow_keys(array, engine, name, more):
 
 
 def control(lines, array, engine, schema):
-    lines.section("http", [("listen", http_address(array, engine), array["ports"].mark)]
-                  + array[engine.kind]["http"].texts())
+    lines.section("http", http_keys(array, engine) + array[engine.kind]["http"].texts())
     if "katcp" in schema["properties"]:
         lines.section("katcp", katcp_keys(array, engine) + array[engine.kind]["katcp"].texts())
 
