@@ -142,9 +142,15 @@ def directories(plan, program):
     return state + ([("cache", CACHE, CACHE)] if program.kind != "cbf-control" and not program.on_cpu else [])
 
 
-def container(plan, program, text, tag, programs):
+def ports(text):
+    """{name: TCP port} of the servers in a configuration."""
     config = yaml.safe_load(text)
-    ports = {key: int(config[key]["listen"].rpartition(":")[2]) for key in ("http", "katcp") if key in config}
+    return {key: int(config[key]["listen"].rpartition(":")[2]) for key in ("http", "katcp") if key in config}
+
+
+def container(plan, program, text, tag, programs):
+    """The container has no list of ports: 'podman kube play' refuses such a list on the host's network, and the
+    anti-affinity already keeps equal ports apart."""
     places = directories(plan, program)
     variables = {"state": "STATE_DIRECTORY", "cache": "CACHE_DIRECTORY"}
     environment = {variables[name]: inside for name, _, inside in places if name in variables}
@@ -154,12 +160,11 @@ def container(plan, program, text, tag, programs):
         "name": program.name,
         "image": f"{IMAGES.get(program.kind, IMAGE)}:{tag}",
         "imagePullPolicy": "IfNotPresent",
-        "command": [program.kind, f"/etc/cbf/{program.name}.yaml"],
+        "command": [f"/usr/bin/{program.kind}", f"/etc/cbf/{program.name}.yaml"],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
-        "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
         "resources": resources(plan, program, text, programs),
         "securityContext": security(plan, program),
-        **probes(ports["http"]),
+        **probes(ports(text)["http"]),
         "volumeMounts": [{"name": "configuration", "mountPath": "/etc/cbf", "readOnly": True}] + mounts,
     }
 
@@ -172,7 +177,6 @@ def manifests(plan, program, text, tag, programs):
     labels = {ARRAY: plan.array["name"], HOST: program.host["name"], ENGINE: program.name}
     about = {"name": program.name, "namespace": namespace(plan), "labels": labels}
     pinned = program.kind not in ("fgpu", "xbgpu")
-    box = container(plan, program, text, tag, programs)
     pod = {
         "hostNetwork": True,
         "dnsPolicy": "ClusterFirstWithHostNet",
@@ -182,7 +186,7 @@ def manifests(plan, program, text, tag, programs):
         "terminationGracePeriodSeconds": DRAIN_S,
         "affinity": affinity(plan, program, pinned),
         "tolerations": tolerations(pinned),
-        "containers": [box],
+        "containers": [container(plan, program, text, tag, programs)],
         "volumes": [{"name": "configuration", "configMap": {"name": program.name}}]
         + [{"name": name, "hostPath": {"path": outside, "type": "DirectoryOrCreate"}}
            for name, outside, _ in directories(plan, program)],
@@ -193,7 +197,7 @@ def manifests(plan, program, text, tag, programs):
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {f"{program.name}.yaml": text}},
         {"apiVersion": "v1", "kind": "Service", "metadata": about,
          "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {ENGINE: program.name},
-                  "ports": [{"name": port["name"], "port": port["containerPort"]} for port in box["ports"]]}},
+                  "ports": [{"name": name, "port": port} for name, port in ports(text).items()]}},
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about,
          "spec": {"replicas": 1, "strategy": {"type": "Recreate"}, "revisionHistoryLimit": 3,
                   "selector": {"matchLabels": {ENGINE: program.name}},
