@@ -1,4 +1,5 @@
 """scripts/array --kubernetes: manifests that kubernetes-validate accepts, and their agreement with the plan."""
+import functools
 import subprocess
 import sys
 
@@ -13,6 +14,8 @@ from test_monitoring import promtool  # noqa: F401
 VERSIONS = ("1.28", "1.34", "1.37")  # of Kubernetes
 ENGINES = ("fgpu", "xbgpu")
 TAG = "1.2.3"
+# The files of schemas are large, and each call of validate() reads them.
+kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 
 def convert(path, output, tag=TAG):
