@@ -16,24 +16,25 @@ def container(metric, namespace):
 
 def kubernetes_rules(namespace):
     """A Deployment always starts a program again, also after exit code 78.  So an alert must name the faulty file."""
+    here = f'{{namespace="{namespace}"}}'
     ready = container("kube_pod_container_status_ready", namespace)
-    pods = f'max by (namespace, pod, node) (kube_pod_info{{namespace="{namespace}"}})'
+    ended = container("kube_pod_container_status_last_terminated_exitcode", namespace)
+    pending = f'kube_pod_status_phase{{namespace="{namespace}", phase="Pending"}}'
+    lost = 'max by (node) (kube_node_status_condition{condition="Ready", status="true"}) == 0'
     return [
-        Rule("ConfigurationRefused", f"{container('kube_pod_container_status_last_terminated_exitcode', namespace)} == "
-             f"{EXIT_CONFIG} and {ready} == 0", "0s", "critical",
+        Rule("ConfigurationRefused", f"{ended} == {EXIT_CONFIG} and {ready} == 0", "0s", "critical",
              f"{WHO} refuses its configuration (exit code {EXIT_CONFIG})",
              "its file, or an interface, address or CPU that this node does not have; a restart does not help",
              f"logs --previous {POD}"),
-        Rule("RestartsOften", f'increase(kube_pod_container_status_restarts_total{{namespace="{namespace}"}}[5m]) > 2', "0s",
-             "critical", f"{WHO} has started {{{{ $value | humanize }}}} times in 5 minutes",
-             "a fault that the program meets again at each start: its log names the fault; Kubernetes waits up to 5 minutes "
+        Rule("RestartsOften", f"increase(kube_pod_container_status_restarts_total{here}[5m]) > 2", "0s", "critical",
+             f"{WHO} has started {{{{ $value | humanize }}}} times in 5 minutes",
+             "a fault that the program meets at each start: its log names the fault; Kubernetes waits up to 5 minutes "
              "between two starts", f"logs --previous {POD}"),
-        Rule("NoNode", f'max by (namespace, pod) (kube_pod_status_phase{{namespace="{namespace}", phase="Pending"}}) == 1',
-             "30s", "critical", f"no node runs {POD}",
+        Rule("NoNode", f"max by (namespace, pod) ({pending}) == 1", "30s", "critical", f"no node runs {POD}",
              "too few nodes have the label, or they lack GPUs, memory, CPUs or the image", f"describe pod {POD}"),
-        Rule("NodeLost", 'max by (node) (kube_node_status_condition{condition="Ready", status="true"}) == 0 and on (node) '
-             f"max by (node) ({pods})", "0s", "critical", "node {{ $labels.node }} does not answer, and has programs of this array",
-             "the node, its power or its network; programs move to a spare node 5 s after the cluster has noticed",
+        Rule("NodeLost", f"{lost} and on (node) max by (node) (kube_pod_info{here})", "0s", "critical",
+             "node {{ $labels.node }} does not answer, and has programs of this array",
+             "the node, its power or its network; engines move to a spare node 5 s after the cluster has noticed",
              "get pods -o wide"),
     ]
 
@@ -75,6 +76,11 @@ def with_commands(text, namespace):
     return f"{marker}\n" + yaml.safe_dump(loaded, sort_keys=False, width=120)
 
 
-def with_rules(text):
-    """Returns prometheus.yaml with the rules about pods."""
-    return text.replace("- rules.yaml", "- rules.yaml\n- kubernetes.yaml")
+def convert(plan, files, namespace):
+    """Returns the files of Prometheus for a cluster, {name: text}, made from 'files' for hosts."""
+    return {
+        "prometheus/kubernetes.yaml": rules(plan, namespace),
+        "prometheus/rules.yaml": with_commands(files["prometheus/rules.yaml"], namespace),
+        "prometheus/prometheus.yaml": files["prometheus/prometheus.yaml"].replace("- rules.yaml",
+                                                                                  "- rules.yaml\n- kubernetes.yaml"),
+    }

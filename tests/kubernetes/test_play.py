@@ -1,7 +1,7 @@
 """An array of two antennas, run by 'podman kube play' from the manifests of scripts/array.
 
-podman has no scheduler and no probes here.  So these tests show that the image, the configurations, the directories, the
-capabilities and the limits suffice, and that a program starts again.  tests/scripts/test_array_kubernetes.py has tests of
+podman has no scheduler and no probes here.  So these tests show that the image, the configurations, the directories,
+the capabilities and the limits suffice, and that a program starts again.  tests/scripts/test_array_kubernetes.py tests
 the rest of the manifests.
 """
 import os
@@ -46,26 +46,27 @@ class Array:
 
     def __init__(self, work):
         self.work = work
-        feeds = [groups(2).replace("+1", "") for _ in range(2)]
-        self.inputs = [[f"{host}:{port}" for host, port in harness.endpoints(feed.replace(":", "+1:"))] for feed in feeds]
+        self.inputs = [[f"{host}:{port}" for host, port in harness.endpoints(groups(2))] for _ in range(2)]
         first = harness.free_tcp_port()
         self.array = {
             "name": "small",
             "time": {"sync_time": 1_700_000_000, "adc_sample_rate": RATE},
             "antennas": [{"name": f"m{a:03}", "pol0": pols[0], "pol1": pols[1], "position": [30 * a, 0, 0]}
                          for a, pols in enumerate(self.inputs)],
-            "f_outputs": [{"name": "wide", "channels": CHANNELS, "spectra_per_heap": 32, "taps": 4, "gain": 0.5, "dither": "none",
-                           "substreams": SUBSTREAMS}],
+            "f_outputs": [{"name": "wide", "channels": CHANNELS, "spectra_per_heap": 32, "taps": 4, "gain": 0.5,
+                           "dither": "none", "substreams": SUBSTREAMS}],
             "x_outputs": [{"name": "vis", "stream": "wide", "integration_batches": DUMP_BATCHES, "send_enabled": True}],
             "telescope": {"latitude": -30, "longitude": 21, "altitude": 0},
             "recorders": [{"output": "vis", "host": "here", "directory": str(work / "recordings")}],
             "multicast": {"range": "239.98.0.0/24"},
             "ports": {"http": first, "katcp": first + 100},
-            "hosts": [{"name": "here", "address": "127.0.0.1", "memory": 8, "cores": 64, "interfaces": [{"name": "lo", "rate": 10}],
+            "hosts": [{"name": "here", "address": "127.0.0.1", "memory": 8, "cores": 64,
+                       "interfaces": [{"name": "lo", "rate": 10}],
                        "engines": [{"kind": kind, "gpu": "cpu"} for kind in ("fgpu", "fgpu", "xbgpu", "xbgpu")]}],
             # Enough chunks for engines that have to wait for a CPU.
             "fgpu": {"device": {"threads": 1}, "send": {"ttl": 0, "rate_factor": 4},
-                     "recv": {"chunk_samples": 1 << 15, "max_delay_diff": 0, "buffer": 1 << 22, "window": 4, "chunks": 32}},
+                     "recv": {"chunk_samples": 1 << 15, "max_delay_diff": 0, "buffer": 1 << 22, "window": 4,
+                              "chunks": 32}},
             "xbgpu": {"device": {"threads": 1}, "send": {"ttl": 0},
                       "recv": {"batches_per_chunk": 1, "buffer": 1 << 22, "window": 32, "chunks": 67}},
         }
@@ -163,7 +164,8 @@ def test_privileges(name, array):
         assert int(status[kind], 16) == CAPABILITIES[name], kind
     assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
     for place in ("/etc/cbf/x", "/x"):
-        done = subprocess.run(["podman", "exec", f"{name}-pod-0-{name}", "touch", place], capture_output=True, text=True, check=False)
+        done = subprocess.run(["podman", "exec", f"{name}-pod-0-{name}", "touch", place], capture_output=True,
+                              text=True, check=False)
         assert done.returncode and "Read-only file system" in done.stderr
     logged = log_of(name)
     assert "info:" in logged and "not locked" not in logged and "not kept" not in logged, logged
@@ -204,7 +206,8 @@ def counted(text, metric, **labels):
 
 
 # An X-engine's first dump misses data from before the start, and so differs from the dump of the other instance.
-@pytest.mark.parametrize("name,receiver,program,n_contested", [("f0", "x1", "xbgpu_input", 0), ("x0", "r0", "visrec", 1)])
+@pytest.mark.parametrize("name,receiver,program,n_contested",
+                         [("f0", "x1", "xbgpu_input", 0), ("x0", "r0", "visrec", 1)])
 def test_two_instances(name, receiver, program, n_contested, array):
     """A second instance sends the same bytes.  Its receiver counts duplicates, and dumps stay complete."""
     def count(what, **labels):

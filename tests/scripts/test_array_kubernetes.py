@@ -2,13 +2,15 @@
 import functools
 import subprocess
 import sys
+import types
 
 import kubernetes_validate
 import pytest
 import yaml
 
 import harness
-import test_array
+import test_array  # lets array_kubernetes be found
+import array_kubernetes
 from test_monitoring import promtool  # noqa: F401
 
 VERSIONS = ("1.28", "1.34", "1.37")  # of Kubernetes
@@ -39,9 +41,11 @@ def two_hosts(**changes):
     host = array["hosts"][0]
     array["control"] = {"allow": "10.8.0.0/16"}
     array["recorders"] = [{"output": "vis", "host": "store", "directory": "/data"}, {"output": "vis", "host": "store"}]
-    array["hosts"] = [host | {"name": "h0", "address": "10.8.0.1", "engines": [{"kind": "fgpu", "gpu": 0}, {"kind": "xbgpu", "gpu": 1}]},
+    on_gpus = [{"kind": "fgpu", "gpu": 0}, {"kind": "xbgpu", "gpu": 1}]
+    array["hosts"] = [host | {"name": "h0", "address": "10.8.0.1", "engines": on_gpus},
                       host | {"name": "h1", "address": "10.8.0.2", "engines": [{"kind": "xbgpu", "gpu": "cpu"}]},
-                      {key: value for key, value in host.items() if key != "engines"} | {"name": "store", "address": "10.8.0.9"}]
+                      {key: value for key, value in host.items() if key != "engines"}
+                      | {"name": "store", "address": "10.8.0.9"}]
     return array
 
 
@@ -94,7 +98,8 @@ def test_manifests(name, work):
     assert "inventory.yaml" not in texts and "playbook.yaml" not in texts
     for program, (kind, host, given) in programs.items():
         manifests = made[program]
-        assert all(m["metadata"]["name"] == program and m["metadata"]["namespace"] == namespace for m in manifests.values())
+        for manifest in manifests.values():
+            assert (manifest["metadata"]["name"], manifest["metadata"]["namespace"]) == (program, namespace)
         assert manifests["ConfigMap"]["data"] == {f"{program}.yaml": texts[f"services/{program}.yaml"]}
         check_deployment(manifests["Deployment"], program, host, array)
         check_container(made[program], program, kind, given, array)
@@ -141,7 +146,8 @@ def check_container(program, name, kind, given, array):
     assert set(security["capabilities"].get("add", [])) == capabilities | ({"NET_RAW"} if verbs else set())
     assert security["runAsUser"] == 0 and not security["allowPrivilegeEscalation"] and "privileged" not in security
     limits = container["resources"].get("limits", {})
-    assert limits.get("nvidia.com/gpu") == ("1" if on_gpu else None) and limits.get("rdma/cbf") == ("1" if verbs else None)
+    assert limits.get("nvidia.com/gpu") == ("1" if on_gpu else None)
+    assert limits.get("rdma/cbf") == ("1" if verbs else None)
     assert "cpu" not in limits and not any(key.startswith("hugepages") for key in limits)
 
 
@@ -160,7 +166,7 @@ def check_service(manifests, text):
     assert config.get("device", {}).get("gpu") is None
     probes = {kind: container_of(manifests)[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")}
     paths = {kind: probe["httpGet"]["path"] for kind, probe in probes.items()}
-    # /healthz fails while a recorder loses data, and after a wrong result.  /metrics answers as long as the process does.
+    # /healthz fails while a recorder loses data, and after a wrong result.  /metrics answers as long as the process.
     assert paths == {"startup": "/healthz", "readiness": "/healthz", "liveness": "/metrics"}
     assert all(probe["httpGet"]["port"] == ports["http"] for probe in probes.values())
     assert probes["startup"]["periodSeconds"] * probes["startup"]["failureThreshold"] >= 300
@@ -170,7 +176,8 @@ def test_load(work):
     """Requests are the plan's load.  The limit of memory is the limit that cbf-doctor computes for a unit."""
     made, texts = convert(test_array.EXAMPLE, work / "made")
     _, table = test_array.generate(test_array.EXAMPLE, work / "ansible")
-    rows = {line.split()[1]: line.split() for line in table.splitlines() if line.startswith("cbf") and line.split()[1] != "="}
+    rows = {line.split()[1]: line.split() for line in table.splitlines() if line.startswith("cbf")}
+    del rows["="]
     assert set(rows) == {name for name in made if name[0] in "fx"}
     for name, row in rows.items():
         resources = container_of(made[name])["resources"]
@@ -185,12 +192,42 @@ def test_load(work):
         assert wanted <= limit < wanted + (1 << 20) and limit > mebibytes << 20, kind
 
 
+CONTROL = """\
+array: small
+katcp: {listen: "10.8.0.1:7147", allow: "10.8.0.0/16"}
+http: {listen: "10.8.0.1:8080"}
+"""
+
+
+def test_controller():
+    """The controller stays on its host, whose address clients know, and keeps the settings there."""
+    plan = types.SimpleNamespace(array={"name": "small"})
+    program = types.SimpleNamespace(name="control", kind="cbf-control", host={"name": "h0"})
+    made = {m["kind"]: m for m in array_kubernetes.manifests(plan, program, CONTROL, TAG, harness.BUILD)}
+    for manifest in made.values():
+        kubernetes_validate.validate(manifest, VERSIONS[0], strict=True)
+    container, pod = container_of(made), pod_of(made)
+    assert made["ConfigMap"]["data"] == {"control.yaml": CONTROL}
+    assert container["image"] == f"localhost/gpucbf-control:{TAG}"
+    assert container["command"] == ["/usr/bin/cbf-control", "/etc/cbf/control.yaml"]
+    assert {port["name"]: port["port"] for port in made["Service"]["spec"]["ports"]} == {"http": 8080, "katcp": 7147}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/healthz", "host": "10.8.0.1", "port": 8080}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    (state,) = [volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume]
+    assert state == "/var/lib/cbf/small/control"
+    assert {"name": "STATE_DIRECTORY", "value": "/var/lib/cbf/control"} in container["env"]
+    assert fits(made["Deployment"], {"cbf/engines": "small", "cbf/host": "h0"}, [])
+    assert not fits(made["Deployment"], {"cbf/engines": "small"}, [])
+    assert not any("tolerationSeconds" in toleration for toleration in pod["tolerations"])
+
+
 # ---- Nodes -----------------------------------------------------------------------------------------------------------
 
 
 def selects(selector, labels):
     """Evaluates matchExpressions as Kubernetes defines them."""
-    operators = {"In": lambda key, values: labels.get(key) in values, "NotIn": lambda key, values: labels.get(key) not in values,
+    operators = {"In": lambda key, values: labels.get(key) in values,
+                 "NotIn": lambda key, values: labels.get(key) not in values,
                  "Exists": lambda key, values: key in labels}
     return all(operators[e["operator"]](e["key"], e.get("values", [])) for e in selector["matchExpressions"])
 
@@ -275,8 +312,8 @@ def test_commands(work):
                 assert set(rule["annotations"]) == {"summary", "stage", "since", "where", "command"}
 
 
-# Values of kube-state-metrics, one a second: x0 ends with 78 from second 30 on and is started again and again; x1 ended so
-# earlier, but runs now; f0 ends with 1.
+# Values of kube-state-metrics, one a second: x0 ends with 78 from second 30 on and is started again and again; x1 ended
+# so earlier, but runs now; f0 ends with 1.
 POD = 'namespace="cbf-small",pod="{0}-7d9",container="{0}",uid="u",job="kube"'
 SERIES = [
     ("kube_pod_container_status_last_terminated_exitcode{" + POD.format("x0") + "}", "_x30 78x30"),
