@@ -1,6 +1,8 @@
 """Files that Ansible needs to install a plan on its hosts: an inventory, and the kernel's settings."""
 import json
 
+import array_control
+import array_disks
 from array_engines import MARKER
 from array_plan import parse_feed
 
@@ -36,7 +38,10 @@ def sysctl(plan):
 
 
 def inventory(plan, source):
-    """Returns the inventory.  'source' is the directory of the programs' sources, for hosts without packages."""
+    """Returns the inventory.  'source' is the directory of the programs' sources, for hosts without packages.
+
+    The controller's host has a second name in the group cbf_control.  So --limit can name the controller alone.
+    """
     lines = [f"{MARKER}: the hosts of {plan.array['name']}, and what runs on each.",
              "all:",
              "  vars:",
@@ -45,11 +50,23 @@ def inventory(plan, source):
              "    cbf:",
              "      hosts:"]
     for host in plan.array["hosts"]:
+        services = [f"{{program: {engine.kind}, name: {engine.name}}}" for engine in plan.on(host)]
+        services += [f"{{program: {recorder.kind}, name: {recorder.name}, directory: {json.dumps(recorder.directory)}, "
+                     f"elsewhere: {json.dumps(recorder.writes_elsewhere)}}}"
+                     for recorder in plan.recorders if recorder.host is host]
         lines += [f"        {host['name']}:",
                   f"          ansible_host: {host['address']}",
-                  "          cbf_services:"]
-        lines += [f"            - {{program: {engine.kind}, name: {engine.name}}}" for engine in plan.on(host)]
-        lines += [f"            - {{program: {recorder.kind}, name: {recorder.name}, directory: {json.dumps(recorder.directory)}, "
-                  f"elsewhere: {json.dumps(recorder.writes_elsewhere)}}}"
-                  for recorder in plan.recorders if recorder.host is host]
+                  f"          cbf_services:{'' if services else ' []'}"]
+        lines += [f"            - {service}" for service in services]
+        removals = array_disks.tmpfiles(plan, host)
+        if removals:
+            lines += [f"          cbf_removals: {json.dumps(removals)}"]
+        if plan.controller and (host["spare"] or plan.controller.host is host):
+            lines += ["          cbf_may_control: true"]
+        if plan.controller and plan.controller.host is host:
+            lines += ["          cbf_controller: true"]
+    lines += ["    cbf_control:", f"      hosts:{'' if plan.controller else ' {}'}"]
+    if plan.controller:
+        lines += [f"        {array_control.ALIAS}:", f"          ansible_host: {plan.controller.host['address']}",
+                  f"          cbf_host: {plan.controller.host['name']}"]
     return "\n".join(lines) + "\n"

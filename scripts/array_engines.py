@@ -3,13 +3,16 @@
 Each line of YAML has the place in array.yaml from which it was made.  So a fault that an engine finds is reported
 with its place in array.yaml.
 """
+import hashlib
 import json
 import re
 import subprocess
 from pathlib import Path
 
+import array_control
 import array_file
 import array_plan
+from array_schema import ARRAY_ONLY
 
 # Keys that X-engines and recorders share.
 DETECTED_SHAPE = ("beams", "products", "spectra", "channels", "windows", "format")
@@ -69,22 +72,35 @@ def http_keys(array, engine):
         + ([("names", json.dumps(engine.service), None)] if engine.service else [])
 
 
+def katcp_address(array, engine):
+    """Returns the address at which other programs reach an engine's KATCP server.  Other hosts may connect only if
+    array.yaml names them, or if the array has a controller."""
+    address = (engine.service or engine.host["address"]) if array_control.allowed(array) else "127.0.0.1"
+    return f"{address}:{array['ports']['katcp'] + engine.index}"
+
+
 def katcp_keys(array, engine):
-    """Returns the keys of 'katcp'.  Other hosts may connect only if array.yaml names these hosts."""
-    who, networks = array["control"], array["control"]["allow"]
-    address = ("0.0.0.0" if engine.service else engine.host["address"]) if networks else "127.0.0.1"
-    return [("listen", f"{address}:{array['ports']['katcp'] + engine.index}", array["ports"].mark)] \
-        + ([("allow", json.dumps(networks), who.mark_at("allow"))] if networks else [])
+    networks, mark = array_control.allowed(array), array["control"].mark_at("allow")
+    listen = katcp_address(array, engine)
+    if engine.service:
+        listen = listen.replace(engine.service, "0.0.0.0")
+    return [("listen", listen, array["ports"].mark)] \
+        + ([("allow", json.dumps(networks), mark)] if networks else [])
+
+
+def endpoint_list(addresses, port):
+    """An endpoint list of consecutive addresses."""
+    plus = f"+{len(addresses) - 1}" if len(addresses) > 1 else ""
+    return f"{addresses[0]}{plus}:{port}"
 
 
 def destinations(addresses, port):
-    """An endpoint list of consecutive addresses."""
-    plus = f"+{len(addresses) - 1}" if len(addresses) > 1 else ""
-    return json.dumps(f"{addresses[0]}{plus}:{port}")
+    """An endpoint list as text in YAML."""
+    return json.dumps(endpoint_list(addresses, port))
 
 
 def device_keys(array, engine):
-    gpu = engine.given["gpu"]
+    gpu = engine.gpu
     mark = engine.given.mark_at("gpu")
     if engine.service and not engine.on_cpu:  # the cluster chooses the GPU, and the engine sees no other GPU
         return [("kind", "cuda", mark)] + array[engine.kind]["device"].texts()
@@ -119,6 +135,18 @@ def begin(plan, engine):
     return lines
 
 
+def seed_keys(array, stream):
+    """Returns the seed of a stream's dither, unless array.yaml sets one.
+
+    The seed depends on the names of the array and of the stream.  So each instance of an engine sends the same bytes.  All
+    engines may have the same seed, because the dither also depends on the antenna (fgpu) and on the channel (xbgpu).
+    """
+    if stream["dither"] == "none" or "dither_seed" in stream.given:
+        return []
+    digest = hashlib.sha256(f"{array['name']}/{stream['name']}".encode()).digest()
+    return [("dither_seed", int.from_bytes(digest[:6], "big"), stream.mark)]
+
+
 def fgpu_lines(plan, engine, schema):
     array, lines = plan.array, begin(plan, engine)
     port = array["multicast"]["port"]
@@ -127,7 +155,7 @@ def fgpu_lines(plan, engine, schema):
         antenna.texts("name") + [("feng_id", feng_id, antenna.mark)] + antenna.texts("pol0", "pol1", "from")
         for feng_id, antenna in engine.antennas], array.mark_at("antennas"))
     lines.items("outputs", [
-        [key for key in output.texts() if key[0] != "substreams"]
+        [key for key in output.texts() if key[0] not in ARRAY_ONLY] + seed_keys(array, output)
         + [("destinations", destinations(plan.f_groups[output["name"]], port), output.mark)]
         for output in array["f_outputs"]], array.mark_at("f_outputs"))
     lines.items("gnss", [
@@ -154,6 +182,14 @@ def window_keys(array, stream):
     return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]
 
 
+def sky_keys(array, stream):
+    """Returns the stream's centre on the sky.  X-engines show frequencies that rise with the channel's index, so they
+    get no frequency of a lower side band."""
+    if stream["sideband"] == "lower" or "centre_frequency" in array["xbgpu"]["recv"].given:
+        return []
+    return [("centre_frequency", text, mark) for _, text, mark in stream.texts("sky_centre_frequency")]
+
+
 def filter_keys(plan, stream):
     """Returns the length of the F-engines' filter.  X-engines need it only for the times of detected beams."""
     n_samples = array_plan.f_window_samples(stream)
@@ -175,6 +211,7 @@ def xbgpu_lines(plan, engine, schema):
         ("spectra_per_heap", stream["spectra_per_heap"], at("spectra_per_heap")),
         ("samples_between_spectra", array_plan.samples_between_spectra(stream), at("decimation")),
         ("sample_bits", stream["sample_bits"], at("sample_bits")),
+        *sky_keys(array, stream),
         *filter_keys(plan, stream),
         *window_keys(array, stream)]))
     lines.items("outputs", [
@@ -183,7 +220,7 @@ def xbgpu_lines(plan, engine, schema):
         for output in plan.made_of("x_outputs", stream)], array.mark_at("x_outputs"))
     for section in ("beams", "detected"):
         lines.items(section, [
-            [key for key in beam.texts() if key[0] != "stream"]
+            [key for key in beam.texts() if key[0] != "stream"] + (seed_keys(array, beam) if section == "beams" else [])
             + [("destination", f"{plan.beam_groups[beam['name']][engine.substream]}:{port}", beam.mark)]
             for beam in plan.made_of(section, stream)], array.mark_at(section))
     lines.section("send", flow_keys(array, engine, "send", []))

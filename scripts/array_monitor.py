@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import yaml
 
+import array_control
 import array_plan
 from array_engines import MARKER, antenna_names, http_address
 
@@ -332,6 +333,11 @@ def targets(plan):
         rows.append({"targets": [http_address(plan.array, engine)],
                      "labels": {"array": plan.array["name"], "host": engine.host["name"], "engine": engine.name,
                                 "program": engine.kind, "carries": engine.carries()}})
+    if plan.controller:
+        rows.append({"targets": [array_control.http_address(plan.controller)],
+                     "labels": {"array": plan.array["name"], "host": plan.controller.host["name"],
+                                "engine": plan.controller.name, "program": plan.controller.kind,
+                                "carries": plan.controller.carries()}})
     return dump(rows, f"the engines of {plan.array['name']}, for file_sd_configs.")
 
 

@@ -41,6 +41,8 @@ class Engine:
     given: Section  # the engine's entry in array.yaml
     index: int  # number of the engine on its host, from 0
     interface: Section
+    home: Section = None  # the host that has the engine in array.yaml; 'host' is a spare if the engine has moved
+    gpu: str = "auto"
     antennas: list = field(default_factory=list)  # fgpu: [(feng_id, Section)]
     stream: Section = None  # xbgpu: the item of f_outputs that the engine receives
     substream: int = 0  # xbgpu
@@ -54,7 +56,7 @@ class Engine:
 
     @property
     def on_cpu(self):
-        return self.given["gpu"] == "cpu"
+        return self.gpu == "cpu"
 
     def carries(self):
         if self.kind == "fgpu":
@@ -79,6 +81,8 @@ class Plan:
     beam_groups: dict = field(default_factory=dict)  # item of beams or detected -> [address of each substream]
     gnss_addresses: dict = field(default_factory=dict)  # stream of gnss -> address, the same for all antennas
     recorders: list = field(default_factory=list)  # [array_recorder.Recorder or .BeamRecorder]
+    controller: object = None  # array_control.Controller
+    moves: dict = field(default_factory=dict)  # name of a host -> name of the spare that runs the host's programs
 
     def made_of(self, section, stream):
         return made_of(self.array, section, stream)
@@ -88,6 +92,15 @@ class Plan:
 
     def on(self, host):
         return [engine for engine in self.engines if engine.host is host]
+
+    def place(self, home):
+        """Returns the host that runs the programs of the host 'home': a spare if they have moved."""
+        name = self.moves.get(home["name"], home["name"])
+        return next(host for host in self.array["hosts"] if host["name"] == name)
+
+    def programs_of(self, home):
+        """Returns the engines and recorders that array.yaml places on a host."""
+        return [process for process in self.engines + self.recorders if process.home is home]
 
 
 # ---- Addresses -------------------------------------------------------------------------------------------------------
@@ -258,6 +271,8 @@ def check_hosts(array, faults):
                 meant = nearest(engine["interface"], names)
                 faults.add(engine.mark_at("interface"), f"{host['name']} has no interface '{engine['interface']}'"
                            + (f"; did you mean '{meant}'?" if meant else f", only {', '.join(names)}"))
+        if host["spare"] and host["engines"]:
+            faults.add(host.mark_at("engines"), f"{host['name']} is a spare and must have no engines")
         check_ports(array, host, faults)
 
 
@@ -270,15 +285,33 @@ def check_ports(array, host, faults, n=None):
                                f"ports from {taken[1].start}: choose ports that are further apart, and below 65536")
 
 
+def place_interface(plan, home, name):
+    """Returns the interface of a program of 'home'; 'name' is the interface's name on 'home', or None.  On a spare,
+    returns the interface at the same position of the list."""
+    names = [interface["name"] for interface in home["interfaces"]]
+    return plan.place(home)["interfaces"][names.index(name or names[0])]
+
+
+def numbered_gpus(home):
+    """Returns the GPUs that the engines of a host name, without duplicates, in the order of the engines."""
+    return list(dict.fromkeys(engine["gpu"] for engine in home["engines"] if engine["gpu"] not in ("auto", "cpu", None)))
+
+
+def place_gpu(plan, home, gpu):
+    """Returns the GPU of an engine of 'home'.  On a spare, the spare's GPUs replace those of 'home' in their order."""
+    gpus, place = numbered_gpus(home), plan.place(home)
+    return place["gpus"][gpus.index(gpu)] if place is not home and gpu in gpus else gpu
+
+
 def make_engines(plan):
     """Names the engines f0, f1, ... and x0, x1, ... in the order of the file."""
     counts = {"fgpu": 0, "xbgpu": 0}
     for host in plan.array["hosts"]:
         for index, given in enumerate(host["engines"]):
             kind = given["kind"]
-            name = given["interface"] or host["interfaces"][0]["name"]
-            interface = next(i for i in host["interfaces"] if i["name"] == name)
-            plan.engines.append(Engine(f"{kind[0]}{counts[kind]}", kind, host, given, index, interface))
+            place, interface = plan.place(host), place_interface(plan, host, given["interface"])
+            plan.engines.append(Engine(f"{kind[0]}{counts[kind]}", kind, place, given, index, interface, host,
+                                       place_gpu(plan, host, given["gpu"])))
             counts[kind] += 1
 
 
@@ -660,9 +693,12 @@ def deal_cpus(host, engines, faults):
             taken.update(engine.cpus[name])
 
 
-def make_plan(array, faults):
-    """The plan of an array whose keys are right, or None after a conflict was reported."""
-    plan = Plan(array)
+def make_plan(array, faults, moves=None):
+    """The plan of an array whose keys are right, or None after a conflict was reported.
+
+    moves: {name of a host: name of the spare that runs its programs}; array_spares.py checks the names
+    """
+    plan = Plan(array, moves=moves or {})
     check_unique(array["antennas"], "antennas", faults)
     check_unique(array["f_outputs"] + array["gnss"], "outputs of f_outputs and gnss", faults)
     check_unique(array["x_outputs"] + array["beams"] + array["detected"], "outputs of x_outputs, beams and detected", faults)

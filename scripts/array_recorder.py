@@ -16,6 +16,8 @@ class Recorder:
     host: Section
     given: Section
     index: int  # number of the recorder on its host; the engines have the first numbers
+    home: Section  # the host that has the recorder in array.yaml; 'host' is a spare if the recorder has moved
+    interface: str
     output: Section  # what the recorder records: an item of x_outputs, or for a beamrec an item of f_outputs
     kind: str = "visrec"
     service: str = None
@@ -31,10 +33,6 @@ class Recorder:
     def writes_elsewhere(self):
         return not f"{self.directory}/".startswith(f"{STATE}/{self.name}/")
 
-    @property
-    def interface(self):
-        return self.given["interface"] or self.host["interfaces"][0]["name"]
-
 
 def find(items, name, mark, what, faults):
     """Returns the item with this name.  If there is none, reports a fault and returns None."""
@@ -46,31 +44,45 @@ def find(items, name, mark, what, faults):
     return None
 
 
-def make_recorders(array, faults):
+def make_recorders(plan, faults):
     """Names the recorders r0, r1, ... in the order of the file, and beam recorders b0, b1, ..."""
+    array = plan.array
     if array["recorders"]:
         check_places(array, faults)
-    recorders = make_some(array, array["recorders"], "visrec", "output", "x_outputs", [], faults)
+    recorders = make_some(plan, array["recorders"], "visrec", "output", "x_outputs", [], faults)
     for given in array["beam_recorders"]:
         if not any(beam["stream"] == given["stream"] for beam in array["beams"] + array["detected"]):
             faults.add(given.mark_at("stream"), f"there is no beam of the stream '{given['stream']}'")
-    return recorders + make_some(array, array["beam_recorders"], "beamrec", "stream", "f_outputs", recorders, faults)
+    return recorders + make_some(plan, array["beam_recorders"], "beamrec", "stream", "f_outputs", recorders, faults)
 
 
-def make_some(array, all_given, kind, key, outputs, others, faults):
+def output_stream(array, output):
+    """Returns the stream of voltages of an output: an item of f_outputs, as 'output' itself may be."""
+    return next((s for s in array["f_outputs"] if s["name"] == output["stream"]), None) if "stream" in output.given else output
+
+
+def make_some(plan, all_given, kind, key, outputs, others, faults):
     """Makes the recorders of one kind.  Their ports follow the ports of 'others'."""
-    recorders = []
+    array, recorders = plan.array, []
     for given in all_given:
         host = find(array["hosts"], given["host"], given.mark_at("host"), "host", faults)
         output = find(array[outputs], given[key], given.mark_at(key), f"output of {outputs}", faults)
         if host is None or output is None:
             continue
-        if given["interface"]:
-            find(host["interfaces"], given["interface"], given.mark_at("interface"), f"interface of {host['name']}", faults)
+        if host["spare"]:
+            faults.add(given.mark_at("host"), f"{host['name']} is a spare and must have no recorders")
+        if given["interface"] and not find(host["interfaces"], given["interface"], given.mark_at("interface"),
+                                           f"interface of {host['name']}", faults):
+            continue
         if given["directory"] and not given["directory"].startswith("/"):
             faults.add(given.mark_at("directory"), f"{'beam_' * (kind == 'beamrec')}recorders.directory must begin with /, not \"{given['directory']}\"")
-        index = len(host["engines"]) + sum(other.host is host for other in others + recorders)
-        recorders.append(Recorder(f"{kind[0] if kind == 'beamrec' else 'r'}{len(recorders)}", host, given, index, output, kind))
+        if output_stream(array, output)["sideband"] == "lower":
+            faults.warn(given.mark, f"the band of {output_stream(array, output)['name']} is inverted, but recorders write "
+                                    f"frequencies that rise with the channel's index")
+        index = len(host["engines"]) + sum(other.home is host for other in others + recorders)
+        interface = array_plan.place_interface(plan, host, given["interface"])["name"]
+        recorders.append(Recorder(f"{kind[0] if kind == 'beamrec' else 'r'}{len(recorders)}", plan.place(host), given, index,
+                                  host, interface, output, kind))
         array_plan.check_ports(array, host, faults, index + 1)
     return recorders
 
@@ -82,7 +94,12 @@ def check_places(array, faults):
     for antenna in array["antennas"]:
         if "position" not in antenna.given:
             faults.add(antenna.mark, f"position of {antenna['name']} is missing; recorders write it to files")
-        elif len(antenna["position"]) != 3:
+    check_positions(array, faults)
+
+
+def check_positions(array, faults):
+    for antenna in array["antennas"]:
+        if "position" in antenna.given and len(antenna["position"]) != 3:
             faults.add(antenna.mark_at("position"), f"position of {antenna['name']} must be [east, north, up]")
 
 
@@ -108,9 +125,10 @@ def shape_keys(stream):
 
 
 def sky_keys(given, stream):
-    """Returns the key for the centre of a narrow band: the recorder's key if given, otherwise the F-engine's key."""
-    return given.texts("centre_frequency") or [("centre_frequency", text, mark) for _, text, mark in
-                                               stream.texts("centre_frequency")]
+    """Returns the key for the centre of the band: the recorder's key, the stream's centre on the sky, or the centre of a
+    narrow band in the digitised band, whichever array.yaml has first."""
+    keys = given.texts("centre_frequency") or stream.texts("sky_centre_frequency") or stream.texts("centre_frequency")
+    return [("centre_frequency", text, mark) for _, text, mark in keys]
 
 
 def stream_keys(array, output, stream):

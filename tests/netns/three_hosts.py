@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""three_hosts: one correlator across three hosts, from one array.yaml, and the effects of losing a host.
+"""three_hosts: one correlator across three hosts and a spare, from one array.yaml, and the effects of losing a host.
 
     tests/netns/three_hosts.py [--output DIRECTORY]
 
@@ -9,9 +9,13 @@ Prometheus targets.  Digitisers (dsim) and the recorder (visrec) sit on the brid
 
 How the test knows right values: the delays recovered from the fringes equal dsim's delays.  Noise repeats after PERIOD
 dumps and nothing is dithered.  So each dump has the same bits as the dump PERIOD before.  Every value of every dump must
-have these bits or be flagged.  First h2 is lost (its processes killed, its link down): only its antennas may be missing.
-h2 comes back.  Then h3 is lost: only its half of the band may be missing.  Hosts must send the rates that scripts/array
-predicts.  If Prometheus is installed, it must report the lost host.
+have these bits or be flagged.
+
+First h2 is lost (its processes killed, its link down): only its antennas may be missing.  scripts/array --move moves its
+engine to the spare h4: the antennas must be back within SPARE_S.  h2 comes back, and two instances of its engine send:
+nothing may be flagged or wrong, and X-engines count duplicates.  One instance gets other gains: its antennas must be
+flagged.  This instance ends.  Then h3 is lost: only its half of the band may be missing.  Hosts must send the rates that
+scripts/array predicts.  If Prometheus is installed, it must report the lost host, the move, and the two instances.
 
 Exit status: 0 all checks passed, 1 a check failed, 77 namespaces are not permitted here.
 """
@@ -45,6 +49,7 @@ PERIOD = 4  # dumps
 DELAYS = (0, 5, -3, 17)  # samples, of the antennas
 MAX_RATE_ERROR = 0.1  # over some seconds, beginning and ending within a dump
 START_S, STEP_S = 20, 40  # how long a start, and each step, may take
+SPARE_S = 30  # from the command that moves engines to a spare, to the end of the first dump that is whole again
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -147,17 +152,23 @@ class Array:
         now = str(int(time.time()))
         (out / "array.yaml").write_text(text.replace(SYNC_TIME, now))
         self.config = yaml.safe_load((out / "array.yaml").read_text())
+        shutil.rmtree(out / "made", ignore_errors=True)  # and an earlier run's move
+        rows = [line.split() for line in self.plan().splitlines()]
+        self.out_gbps = {row[0]: float(row[7]) for row in rows if row[1:3] == ["=", "all"] and float(row[7])}
+
+    def plan(self, *options):
+        """Runs scripts/array, and reads what runs where.  Returns the table."""
+        out = self.out
         done = subprocess.run([sys.executable, ROOT / "scripts/array", out / "array.yaml", "--output", out / "made",
-                               "--programs", BUILD], capture_output=True, text=True, check=False)
+                               "--programs", BUILD, *options], capture_output=True, text=True, check=False)
         print(done.stdout + done.stderr, flush=True)
         if done.returncode:
             raise Wrong(f"scripts/array ended with code {done.returncode}")
-        rows = [line.split() for line in done.stdout.splitlines()]
-        self.out_gbps = {row[0]: float(row[7]) for row in rows if row[1:3] == ["=", "all"]}
         inventory = yaml.safe_load((out / "made/inventory.yaml").read_text())
         self.inventory = inventory["all"]["children"]["cbf"]["hosts"]
         self.targets = yaml.safe_load((out / "made/prometheus/targets.yaml").read_text())
         self.streams = yaml.safe_load((out / "made/streams.yaml").read_text())
+        return done.stdout
 
     def write(self, name, config):
         path = self.out / f"{name}.yaml"
@@ -246,10 +257,28 @@ class Array:
         return goal
 
     def lose(self, host):
-        """All its processes are killed, and its link goes down."""
+        """All its processes are killed, and its link goes down.  Copies of their configurations stay on it."""
+        disk = self.out / host
+        disk.mkdir(exist_ok=True)
         for service in self.inventory[host]["cbf_services"]:
             self.processes.pop(service["name"]).end(signal.SIGKILL)
+            shutil.copy(self.out / f"made/services/{service['name']}.yaml", disk)
         self.hosts[host].link("down")
+
+    def come_back(self, host):
+        """The host starts the engines that it had, although they run on a spare.  Returns the names of the processes."""
+        self.hosts[host].link("up")
+        names = []
+        for path in (self.out / host).glob("*.yaml"):
+            program = {"f": "fgpu", "x": "xbgpu"}[path.stem[0]]
+            names.append(f"{path.stem}-{host}")
+            self.processes[names[-1]] = Process(self.out, program, names[-1], path, self.hosts[host])
+        return names
+
+    def counted(self, name, label=""):
+        """The sum of a counter, or of its samples with a label, over all X-engines."""
+        return sum(value for target in self.targets if target["labels"]["program"] == "xbgpu"
+                   for sample, value in samples(target["targets"][0], name) if label in sample)
 
     def end(self):
         errors = []
@@ -265,15 +294,31 @@ class Array:
             raise Wrong("; ".join(errors))
 
 
+def samples(address, name=r"\w+"):
+    """[(name and labels, value)] of the metrics at an address."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
+        found = (re.match(rf"({name}(?:\{{.*\}})?) (\S+)$", line) for line in page.read().decode().splitlines())
+        return [(sample[1], float(sample[2])) for sample in found if sample]
+
+
 def metrics(address):
     """Sums of the metrics at an address, by name."""
     sums = {}
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
-        for line in page.read().decode().splitlines():
-            found = re.match(r"(\w+)(?:\{.*\})? (\S+)$", line)
-            if found:
-                sums[found[1]] = sums.get(found[1], 0.0) + float(found[2])
+    for sample, value in samples(address):
+        name = sample.partition("{")[0]
+        sums[name] = sums.get(name, 0.0) + value
     return sums
+
+
+def request(address, line):
+    """Sends a KATCP request.  Raises Wrong if the reply is not ok."""
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=START_S) as client, client.makefile("rw") as lines:
+        lines.write(f"?{line}\n")
+        lines.flush()
+        reply = next(text for text in lines if text.startswith("!"))
+    if reply.split()[1] != "ok":
+        raise Wrong(f"?{line} to {address}: {reply.strip()}")
 
 
 # ---- Monitoring ------------------------------------------------------------------------------------------------------
@@ -311,6 +356,12 @@ class Prometheus:
                  "all targets of Prometheus are up", STEP_S)
             if self.alerts():
                 raise Wrong(f"nothing is wrong, and these alerts fire: {self.alerts()}")
+
+    def expect_targets(self, hosts):
+        """Prometheus has followed a move."""
+        if self.process:
+            wait(lambda: {(target["labels"]["host"], target["health"]) for target in self.ask("targets")["activeTargets"]}
+                 == {(host, "up") for host in hosts}, f"Prometheus' targets are on {hosts}", STEP_S, 0.5)
 
     def expect(self, *alerts):
         if self.process:
@@ -351,6 +402,7 @@ def check_recording(array, events):
         during = slice(events["end"])  # behind it are dumps that the stop cuts off
         windows, flags, values = windows[during], np.ma.getmaskarray(data.vis)[during], data.vis.data[during]
         check_flags(data, flags, events)
+        check_spare(data.unix_s[during] + dump_s / 2, flags, events)
         check_values(windows, flags, values, events, pol)
     say(f"{len(windows)} dumps, none missing in time; every value is exact or flagged, and flagged only by the losses")
 
@@ -362,17 +414,30 @@ def check_flags(data, flags, events):
     upper = np.arange(n_chan) >= n_chan // 2
     may = np.zeros(flags.shape, bool)
     may[:events["steady"]] = True  # the start
-    may[events["h2 lost"]:events["h2 back"]] |= lost_antennas[:, None]
+    may[events["h2 lost"]:events["spare whole"]] |= lost_antennas[:, None]
+    may[events["gains set"]:events["one again"]] |= lost_antennas[:, None]
     may[events["h3 lost"]:] |= upper
     if (flags & ~may).any():
         dump, baseline, chan = np.argwhere(flags & ~may)[0]
         raise Wrong(f"dump {dump} of {n_dumps}, baseline {data.baselines[baseline]}, channel {chan} is flagged, and no "
                     f"loss explains it ({np.sum(flags & ~may)} of {flags.size}; {events})")
     must = np.zeros(flags.shape, bool)
-    must[events["h2 gone"]:events["h2 starts"]] |= lost_antennas[:, None]
+    must[events["h2 gone"]:events["spare starts"]] |= lost_antennas[:, None]
+    must[events["gains differ"]:events["twin ends"]] |= lost_antennas[:, None]
     must[events["h3 gone"]:] |= upper
     if (must & ~flags).any():
         raise Wrong(f"what was lost is not flagged: {np.argwhere(must & ~flags)[0].tolist()}; {events}")
+
+
+def check_spare(ends_s, flags, events):
+    """The first whole dump comes soon after the command; ends_s: the UNIX time of each dump's end."""
+    whole = [t for t in range(events["spare starts"], len(flags)) if not flags[t].any()]
+    took_s = ends_s[whole[0]] - events["command_s"]
+    if took_s > SPARE_S:
+        raise Wrong(f"the first whole dump ended {took_s:.1f} s after the command; {events}")
+    if "took_s" not in events:
+        say(f"on the spare, the first whole dump ended {took_s:.1f} s after the command")
+    events["took_s"] = took_s
 
 
 def check_values(windows, flags, values, events, pol):
@@ -398,6 +463,39 @@ def check_fringes(array):
 # ---- The story -------------------------------------------------------------------------------------------------------
 
 
+def use_spare(array, prometheus, events):
+    """The engines of h2 move to h4."""
+    events["spare starts"], events["command_s"] = array.n_dumps(), time.time()
+    array.plan("--move", "h2", "h4")
+    array.start_engines("h4")
+    say("the engines of h2 run on h4")
+    events["spare whole"] = array.wait_dumps(16)
+    prometheus.expect_targets(["h1", "h3", "h4"])
+
+
+def run_twins(array, prometheus, events):
+    """h2 comes back and starts its engine, which also runs on h4.  At last the engine on h2 gets other gains."""
+    duplicates, contested = ("xbgpu_input_rejected_packets_total", 'reason="duplicate"'), "xbgpu_input_contested_heaps_total"
+    before = array.counted(*duplicates)
+    twins = array.come_back("h2")
+    wait(lambda: array.counted(*duplicates) > before + 100, "X-engines count duplicates", STEP_S)
+    array.wait_dumps(2 * PERIOD)
+    if array.counted(contested):
+        raise Wrong("two instances with the same configuration have sent different bytes")
+    say(f"h2 is back, too: {array.counted(*duplicates) - before:.0f} packets came twice, with the same bytes")
+    events["gains set"] = array.n_dumps() - 1
+    config = yaml.safe_load((array.out / "h2/f1.yaml").read_text())
+    request(config["katcp"]["listen"], "gain-all wide 0.04")
+    prometheus.expect(("VoltagesContested", "h1"), ("VoltagesContested", "h3"))
+    events["gains differ"] = array.wait_dumps(8)
+    array.wait_dumps(PERIOD)
+    say(f"h2 has other gains: {array.counted(contested):.0f} heaps came with different bytes")
+    events["twin ends"] = array.n_dumps()
+    for name in twins:
+        array.processes.pop(name).end(signal.SIGKILL)
+    events["one again"] = array.wait_dumps(10)
+
+
 def run(out):
     array, prometheus = Array(out), None
     events = {}
@@ -418,12 +516,8 @@ def run(out):
         events["h2 lost"] -= 1
         prometheus.expect(("EngineDown", "h2"), ("AntennaSilent", "h2"), ("DumpsIncomplete", "h1"),
                           ("DumpsIncomplete", "h3"))
-        array.wait_dumps(12)
-        events["h2 starts"] = array.n_dumps()
-        array.hosts["h2"].link("up")
-        array.start_engines("h2")
-        say("h2 is back")
-        events["h2 back"] = array.wait_dumps(16)
+        use_spare(array, prometheus, events)
+        run_twins(array, prometheus, events)
         events["h3 lost"] = array.wait_dumps(PERIOD) - 1
         array.lose("h3")
         say("h3 is lost")

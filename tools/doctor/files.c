@@ -28,11 +28,11 @@ static const struct {
 } signs[] = {
     /* Sections that identify a file's program.  The first row whose section occurs in the file determines the
      * program. */
-    {"digitiser", "dsim", DOCTOR_OTHER},         {"signals", "dsim", DOCTOR_OTHER},
-    {"recordings", "dsim", DOCTOR_OTHER},        {"telescope", "visrec", DOCTOR_RECORDER},
-    {"output", "beamrec", DOCTOR_BEAM_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},
-    {"antennas", "fgpu", DOCTOR_FGPU},           {"gates", "xbgpu", DOCTOR_XBGPU},
-    {"outputs", "xbgpu", DOCTOR_XBGPU},
+    {"engines", "cbf-control", DOCTOR_OTHER}, {"digitiser", "dsim", DOCTOR_OTHER},
+    {"signals", "dsim", DOCTOR_OTHER},        {"recordings", "dsim", DOCTOR_OTHER},
+    {"telescope", "visrec", DOCTOR_RECORDER}, {"output", "beamrec", DOCTOR_BEAM_RECORDER},
+    {"stream", "fsim", DOCTOR_OTHER},         {"antennas", "fgpu", DOCTOR_FGPU},
+    {"gates", "xbgpu", DOCTOR_XBGPU},         {"outputs", "xbgpu", DOCTOR_XBGPU},
 };
 
 static bool has_section(yaml_document_t *document, const char *name)
