@@ -23,6 +23,9 @@ bench-beam: $(BUILD)/bench/bench_beam ## rates of the beamformer; BEAM_FLAGS="--
 bench-gnss: $(BUILD)/bench/bench_gnss ## rates of correlation with satellites' replicas; GNSS_FLAGS="--device cpu --antennas 8"
 	@$< $(GNSS_FLAGS)
 
+bench-control: ## cbf-control: 10000 random requests to 24 engines, and delays of 64 antennas; CONTROL_FLAGS="--requests 1000"
+	@CBF_BUILD=$(BUILD) .venv/bin/python scripts/bench/bench_control.py $(CONTROL_FLAGS)
+
 bench-recv: ## receiving packets, beside spead2 (3 minutes, and 2 more to build spead2 the first time)
 bench-send: ## sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
 bench-recv bench-send:
@@ -39,4 +42,4 @@ bench-peers: ## builds spead2, the peer of the packet benchmarks, and tries it
 # All programs that the parts of scripts/gpu run.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-recv bench-send bench-peers gpu-programs
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-control bench-recv bench-send bench-peers gpu-programs

@@ -22,6 +22,10 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -m 755 scripts/repair_uvh5.py scripts/array scripts/gnsscal $(INTO)/share/cbf/scripts
 	install -m 644 scripts/array_* scripts/gnsscal_* $(INTO)/share/cbf/scripts
 	install -m 644 config/array/* $(INTO)/share/cbf/config/array
+	install -d $(INTO)/share/cbf/control
+	install -m 755 $(wildcard control/cbf-* control/phaseup) $(INTO)/share/cbf/control
+	install -m 644 control/*.py control/requirements.txt $(INTO)/share/cbf/control
+	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/control/*
 	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/config/array/*.yaml
 	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1
 	install -m 644 $(filter %.5,$(MAN_PAGES)) $(INTO)/share/man/man5
@@ -30,6 +34,7 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	$(call unit,xbgpu@.service,engine@.service.in,xbgpu,X-engine)
 	$(call unit,visrec@.service,engine@.service.in,visrec,recorder)
 	$(call unit,beamrec@.service,engine@.service.in,beamrec,beam recorder)
+	$(call unit,cbf-control@.service,cbf-control@.service.in)
 	$(call unit,gpucbf-clock.service,gpucbf-clock.service.in)
 	install -m 644 systemd/realtime.conf systemd/ibverbs.conf $(INTO)/share/cbf/systemd
 	install -m 644 systemd/sysusers.conf $(INTO)/lib/sysusers.d/gpucbf.conf

@@ -531,9 +531,10 @@ def environment_of_programs():
 
 class Daemon:
     """One running program. 'stderr': a descriptor instead of its log; 'clock': a Clock instead of the kernel's;
-    'first': it has priority over the machine's other work, if this user may set priorities."""
+    'first': it has priority over the machine's other work, if this user may set priorities.  'wrapper': the command that
+    runs it, such as Python.  'variables': of its environment."""
 
-    def __init__(self, program, config, work, name, stderr=None, clock=None, first=False):
+    def __init__(self, program, config, work, name, stderr=None, clock=None, first=False, wrapper=(), variables=None):
         if DIRECT and program in ("fgpu", "xbgpu"):
             config = directly(config)
         binary = BUILD / program
@@ -553,7 +554,8 @@ class Daemon:
             environment["WATCHDOG_USEC"] = str(int(WATCHDOG_S * 1e6))
         if clock:
             environment.update(clock.environment())
-        wrapper = {"fgpu": FGPU_WRAPPER, "xbgpu": XBGPU_WRAPPER}.get(program, [])
+        environment.update(variables or {})
+        wrapper = {"fgpu": FGPU_WRAPPER, "xbgpu": XBGPU_WRAPPER}.get(program, list(wrapper))
         if first and os.geteuid() == 0:
             wrapper = ["nice", "-n", "-10", *wrapper]
         with open(self.log, "wb") as log:

@@ -11,7 +11,7 @@ CUDA_DEVICE = "cbf-cuda.so"
 MAX_EXPOSURE = 1.5
 # ibverbs needs CAP_NET_RAW in the host's namespace of users; docs/operation.md has what that costs.
 DROP_INS = {"realtime": MAX_EXPOSURE, "ibverbs": 1.8}
-UNITS = ["fgpu@", "xbgpu@", "visrec@", "gpucbf-clock", "gpucbf-gpu"]
+UNITS = ["cbf-control@", "fgpu@", "xbgpu@", "visrec@", "gpucbf-clock", "gpucbf-gpu"]
 
 
 def readelf(name, *options):
