@@ -92,8 +92,7 @@ def convert(plan, files, tag, programs, output):
     for name in ("inventory.yaml", "playbook.yaml"):
         del files[name]
     array = plan.array["name"]
-    controller = getattr(plan, "controller", None)
-    for program in plan.engines + plan.recorders + ([controller] if controller else []):
+    for program in plan.engines + plan.recorders + ([plan.controller] if plan.controller else []):
         documents = manifests(plan, program, files[f"services/{program.name}.yaml"], tag, programs)
         files[f"kubernetes/{program.name}.yaml"] = dump(documents, f"{program.kind} {program.name} of {array}.")
     files["kubernetes/0-namespace.yaml"] = dump(common(plan), f"the namespace of {array}.")

@@ -11,6 +11,7 @@ LABEL = "cbf"  # prefix of the labels
 ARRAY, HOST, ENGINE = f"{LABEL}/engines", f"{LABEL}/host", f"{LABEL}/engine"
 IMAGES = {"cbf-control": "localhost/gpucbf-control"}
 IMAGE = "localhost/gpucbf"
+COMMANDS = {"cbf-control": ["/var/lib/cbf-control/venv/bin/python", "-B", "/usr/share/cbf/control/cbf-control"]}
 STATE, CACHE = "/var/lib/cbf", "/var/cache/cbf"
 DRAIN_S = 90  # TimeoutStopSec= of the units
 START_S = 300  # TimeoutStartSec= of the units
@@ -148,7 +149,7 @@ def container(plan, program, text, tag, programs):
         "name": program.name,
         "image": f"{IMAGES.get(program.kind, IMAGE)}:{tag}",
         "imagePullPolicy": "IfNotPresent",
-        "command": [f"/usr/bin/{program.kind}", f"/etc/cbf/{program.name}.yaml"],
+        "command": [*COMMANDS.get(program.kind, [f"/usr/bin/{program.kind}"]), f"/etc/cbf/{program.name}.yaml"],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "resources": resources(plan, program, text, programs),
         "securityContext": security(plan, program),

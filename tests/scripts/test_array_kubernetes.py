@@ -2,15 +2,13 @@
 import functools
 import subprocess
 import sys
-import types
 
 import kubernetes_validate
 import pytest
 import yaml
 
 import harness
-import test_array  # lets array_kubernetes be found
-import array_kubernetes
+import test_array
 from test_monitoring import promtool  # noqa: F401
 
 VERSIONS = ("1.28", "1.34", "1.37")  # of Kubernetes
@@ -77,6 +75,8 @@ def programs_of(array):
     for section, kind, letter in (("recorders", "visrec", "r"), ("beam_recorders", "beamrec", "b")):
         for i, given in enumerate(array.get(section, [])):
             found[f"{letter}{i}"] = kind, given["host"], given
+    if "controller" in array:
+        found["control"] = "cbf-control", array["controller"]["host"], array["controller"]
     return found
 
 
@@ -102,7 +102,10 @@ def test_manifests(name, work):
             assert (manifest["metadata"]["name"], manifest["metadata"]["namespace"]) == (program, namespace)
         assert manifests["ConfigMap"]["data"] == {f"{program}.yaml": texts[f"services/{program}.yaml"]}
         check_deployment(manifests["Deployment"], program, host, array)
-        check_container(made[program], program, kind, given, array)
+        if kind == "cbf-control":
+            check_controller(manifests, texts, array)
+            continue
+        check_container(manifests, program, kind, given, array)
         check_service(manifests, texts[f"services/{program}.yaml"])
 
 
@@ -151,6 +154,30 @@ def check_container(program, name, kind, given, array):
     assert "cpu" not in limits and not any(key.startswith("hugepages") for key in limits)
 
 
+def check_controller(manifests, texts, array):
+    """The controller stays on its host, whose address clients know, and keeps the settings there.  It finds the engines by
+    the names of their Services."""
+    config, host = yaml.safe_load(texts["services/control.yaml"]), array["controller"]["host"]
+    container, pod = container_of(manifests), pod_of(manifests)
+    (address,) = [h["address"] for h in array["hosts"] if h["name"] == host]
+    ports = {key: int(config[key]["listen"].removeprefix(f"{address}:")) for key in ("http", "katcp")}
+    assert {port["name"]: port["port"] for port in manifests["Service"]["spec"]["ports"]} == ports
+    assert container["image"] == f"localhost/gpucbf-control:{TAG}"
+    assert container["command"][-2:] == ["/usr/share/cbf/control/cbf-control", "/etc/cbf/control.yaml"]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/healthz", "host": address, "port": ports["http"]}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    (state,) = [volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume]
+    assert state == f"/var/lib/cbf/{array['name']}/control"
+    assert {"name": "STATE_DIRECTORY", "value": "/var/lib/cbf/control"} in container["env"]
+    assert fits(manifests["Deployment"], {"cbf/engines": array["name"], "cbf/host": host}, [])
+    assert not fits(manifests["Deployment"], {"cbf/engines": array["name"]}, [])
+    for entry in config["engines"] + config["recorders"]:
+        own = yaml.safe_load(texts[f"services/{entry['name']}.yaml"])
+        for section in {"http", "katcp"} & set(entry):
+            port = own[section]["listen"].rpartition(":")[2]
+            assert entry[section] == f"{entry['name']}.cbf-{array['name']}.svc:{port}"
+
+
 def check_service(manifests, text):
     """Other programs find the program by its name, whose requests it accepts, on every node and also while it fails."""
     config, service = yaml.safe_load(text), manifests["Service"]["spec"]
@@ -190,35 +217,6 @@ def test_load(work):
         wanted = int(done.stdout.split("MemoryMax=")[1])
         limit = int(resources["limits"]["memory"].removesuffix("Mi")) << 20
         assert wanted <= limit < wanted + (1 << 20) and limit > mebibytes << 20, kind
-
-
-CONTROL = """\
-array: small
-katcp: {listen: "10.8.0.1:7147", allow: "10.8.0.0/16"}
-http: {listen: "10.8.0.1:8080"}
-"""
-
-
-def test_controller():
-    """The controller stays on its host, whose address clients know, and keeps the settings there."""
-    plan = types.SimpleNamespace(array={"name": "small"})
-    program = types.SimpleNamespace(name="control", kind="cbf-control", host={"name": "h0"})
-    made = {m["kind"]: m for m in array_kubernetes.manifests(plan, program, CONTROL, TAG, harness.BUILD)}
-    for manifest in made.values():
-        kubernetes_validate.validate(manifest, VERSIONS[0], strict=True)
-    container, pod = container_of(made), pod_of(made)
-    assert made["ConfigMap"]["data"] == {"control.yaml": CONTROL}
-    assert container["image"] == f"localhost/gpucbf-control:{TAG}"
-    assert container["command"] == ["/usr/bin/cbf-control", "/etc/cbf/control.yaml"]
-    assert {port["name"]: port["port"] for port in made["Service"]["spec"]["ports"]} == {"http": 8080, "katcp": 7147}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/healthz", "host": "10.8.0.1", "port": 8080}
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    (state,) = [volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume]
-    assert state == "/var/lib/cbf/small/control"
-    assert {"name": "STATE_DIRECTORY", "value": "/var/lib/cbf/control"} in container["env"]
-    assert fits(made["Deployment"], {"cbf/engines": "small", "cbf/host": "h0"}, [])
-    assert not fits(made["Deployment"], {"cbf/engines": "small"}, [])
-    assert not any("tolerationSeconds" in toleration for toleration in pod["tolerations"])
 
 
 # ---- Nodes -----------------------------------------------------------------------------------------------------------
@@ -302,8 +300,9 @@ def test_commands(work):
     """No alert of an array in Kubernetes asks for a login on a host of the plan."""
     _, texts = convert(test_array.EXAMPLE, work / "made")
     targets = yaml.safe_load(texts["prometheus/targets.yaml"])
-    assert {target["targets"][0].split(":")[0] for target in targets} == {
-        f"{target['labels']['engine']}.cbf-example.svc" for target in targets}
+    for target in targets:
+        name = target["labels"]["engine"]
+        assert target["targets"][0].split(":")[0] == ("10.8.0.1" if name == "control" else f"{name}.cbf-example.svc")
     for file in ("rules", "kubernetes"):
         (group,) = yaml.safe_load(texts[f"prometheus/{file}.yaml"])["groups"]
         for rule in group["rules"]:
