@@ -32,8 +32,8 @@ class Antenna:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream.  'keys' holds all keys of control.yaml.  'source' is the stream of voltages that an X-engine's stream is
-    made of; '' for the streams of F-engines."""
+    """A stream.  'keys' holds all keys of control.yaml.  'source' is the stream of voltages that an X-engine's stream
+    is made of; '' for the streams of F-engines."""
 
     name: str
     kind: str
@@ -191,7 +191,8 @@ def _streams(text):
     for stream in streams.values():
         if stream.kind in ("visibilities", "beam", "detected"):
             if stream.source not in streams or streams[stream.source].kind != "voltages":
-                raise ConfigError(f"streams: source of {stream.name} must be a stream of voltages, not {stream.source!r}")
+                raise ConfigError(f"streams: source of {stream.name} must be a stream of voltages, "
+                                  f"not {stream.source!r}")
         if stream.kind == "voltages":
             _take(f"streams: {stream.name}: ", stream.keys, "channels", int)
         if stream.kind == "detected":

@@ -45,8 +45,8 @@ class FanOut(Server):
             engine.mirror = Mirror(self.board, engine)
 
     def _show_kept(self):
-        sensor = self.board.add("state-status", str, "Whether settings survive a restart: kept, none, or ignored: damaged "
-                                "settings have been put aside at the start.")
+        sensor = self.board.add("state-status", str, "Whether settings survive a restart: kept, none, or ignored: "
+                                "damaged settings have been put aside at the start.")
         status = self.settings.status
         sensor.set_value(status, Status.ERROR if status == "ignored" else Status.NOMINAL)
 
@@ -70,7 +70,7 @@ class FanOut(Server):
         return self.reports.as_dict()
 
     def _engine_changed(self, engine):
-        self.state.schedule()
+        self.state.compute()
 
     def _note(self, engine, name, status, raw):
         self.state.note(engine, name, status, raw)
@@ -123,7 +123,8 @@ class FanOut(Server):
         stream = self.config.streams.get(name)
         if stream is None or stream.kind not in kinds:
             known = [s.name for s in self.config.streams.values() if s.kind in kinds]
-            raise FailReply(f"there is no stream '{name[:64]}' of {' or '.join(kinds)}; there is {', '.join(known) or 'none'}")
+            raise FailReply(f"there is no stream '{name[:64]}' of {' or '.join(kinds)}; "
+                            f"there is {', '.join(known) or 'none'}")
         return stream
 
     def _fengs(self, labels):

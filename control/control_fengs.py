@@ -12,8 +12,8 @@ class FengRequests(FanOut):
     async def request_gain(self, ctx, stream: str, input: str, *gains: str) -> tuple:
         """Sets or returns the gains of an input.
 
-        ?gain STREAM INPUT [VALUE...].  STREAM is a stream of voltages.  INPUT is a label (m000v) or a number.  A VALUE is
-        a complex number: one for all channels, or one for each channel.  Without a VALUE the reply has the gains.
+        ?gain STREAM INPUT [VALUE...].  STREAM is a stream of voltages.  INPUT is a label (m000v) or a number.  A VALUE
+        is a complex number: one for all channels, or one for each channel.  Without a VALUE the reply has the gains.
         """
         found = self._stream(stream, "voltages")
         label = values.input_label(input, self.labels)
@@ -32,8 +32,8 @@ class FengRequests(FanOut):
     async def request_gain_all(self, ctx, stream: str, *gains: str) -> None:
         """Sets the gains of all inputs.
 
-        ?gain-all STREAM VALUE...|default.  STREAM and VALUE are as for ?gain.  'default' restores the gains of the engines'
-        configuration.
+        ?gain-all STREAM VALUE...|default.  STREAM and VALUE are as for ?gain.  'default' restores the gains of the
+        engines' configuration.
         """
         found = self._stream(stream, "voltages")
         checked = ["default"] if gains == ("default",) else values.gains(gains, found.get("channels"))
@@ -45,9 +45,9 @@ class FengRequests(FanOut):
     async def request_delays(self, ctx, stream: str, start: str, *models: str) -> None:
         """Adds delay models that take effect at one time in all F-engines.
 
-        ?delays STREAM TIME [INPUT=]MODEL...  TIME is in UNIX seconds.  Give a MODEL for each input of the stream, in the
-        order of the inputs, or INPUT=MODEL for some inputs.  A MODEL is delay,rate:phase,phase_rate in s, s/s, rad, rad/s,
-        or delay,rate,acceleration:phase,phase_rate,phase_acceleration.
+        ?delays STREAM TIME [INPUT=]MODEL...  TIME is in UNIX seconds.  Give a MODEL for each input of the stream, in
+        the order of the inputs, or INPUT=MODEL for some inputs.  A MODEL is delay,rate:phase,phase_rate in s, s/s, rad,
+        rad/s, or delay,rate,acceleration:phase,phase_rate,phase_acceleration.
         """
         found = self._stream(stream, "voltages")
         values.start(start, self.config.sync_time_s)

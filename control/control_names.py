@@ -29,8 +29,8 @@ INPUT = re.compile(r"input(\d+)\.(.+)")
 
 @dataclass(frozen=True)
 class Place:
-    """The sensors that an engine's sensor feeds.  'names' are its own names in the array.  'whole' is (name, rule) of the
-    sensor of which it is a part."""
+    """The sensors that an engine's sensor feeds.  'names' are its own names in the array.  'whole' is (name, rule) of
+    the sensor of which it is a part."""
 
     names: tuple = ()
     whole: tuple | None = None

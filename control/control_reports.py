@@ -18,13 +18,13 @@ class Reports:
         streams = [stream.name for stream in config.streams.values() if stream.kind == "voltages"]
         for name in streams:
             self._add(board, name, "pointing-target", str, "Target that cbf-point tracks.")
-            self._add(board, name, "pointing-until", Timestamp, "UNIX time until which delay models have been sent; error "
-                      "when this time is past.", "s")
+            self._add(board, name, "pointing-until", Timestamp, "UNIX time until which delay models have been sent; "
+                      "error when this time is past.", "s")
             self._add(board, name, "calibration-time", Timestamp, "UNIX time of the calibration.", "s")
             self._add(board, name, "calibration-coherence", float, "Coherence of the calibrated sum, from 0 to 1.")
             self._add(board, name, "calibration-reference", str, "Antenna to which the phases refer.")
-        self.age = board.add("earth-orientation-age", float, "Age of the tables of the earth's rotation that cbf-point uses: "
-                             "warn above 30 days.", "s")
+        self.age = board.add("earth-orientation-age", float, "Age of the tables of the earth's rotation that cbf-point "
+                             "uses: warn above 30 days.", "s")
         for kind, name in [key[1:] for key in settings.keys("report")]:
             if name in streams:
                 self._show(kind, name)

@@ -16,17 +16,18 @@ class Controller(XengRequests):
     async def request_pointing_report(self, ctx, stream: str, target: str, until: float, eop_age: float) -> None:
         """Reports the state of cbf-point, which becomes sensors of the stream.
 
-        ?pointing-report STREAM TARGET UNTIL EOP_AGE.  UNTIL is the UNIX time until which models have been sent.  EOP_AGE is
-        the age of the tables of the earth's rotation, in s.
+        ?pointing-report STREAM TARGET UNTIL EOP_AGE.  UNTIL is the UNIX time until which models have been sent.
+        EOP_AGE is the age of the tables of the earth's rotation, in s.
         """
         self._stream(stream, "voltages")
-        self.reports.pointing(stream, target, values.number(str(until), "UNTIL"), values.number(str(eop_age), "EOP_AGE"))
+        self.reports.pointing(stream, target, values.number(str(until), "UNTIL"),
+                              values.number(str(eop_age), "EOP_AGE"))
 
     async def request_calibration_report(self, ctx, stream: str, time: float, coherence: float, reference: str) -> None:
         """Reports a calibration, which becomes sensors of the stream.
 
-        ?calibration-report STREAM TIME COHERENCE REFERENCE.  TIME is the UNIX time of the data.  COHERENCE is from 0 to 1.
-        REFERENCE is the antenna to which the phases refer.
+        ?calibration-report STREAM TIME COHERENCE REFERENCE.  TIME is the UNIX time of the data.  COHERENCE is from 0 to
+        1.  REFERENCE is the antenna to which the phases refer.
         """
         self._stream(stream, "voltages")
         if not 0 <= coherence <= 1:

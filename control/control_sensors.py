@@ -1,9 +1,9 @@
 """The engines' sensors under the array's names, and the state of the array.
 
 Flow:   engine --#sensor-status--> Mirror --> Board --> Controller.sensors --> clients
-A Mirror reads the sensors of one engine.  The Board owns the sensors of the array: the mirrored ones (control_names says
-under which names), sensors made of parts of several engines, constants of streams, and the state of array and streams.
-While an engine is not present, its sensors have the status unreachable.
+A Mirror reads the sensors of one engine.  The Board owns the sensors of the array: the mirrored ones (control_names
+says under which names), sensors made of parts of several engines, constants of streams, and the state of array and
+streams.  While an engine is not present, its sensors have the status unreachable.
 """
 import asyncio
 import enum
@@ -145,7 +145,8 @@ class Mirror:
 
 class Board:
     """All sensors of the array.  'sensors' is the aiokatcp SensorSet of the controller.  'interface_changed' is called
-    after sensors have been added or removed.  'note(engine, name, status, raw)' is called for each reading of an engine."""
+    after sensors have been added or removed.  'note(engine, name, status, raw)' is called for each reading of an
+    engine."""
 
     def __init__(self, config, sensors, interface_changed, note):
         self.config, self.sensors = config, sensors

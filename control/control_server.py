@@ -36,8 +36,8 @@ class Server(aiokatcp.DeviceServer):
 
     @staticmethod
     def _first_bytes(conn, n_bytes):
-        """Closes a connection that does not begin with a request, such as one of a web browser: a page that a user of this
-        host visits cannot send requests."""
+        """Closes a connection that does not begin with a request, such as one of a web browser: a page that a user of
+        this host visits cannot send requests."""
         del conn.buffer_updated
         if bytes(conn.get_buffer(-1)[:1]) != b"?":
             conn.abort()

@@ -1,8 +1,8 @@
 """Settings that the controller holds against the engines, kept in an SQLite file.
 
-A setting has a key (request, stream, input or beam) and a value.  A request stores its values before the request is sent.
-So an engine that comes back meanwhile gets them, too.  If the engines refuse a value, the former value is stored again.
-SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered request.
+A setting has a key (request, stream, input or beam) and a value.  A request stores its values before the request is
+sent.  So an engine that comes back meanwhile gets them, too.  If the engines refuse a value, the former value is stored
+again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered request.
 
     key                              value
     ("gain-all", STREAM, "")         [texts of 1 or n_channels gains], or ["default"]
@@ -105,16 +105,17 @@ class Settings:
 
 
 def current(models):
-    """The models [[START, ...], ...] that data still need: the newest that has begun, and all later ones.  An engine may
-    get them again while it uses them: each model replaces itself."""
+    """The models [[START, ...], ...] that data still need: the newest that has begun, and all later ones.  An engine
+    may get them again while it uses them: each model replaces itself."""
     begun = [i for i, model in enumerate(models) if float(model[0]) <= time.time()]
     return models[begun[-1] if begun else 0:]
 
 
 def add_model(models, start, numbers):
-    """Adds a model to the [[START, ...], ...] of an input or a beam, as an engine does: the new model removes those that
-    begin at the same time or later.  Returns a new list."""
-    return current([model for model in models or [] if float(model[0]) < float(start)] + [[start, *numbers]])[-MAX_MODELS:]
+    """Adds a model to the [[START, ...], ...] of an input or a beam, as an engine does: the new model removes those
+    that begin at the same time or later.  Returns a new list."""
+    earlier = [model for model in models or [] if float(model[0]) < float(start)]
+    return current([*earlier, [start, *numbers]])[-MAX_MODELS:]
 
 
 # ---- Messages to an engine ------------------------------------------------------------------------------------------
@@ -127,9 +128,9 @@ class Sender:
         self.config, self.settings = config, settings
 
     def messages(self, engine, sent, in_effect):
-        """[(request, arguments, timeout_s)] of the settings that are newer than those in 'sent' {key: serial}.  Notes the
-        returned settings in 'sent'.  'in_effect' {sensor: value} are the delay models that the F-engine uses: these models
-        are not sent again, because a model that is sent anew removes all later ones for an instant."""
+        """[(request, arguments, timeout_s)] of the settings that are newer than those in 'sent' {key: serial}.  Notes
+        the returned settings in 'sent'.  'in_effect' {sensor: value} are the delay models that the F-engine uses: these
+        models are not sent again, because a model that is sent anew removes all later ones for an instant."""
         make = self._of_feng if engine.program == "fgpu" else self._of_xeng
         return list(make(engine.config, lambda key: self._is_new(key, sent), in_effect))
 

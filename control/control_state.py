@@ -1,7 +1,7 @@
 """The state of the array: which engines and antennas are missing, and which streams are whole.
 
-An antenna is missing if its F-engine is not present, if one of its inputs receives no packets, or if an X-engine that is
-present receives nothing from its F-engine.
+An antenna is missing if its F-engine is not present, if one of its inputs receives no packets, or if an X-engine that
+is present receives nothing from its F-engine.
 """
 import enum
 import re
@@ -42,12 +42,12 @@ class ArrayState:
         self.sensors = {
             "array": [board.add(name, Level, "State of the array: degraded while an engine or antenna is missing; fail "
                                 "while no stream has data.") for name in ("array-status", "device-status")],
-            "antennas": board.add("missing-antennas", str, "Antennas of which a stream lacks data, separated by commas."),
+            "antennas": board.add("missing-antennas", str, "Antennas of which streams lack data, separated by commas."),
             "engines": board.add("missing-engines", str, "Engines that are absent or hung, separated by commas.")}
         self.of_engine = {engine.name: board.add(f"{engine.name}.state", EngineState,
                                                  f"Whether {engine} takes requests.") for engine in engines}
-        self.of_stream = {name: board.add(f"{name}.status", Level, "Whether the stream is whole: degraded while antennas "
-                                          "or channels are missing, fail while all are.") for name in config.streams}
+        whole = "Whether the stream is whole: degraded while antennas or channels are missing, fail while all are."
+        self.of_stream = {name: board.add(f"{name}.status", Level, whole) for name in config.streams}
         self.compute()
 
     def note(self, engine, name, status, raw):
@@ -76,6 +76,8 @@ class ArrayState:
         return [antenna.name for antenna in self.config.antennas if antenna.name in missing]
 
     def compute(self):
+        if self._timer:
+            self._timer.cancel()
         self._timer = None
         away = {engine.name for engine in self.engines if engine.state != PRESENT}
         antennas = self.missing_antennas()

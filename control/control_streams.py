@@ -23,7 +23,7 @@ def constants(config, stream):
     """Yields (name without the stream, type, units, description, value) of a Stream's constants."""
     source = config.streams.get(stream.source, stream)
     if stream.get("destinations"):
-        yield "destination", str, "", "Addresses to which the stream is sent: address+n:port.", stream.get("destinations")
+        yield "destination", str, "", "Addresses to which the stream is sent.", stream.get("destinations")
     yield "sync-time", float, "s", "UNIX time of timestamp 0.", config.sync_time_s
     yield "adc-sample-rate", float, "Hz", "Samples per second of each digitiser.", config.adc_sample_rate_hz
     yield "scale-factor-timestamp", float, "Hz", "Timestamps divided by this factor are seconds since sync-time.", \

@@ -81,7 +81,8 @@ def input_label(text, labels):
         return text
     if text.isascii() and text.isdigit() and int(text) < len(labels):
         return labels[int(text)]
-    raise FailReply(f"there is no input '{text[:64]}': inputs are 0 to {len(labels) - 1}, or an antenna's name with v or h")
+    raise FailReply(f"there is no input '{text[:64]}': inputs are 0 to {len(labels) - 1}, or an antenna's name with "
+                    "v or h")
 
 
 def start(text, sync_time_s):

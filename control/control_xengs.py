@@ -18,7 +18,8 @@ class XengRequests(FengRequests):
         stream = self.config.streams.get(name)
         if stream is None or stream.kind == "detected":
             stream = self.config.streams.get(base)
-            if stream is None or stream.kind != "detected" or not number.isdigit() or int(number) >= stream.get("beams"):
+            n = stream.get("beams") if stream and stream.kind == "detected" else 0
+            if not number.isdecimal() or int(number) >= n:
                 raise FailReply(f"there is no beam '{name[:64]}'; a detected beam is STREAM.NUMBER")
         elif stream.kind != "beam":
             raise FailReply(f"{name} is a stream of {stream.kind}, not a beam")
@@ -33,8 +34,8 @@ class XengRequests(FengRequests):
     async def request_beam_weights(self, ctx, beam: str, *weights: str) -> None:
         """Sets the weights of a beam.
 
-        ?beam-weights BEAM WEIGHT...  A WEIGHT is a real number.  Give one for each antenna.  A detected beam also takes one
-        for each input.
+        ?beam-weights BEAM WEIGHT...  A WEIGHT is a real number.  Give one for each antenna.  A detected beam also takes
+        one for each input.
         """
         stream, counts, engines = self._beam(beam)
         checked = values.weights(weights, counts, stream.get("incoherent", False))
@@ -47,14 +48,16 @@ class XengRequests(FengRequests):
         """
         stream, _, engines = self._beam(beam)
         values.number(gain, "the gain")
-        await self._apply_to_beam("beam-quant-gains", stream, engines, beam, [gain], [gain], self.config.delays_timeout_s)
+        await self._apply_to_beam("beam-quant-gains", stream, engines, beam, [gain], [gain],
+                                  self.config.delays_timeout_s)
 
     async def request_beam_delays(self, ctx, beam: str, *models: str) -> None:
         """Sets the delays of a beam, at one time in all X-engines.
 
         ?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...  Give a DELAY in s and a PHASE in rad for each antenna.  The phase
         applies at the centre of the stream.  LOAD_TIME is in UNIX seconds.  With a LOAD_TIME, models may be
-        DELAY,RATE:PHASE,PHASE_RATE.  Without a LOAD_TIME the delays take effect 0.2 s later, and replace pending delays.
+        DELAY,RATE:PHASE,PHASE_RATE.  Without a LOAD_TIME the delays take effect 0.2 s later, and replace pending
+        delays.
         """
         stream, counts, engines = self._beam(beam)
         if stream.get("incoherent", False):
@@ -72,8 +75,8 @@ class XengRequests(FengRequests):
     async def request_beam_calibration(self, ctx, stream: str, input: str, *gains: str) -> None:
         """Sets the gains of an input for all beams of a stream of voltages.
 
-        ?beam-calibration STREAM INPUT VALUE...  STREAM is a stream of voltages.  INPUT is a label (m000v) or a number.  Give
-        one complex VALUE, or one for each channel of the stream.
+        ?beam-calibration STREAM INPUT VALUE...  STREAM is a stream of voltages.  INPUT is a label (m000v) or a number.
+        Give one complex VALUE, or one for each channel of the stream.
         """
         found = self._stream(stream, "voltages")
         label = values.input_label(input, self.labels)
@@ -123,4 +126,5 @@ class XengRequests(FengRequests):
 
     async def request_capture_status(self, ctx) -> str:
         """Returns capturing while a stream of X-engines is sent, else idle."""
-        return "capturing" if any(self.is_up(each) for each in self.config.streams.values() if each.kind in SENT) else "idle"
+        sent = [stream for stream in self.config.streams.values() if stream.kind in SENT]
+        return "capturing" if any(self.is_up(stream) for stream in sent) else "idle"

@@ -45,7 +45,8 @@ def random_part(work, n, seed):
         wrong = [answer for answer in answers if not answer.is_right]
         print(f"{len(answers)} of {n} requests answered in {took_s:.1f} s, {len(wrong)} wrongly; "
               f"{sum('did not answer' in answer.text for answer in answers)} waited for the hung engine; seed {seed}")
-        print(f"after the slowest good engine or the time-out: {percentiles(over)}; {sum(x > 0.05 for x in over)} over 50 ms")
+        print(f"after the slowest good engine or the time-out: {percentiles(over)}; "
+              f"{sum(x > 0.05 for x in over)} over 50 ms")
         return len(answers) == n and not wrong
     finally:
         controller.kill()

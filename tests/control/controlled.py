@@ -50,7 +50,8 @@ class Fakes:
     """A process with fake engines.  'names' are engines of the layout; all: None."""
 
     def __init__(self, config, names=None, delay_s=0.0):
-        streams = [s["name"] for s in config["streams"] if s["kind"] in ("visibilities", "beam")] + ["search.0", "search.1"]
+        streams = [s["name"] for s in config["streams"] if s["kind"] in ("visibilities", "beam")]
+        streams += ["search.0", "search.1"]
         engines = {e["name"]: [e["program"], int(e["katcp"].split(":")[1]), e.get("antennas") or streams]
                    for e in config["engines"] if names is None or e["name"] in names}
         self.process = subprocess.Popen([sys.executable, str(FAKES), json.dumps(engines), str(delay_s)],

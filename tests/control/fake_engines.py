@@ -2,8 +2,8 @@
 
     fake_engines.py '{"f0": ["fgpu", 12000, ["m000"]], "x0": ["xbgpu", 12001, ["wide-vis"]]}' [DELAY_S]
 
-Each request that sets something is answered after a random time up to DELAY_S, and noted: ?requests returns the notes, each
-with the monotonic time of its reply.  ?refuse NAME lets all further requests NAME fail.
+Each request that sets something is answered after a random time up to DELAY_S, and noted: ?requests returns the notes,
+each with the monotonic time of its reply.  ?refuse NAME lets all further requests NAME fail.
 """
 import asyncio
 import json

@@ -1,7 +1,7 @@
 """Random requests to a controller by unmodified aiokatcp clients, and what each reply must be.
 
-Engines are good, stopped (no process) or hung (a process that has been stopped).  A request that concerns only good engines
-must succeed.  Any other request must fail, and its reply must name exactly the engines that are not good.
+Engines are good, stopped (no process) or hung (a process that has been stopped).  A request that concerns only good
+engines must succeed.  Any other request must fail, and its reply must name exactly the engines that are not good.
 """
 import asyncio
 import random
@@ -65,8 +65,8 @@ async def client(port, queue, bad, answers):
 
 
 async def run(config, seed, n, bad, n_clients=4):
-    """Sends n requests from several clients at once.  'bad' are the names of engines that are stopped or hung.  Returns the
-    answers."""
+    """Sends n requests from several clients at once.  'bad' are the names of engines that are stopped or hung.  Returns
+    the answers."""
     port = int(config["katcp"]["listen"].split(":")[1])
     queue, answers = requests(config, random.Random(seed), n), []
     await asyncio.gather(*(client(port, queue, bad, answers) for _ in range(n_clients)))
@@ -88,8 +88,9 @@ async def replied_s(config, bad):
 
 
 def overheads_s(answers, last, timeout_s):
-    """How long after the slowest good engine's reply, or after the time-out, each request was answered.  timeout_s(request)
-    is the time-out.  Requests that waited behind the one that found the hung engine were answered when it was found."""
+    """How long after the slowest good engine's reply, or after the time-out, each request was answered.
+    timeout_s(request) is the time-out.  Requests that waited behind the one that found the hung engine were answered
+    when it was found."""
     hung_s = max((answer.end_s for answer in answers if "did not answer" in answer.text), default=0)
     found = []
     for answer in answers:

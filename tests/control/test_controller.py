@@ -104,8 +104,8 @@ def refusing(tmp_path_factory):
 
 
 def test_hung_engine(processes):
-    """A hung engine costs one request its time-out, and is named.  Later requests skip it.  When it continues, it has the
-    settings."""
+    """A hung engine costs one request its time-out, and is named.  Later requests skip it.  When it continues, it has
+    the settings."""
     timeout_s = 2
     config = layout(3, 1, timeouts={"delays": timeout_s})
     processes.fakes(config, ["f0", "x0"])
@@ -221,7 +221,8 @@ def test_damaged_settings(processes):
 
 
 def test_model_in_effect_is_not_sent_again(processes):
-    """The controller does not send a model that its F-engine uses, because that would remove later models for an instant."""
+    """The controller does not send a model that its F-engine uses, because that would remove later models for an
+    instant."""
     config = layout(1, 0)
     processes.fakes(config)
     controller = processes.controller(config)
@@ -239,8 +240,8 @@ def test_model_in_effect_is_not_sent_again(processes):
 
 
 def test_random_requests(processes):
-    """Hundreds of random requests to 24 engines, of which two are stopped and one hangs: each is answered, and each reply
-    names exactly the engines that failed."""
+    """Hundreds of random requests to 24 engines, of which two are stopped and one hangs: each is answered, and each
+    reply names exactly the engines that failed."""
     config = layout(16, 8, timeouts={"gains": 2})
     names = {engine["name"] for engine in config["engines"]}
     stopped, hung = {"f3", "x5"}, {"f7"}
@@ -258,8 +259,33 @@ def test_random_requests(processes):
     print(f"after the slowest good engine or the time-out: median {over[n // 2]:.4f} s, longest {over[-1]:.4f} s")
 
 
+def own_address():
+    """An address of this host that is not loopback; None: there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("198.51.100.1", 9))  # sends nothing
+            return probe.getsockname()[0]
+        except OSError:
+            return None
+
+
 def test_who_may_connect(processes):
-    """Another host needs katcp.allow.  A web browser of this host cannot send requests."""
+    """Hosts that katcp.allow does not name are refused."""
+    address = own_address()
+    if address is None:
+        pytest.skip("this host has only loopback")
+    config = layout(1, 0)
+    port = config["katcp"]["listen"].split(":")[1]
+    for allow, greeting in (("198.51.100.0/24", b"#disconnect this"), (f"198.51.100.0/24, {address}", b"#version-connect ")):
+        controller = processes.controller(config | {"katcp": {"listen": f"0.0.0.0:{port}", "allow": allow}})
+        with socket.create_connection((address, int(port)), harness.TIMEOUT_S) as stranger:
+            assert stranger.makefile("rb").readline().startswith(greeting)
+        processes.client(controlled.Address(f"{LOOPBACK}:{port}")).request("watchdog")
+        controller.terminate().wait_end()
+
+
+def test_browser(processes):
+    """A page in a web browser of this host cannot send requests: a connection must begin with a request."""
     config = layout(1, 0)
     controller = processes.controller(config)
     port = int(config["katcp"]["listen"].split(":")[1])

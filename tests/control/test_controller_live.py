@@ -83,8 +83,8 @@ async def watch(config, then):
 
 @pytest.mark.skipif(harness.SANITIZED, reason="sanitized engines are too slow for real time")
 def test_sensors(running, processes):
-    """aiokatcp's SensorWatcher sees every sensor of every engine once under its name in the array, with the engine's value,
-    as unreachable while the engine is away, and again when it is back."""
+    """aiokatcp's SensorWatcher sees every sensor of every engine once under its name in the array, with the engine's
+    value, as unreachable while the engine is away, and again when it is back."""
     overrides, config = configs()
     correlator, _ = running(overrides)
     client = processes.client(processes.controller(config))
@@ -144,7 +144,8 @@ def test_delays_in_effect(running, processes):
     client = processes.client(processes.controller(config))
     start = f"{time.time() + 0.5:.3f}"
     client.request("delays", "wide", start, "1e-6,0:0.5,0", "2e-6,0:0,0", "3e-6,0:0,0", "4e-6,1e-9:0,0.25")
-    wanted = {"m000v": (1e-6, 0, 0.5, 0), "m000h": (2e-6, 0, 0, 0), "m001v": (3e-6, 0, 0, 0), "m001h": (4e-6, 1e-9, 0, 0.25)}
+    wanted = {"m000v": (1e-6, 0, 0.5, 0), "m000h": (2e-6, 0, 0, 0), "m001v": (3e-6, 0, 0, 0),
+              "m001h": (4e-6, 1e-9, 0, 0.25)}
     for label, numbers in wanted.items():
         def is_there(_, value, numbers=numbers):
             return eval(value)[1:] == pytest.approx(numbers)
