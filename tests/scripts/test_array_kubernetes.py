@@ -11,6 +11,9 @@ import harness
 import test_array
 from test_monitoring import promtool  # noqa: F401
 
+sys.path.insert(0, str(harness.ROOT / "control"))
+import control_config  # noqa: E402
+
 VERSIONS = ("1.28", "1.34", "1.37")  # of Kubernetes
 ENGINES = ("fgpu", "xbgpu")
 TAG = "1.2.3"
@@ -171,6 +174,7 @@ def check_controller(manifests, texts, array):
     assert {"name": "STATE_DIRECTORY", "value": "/var/lib/cbf/control"} in container["env"]
     assert fits(manifests["Deployment"], {"cbf/engines": array["name"], "cbf/host": host}, [])
     assert not fits(manifests["Deployment"], {"cbf/engines": array["name"]}, [])
+    assert control_config.parse(config).engines[0].katcp == (f"f0.cbf-{array['name']}.svc", 7150)
     for entry in config["engines"] + config["recorders"]:
         own = yaml.safe_load(texts[f"services/{entry['name']}.yaml"])
         for section in {"http", "katcp"} & set(entry):
