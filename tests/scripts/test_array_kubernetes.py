@@ -262,7 +262,7 @@ def test_nodes(work):
     for name, deployment in deployments.items():
         together = [labels[other] for other in hosts if hosts[other] == hosts[name] and other != name]
         strangers = [labels[other] for other in hosts if hosts[other] != hosts[name]]
-        assert fits(deployment, nodes[hosts[name]], together)
+        assert fits(deployment, nodes[hosts[name]], together + [{"app": "not of the array"}])
         assert not fits(deployment, nodes["other"], [])
         assert not fits(deployment, nodes[hosts[name]], [labels[name]])  # a second copy
         assert fits(deployment, nodes["spare"], together) == (name[0] in "fx")
