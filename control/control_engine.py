@@ -63,6 +63,7 @@ class Engine:
         self._messages, self._on_state = messages, on_state
         self._client = None
         self._lock = asyncio.Lock()    # one request at a time, in the order of request()
+        self._n_requests = 0           # that have been sent or wait
         self._failed = asyncio.Event()  # a request was not answered in time
         self._task = None
 
@@ -94,6 +95,8 @@ class Engine:
         over.  A request that still waits for its turn then keeps its turn, because newer settings may wait behind
         it."""
         sent = asyncio.Event()
+        if not self._n_requests:
+            return await self._turn(sent, timeout_s, name, *args)
         turn = asyncio.ensure_future(self._turn(sent, timeout_s, name, *args))
         await asyncio.wait([turn], timeout=timeout_s + SLACK_S)
         if turn.done():
@@ -104,16 +107,20 @@ class Engine:
         raise EngineFailed(f"is busy, and gets ?{name} later")
 
     async def _turn(self, sent, timeout_s, name, *args):
-        async with self._lock:
-            if self.state != PRESENT:
-                raise EngineFailed(self.clause())
-            sent.set()
-            if len(args) < MANY_ARGS:
-                return await self._ask(self._client, timeout_s, name, *args)
-            async with _encoding:
-                ask = asyncio.ensure_future(self._ask(self._client, timeout_s, name, *args))
-                await asyncio.sleep(0)  # the message is written here
-            return await ask
+        self._n_requests += 1
+        try:
+            async with self._lock:
+                if self.state != PRESENT:
+                    raise EngineFailed(self.clause())
+                sent.set()
+                if len(args) < MANY_ARGS:
+                    return await self._ask(self._client, timeout_s, name, *args)
+                async with _encoding:
+                    ask = asyncio.ensure_future(self._ask(self._client, timeout_s, name, *args))
+                    await asyncio.sleep(0)  # the message is written here
+                return await ask
+        finally:
+            self._n_requests -= 1
 
     def _late(self, turn):
         """Logs the failure of a request whose caller has got a reply."""
@@ -213,7 +220,7 @@ class Engine:
         engine with a request in progress is not asked."""
         while True:
             await asyncio.sleep(PROBE_S)
-            if not self._lock.locked():
+            if not self._n_requests:
                 try:
                     await self._ask(client, SILENT_S, "watchdog")
                 except EngineFailed:

@@ -86,16 +86,15 @@ class Settings:
     def put(self, values):
         """Stores {key: value}; the value None removes a setting.  Returns {key: former value} for restore()."""
         former = {key: self._values.get(key) for key in values}
+        gone = [key for key, value in values.items() if value is None]
         with self._database:
-            for key, value in values.items():
-                name = json.dumps(key)
-                if value is None:
-                    self._database.execute("delete from settings where key = ?", [name])
-                    self._values.pop(key, None)
-                    self._serials[key] = next(self._serial)
-                else:
-                    self._database.execute("replace into settings values (?, ?)", [name, json.dumps(value)])
-                    self._take(key, value)
+            self._database.executemany("delete from settings where key = ?", [[json.dumps(key)] for key in gone])
+            self._database.executemany("replace into settings values (?, ?)", [
+                [json.dumps(key), json.dumps(value)] for key, value in values.items() if value is not None])
+        for key, value in values.items():
+            self._take(key, value)
+        for key in gone:
+            del self._values[key]
         return former
 
     def restore(self, former, serials):

@@ -6,6 +6,7 @@ INTO       = $(DESTDIR)$(prefix)
 INSTALLED_DOCS = s|docs/\([a-z_-]*\.md\)|$(docdir)/docs/\1|g
 DOCUMENTS  = README.md HACKING.md CHANGELOG.md CONTRIBUTING.md SECURITY.md CITATION.cff Dockerfile LICENSE kernels/README.md \
              $(wildcard docs/*.md docs/decisions/*.md docs/reference/*.txt docs/images/*)
+CONTROL    = $(wildcard control/cbf-* control/phaseup)
 unit       = sed '$(INSTALLED_DOCS); s|@prefix@|$(prefix)|g; s|@engine@|$(3)|g; s|@what@|$(4)|g' systemd/$(2) > $(DESTDIR)$(unitdir)/$(1)
 
 install: all man ## make install DESTDIR= prefix=/usr/local
@@ -23,9 +24,9 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -m 644 scripts/array_* scripts/gnsscal_* $(INTO)/share/cbf/scripts
 	install -m 644 config/array/* $(INTO)/share/cbf/config/array
 	install -d $(INTO)/share/cbf/control
-	install -m 755 $(wildcard control/cbf-* control/phaseup) $(INTO)/share/cbf/control
+	install -m 755 $(CONTROL) $(INTO)/share/cbf/control
 	install -m 644 control/*.py control/requirements.txt $(INTO)/share/cbf/control
-	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/control/*
+	sed -i '$(INSTALLED_DOCS)' $(addprefix $(INTO)/share/cbf/,$(CONTROL) control/requirements.txt)
 	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/config/array/*.yaml
 	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1
 	install -m 644 $(filter %.5,$(MAN_PAGES)) $(INTO)/share/man/man5

@@ -26,6 +26,7 @@ class Answer:
     start_s: float
     end_s: float
     is_right: bool
+    late: list  # good engines that the reply names
     text: str
 
 
@@ -60,8 +61,9 @@ async def client(port, queue, bad, answers):
             status, *text = (arg.decode() for arg in reply.arguments)
             text = text[0] if text else ""
             expected = sorted(bad & set(engines))
-            is_right = status == ("fail" if expected else "ok") and sorted(NAMED.findall(text)) == expected
-            answers.append(Answer(name, tag, start_s, end_s, is_right, text))
+            named = NAMED.findall(text)
+            is_right = status == ("fail" if expected else "ok") and sorted(named) == expected
+            answers.append(Answer(name, tag, start_s, end_s, is_right, sorted(set(named) - bad), text))
 
 
 async def run(config, seed, n, bad, n_clients=4):

@@ -276,7 +276,8 @@ def test_who_may_connect(processes):
         pytest.skip("this host has only loopback")
     config = layout(1, 0)
     port = config["katcp"]["listen"].split(":")[1]
-    for allow, greeting in (("198.51.100.0/24", b"#disconnect this"), (f"198.51.100.0/24, {address}", b"#version-connect ")):
+    for allow, greeting in (("198.51.100.0/24", b"#disconnect this"),
+                            (f"198.51.100.0/24, {address}", b"#version-connect ")):
         controller = processes.controller(config | {"katcp": {"listen": f"0.0.0.0:{port}", "allow": allow}})
         with socket.create_connection((address, int(port)), harness.TIMEOUT_S) as stranger:
             assert stranger.makefile("rb").readline().startswith(greeting)

@@ -42,7 +42,7 @@ def test_exposure(engine, machine):
     assert all(value <= limit for value, limit in found.values()), found
 
 
-@pytest.mark.parametrize("unit", ["gpucbf-clock.service", "visrec@x.service", "beamrec@x.service"])
+@pytest.mark.parametrize("unit", ["gpucbf-clock.service", "visrec@x.service", "beamrec@x.service", "cbf-control@x.service"])
 def test_exposure_of_the_others(unit, machine):
     assert exposure(machine, unit) <= MAX_EXPOSURE
 
