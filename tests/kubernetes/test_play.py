@@ -4,6 +4,7 @@ podman has no scheduler and no probes here.  So these tests show that the image,
 the capabilities and the limits suffice, and that a program starts again.  tests/scripts/test_array_kubernetes.py tests
 the rest of the manifests.
 """
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 import urllib.request
 
+import aiokatcp
 import numpy as np
 import pytest
 import yaml
@@ -24,10 +26,10 @@ RATE = 262144  # samples/s: also beside other work
 CHANNELS = 256
 SUBSTREAMS = 2
 DUMP_BATCHES = 8  # 0.5 s
-NAMES = ("r0", "x0", "x1", "f0", "f1")  # in the order in which they start
+NAMES = ("r0", "x0", "x1", "f0", "f1", "control")  # in the order in which they start
 SIGNALS = "sky = wgn(0.03, 100); sky + wgn(0.03, 1); sky + wgn(0.03, 2); sky + wgn(0.03, 3); wgn(0.05, 4);"
 COHERENCE = 0.5  # of polarisation 0: half of the power of each input is the sky
-CAPABILITIES = {"r0": 0, "x0": 1 << 14 | 1 << 23, "f0": 1 << 14 | 1 << 23}  # CAP_IPC_LOCK, CAP_SYS_NICE
+CAPABILITIES = {"r0": 0, "control": 0, "x0": 1 << 14 | 1 << 23, "f0": 1 << 14 | 1 << 23}  # CAP_IPC_LOCK, CAP_SYS_NICE
 
 
 def podman(*arguments, check=True):
@@ -60,6 +62,8 @@ class Array:
             "recorders": [{"output": "vis", "host": "here", "directory": str(work / "recordings")}],
             "multicast": {"range": "239.98.0.0/24"},
             "ports": {"http": first, "katcp": first + 100},
+            "control": {"allow": "127.0.0.0/8"},
+            "controller": {"host": "here", "http": first + 200, "katcp": first + 201},
             "hosts": [{"name": "here", "address": "127.0.0.1", "memory": 8, "cores": 64,
                        "interfaces": [{"name": "lo", "rate": 10}],
                        "engines": [{"kind": kind, "gpu": "cpu"} for kind in ("fgpu", "fgpu", "xbgpu", "xbgpu")]}],
@@ -168,7 +172,28 @@ def test_privileges(name, array):
                               text=True, check=False)
         assert done.returncode and "Read-only file system" in done.stderr
     logged = log_of(name)
-    assert "info:" in logged and "not locked" not in logged and "not kept" not in logged, logged
+    assert logged and "not locked" not in logged and "not kept" not in logged, logged
+
+
+def test_controller(array):
+    """The controller finds the engines by the names of their Services, and changes settings of all of them."""
+    host, port = array.config("control")["katcp"]["listen"].split(":")
+
+    async def run():
+        async with asyncio.timeout(60):
+            client = await aiokatcp.Client.connect(host, int(port))
+            async with client:
+                while True:
+                    _, informs = await client.request("engine-list")
+                    rows = [[word.decode() for word in inform.arguments] for inform in informs]
+                    if {row[0] for row in rows if "present" in row} == {"f0", "f1", "x0", "x1"}:
+                        break
+                    await asyncio.sleep(0.2)
+                await client.request("gain-all", "wide", "0.25")
+                reply, _ = await client.request("gain", "wide", "m001h")
+                await client.request("gain-all", "wide", "default")
+                return reply[0].decode()
+    assert complex(asyncio.run(run())) == pytest.approx(0.25)
 
 
 def test_kill(array):
