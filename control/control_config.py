@@ -4,6 +4,7 @@ scripts/array writes this file.  docs/control.md lists the keys.  All frequencie
 """
 import ipaddress
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,11 +121,13 @@ def _take(where, section, key, kind, default=...):
     return value
 
 
-def endpoint(where, text, default_port):
-    """(address, port) of 'a.b.c.d:port', or of 'a.b.c.d' with the default port."""
+def endpoint(where, text, default_port, names=False):
+    """(address, port) of 'a.b.c.d:port', or of 'a.b.c.d' with the default port.  'names': a cluster gives each engine a
+    name, which is accepted in place of an address."""
     host, _, port = text.partition(":")
     try:
-        ipaddress.IPv4Address(host)
+        if not (names and re.fullmatch(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)*", host)):
+            ipaddress.IPv4Address(host)
         number = int(port or default_port)
         if not 0 < number < 65536:
             raise ValueError
@@ -217,7 +220,7 @@ def _engine(section, i, item, antennas, streams):
               list if item["program"] == "fgpu" else str)
         _take(where, item, "katcp", str)
     return EngineConfig(item["name"], item["program"], item["host"],
-                        endpoint(f"{where}katcp", katcp, KATCP_PORT) if katcp else None,
+                        endpoint(f"{where}katcp", katcp, KATCP_PORT, names=True) if katcp else None,
                         _take(where, item, "http", str, ""), names, stream,
                         _take(where, item, "first_channel", int, 0), _take(where, item, "channels", int, 0), item)
 

@@ -149,6 +149,9 @@ qualify-gnss: ## satellites of simulated skies against their model, and by gnss-
 check-systemd: ## installs the packages in a container with a real systemd, and runs them (5 minutes)
 	@scripts/check-systemd
 
+check-kubernetes: ## makes a container image, and runs an array from its manifests in podman (5 minutes)
+	@scripts/check-kubernetes
+
 # Without a GPU this target prints a message.
 check-gpu: ## unit and engine tests on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 	@scripts/gpu check
@@ -158,4 +161,4 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 	@scripts/gpu pack
 
 .PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f qualify-b qualify-gnss
-.PHONY: check-systemd check-gpu gpu-pack
+.PHONY: check-systemd check-kubernetes check-gpu gpu-pack

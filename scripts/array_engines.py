@@ -61,19 +61,30 @@ class Lines:
 
 
 def http_address(array, engine):
-    return f"{engine.host['address']}:{array['ports']['http'] + engine.index}"
+    """Returns the address at which other programs reach the HTTP server."""
+    return f"{engine.service or engine.host['address']}:{array['ports']['http'] + engine.index}"
+
+
+def http_keys(array, engine):
+    """Returns the keys of 'http'.  In a cluster the host's address is not known, but the program's name is."""
+    address = "0.0.0.0" if engine.service else engine.host["address"]
+    return [("listen", f"{address}:{array['ports']['http'] + engine.index}", array["ports"].mark)] \
+        + ([("names", json.dumps(engine.service), None)] if engine.service else [])
 
 
 def katcp_address(array, engine):
-    """Returns the address of an engine's KATCP server.  Other hosts may connect only if array.yaml names them, or if
-    the array has a controller."""
-    address = engine.host["address"] if array_control.allowed(array, engine.host) else "127.0.0.1"
+    """Returns the address at which other programs reach an engine's KATCP server.  Other hosts may connect only if
+    array.yaml names them, or if the array has a controller."""
+    address = (engine.service or engine.host["address"]) if array_control.allowed(array, engine.host) else "127.0.0.1"
     return f"{address}:{array['ports']['katcp'] + engine.index}"
 
 
 def katcp_keys(array, engine):
     networks, mark = array_control.allowed(array, engine.host), array["control"].mark_at("allow")
-    return [("listen", katcp_address(array, engine), array["ports"].mark)] \
+    listen = katcp_address(array, engine)
+    if engine.service:
+        listen = listen.replace(engine.service, "0.0.0.0")
+    return [("listen", listen, array["ports"].mark)] \
         + ([("allow", json.dumps(networks), mark)] if networks else [])
 
 
@@ -91,6 +102,8 @@ def destinations(addresses, port):
 def device_keys(array, engine):
     gpu = engine.gpu
     mark = engine.given.mark_at("gpu")
+    if engine.service and not engine.on_cpu:  # the cluster chooses the GPU, and the engine sees no other GPU
+        return [("kind", "cuda", mark)] + array[engine.kind]["device"].texts()
     chosen = {"auto": [], "cpu": [("kind", "cpu", mark)]}.get(
         gpu, [("kind", "cuda", mark), ("gpu", json.dumps(gpu), mark)])
     return chosen + array[engine.kind]["device"].texts()
@@ -107,8 +120,7 @@ def flow_keys(array, engine, name, more):
 
 
 def control(lines, array, engine, schema):
-    lines.section("http", [("listen", http_address(array, engine), array["ports"].mark)]
-                  + array[engine.kind]["http"].texts())
+    lines.section("http", http_keys(array, engine) + array[engine.kind]["http"].texts())
     if "katcp" in schema["properties"]:
         lines.section("katcp", katcp_keys(array, engine) + array[engine.kind]["katcp"].texts())
 

@@ -20,6 +20,7 @@ class Recorder:
     interface: str
     output: Section  # what the recorder records: an item of x_outputs, or for a beamrec an item of f_outputs
     kind: str = "visrec"
+    service: str = None
 
     @property
     def directory(self):
@@ -169,7 +170,7 @@ def beam_lines(plan, recorder):
     out.items("detected", [beam_keys(plan, recorder, beam, f"{beam['name']}.{{beam}}", "dada")
                            + beam.texts(*array_engines.DETECTED_SHAPE)
                            for beam in plan.made_of("detected", stream)], array.mark_at("detected"))
-    out.section("http", [("listen", array_engines.http_address(array, recorder), array["ports"].mark)])
+    out.section("http", array_engines.http_keys(array, recorder))
     return out
 
 
@@ -195,5 +196,5 @@ def lines(plan, recorder):
     out.section("output", [
         ("file", f'"{recorder.directory}/{array["name"]}-{output["name"]}-%Y%m%dT%H%M%SZ.uvh5"',
          given.mark_at("directory"))] + given.texts("max_file_size", "max_file_time"))
-    out.section("http", [("listen", array_engines.http_address(array, recorder), array["ports"].mark)])
+    out.section("http", array_engines.http_keys(array, recorder))
     return out

@@ -22,6 +22,11 @@ int notify_send(const struct notify *notify, const char *assignments)
     return datagram_send(&notify->datagram, assignments, strlen(assignments));
 }
 
+bool notify_is_open(const struct notify *notify)
+{
+    return notify->datagram.fd >= 0;
+}
+
 /* Parses a decimal integer above 0.  Returns false for any other text. */
 static bool parse_number(const char *text, uint64_t *number)
 {

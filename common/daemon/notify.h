@@ -23,7 +23,11 @@ int notify_open(struct notify *notify);
  * queue is full. */
 int notify_send(const struct notify *notify, const char *assignments);
 
-/* Returns true if the init system expects "WATCHDOG=1" from this process at least once in each '*period_us'. */
+/* Returns true if messages are sent to an init system. */
+bool notify_is_open(const struct notify *notify);
+
+/* Returns true if "WATCHDOG=1" is expected from this process at least once in each '*period_us'.  A container has no init
+ * system: the service then ends itself (service.h). */
 bool notify_watchdog(uint64_t *period_us);
 
 void notify_close(struct notify *notify);

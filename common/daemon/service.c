@@ -158,6 +158,15 @@ static void note_still(struct service *service, const struct thread_stalled *sti
     report_hang(service, still);
 }
 
+/* Ends the process, because no init system will kill it.  The hung thread prevents a clean stop. */
+static void end_hung(const struct thread_stalled *still)
+{
+    log_error("thread %s (%lld) still hangs, and no init system watches this process: it ends", still->name,
+              (long long)still->tid);
+    log_flush();
+    _exit(1);
+}
+
 static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct service *service = timer->data;
@@ -165,6 +174,8 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 
     if (still.n_looks >= STILL_LOOKS) {
         note_still(service, &still, timer->repeat);
+        if (still.n_looks >= WATCHDOG_LOOKS && !notify_is_open(&service->notify))
+            end_hung(&still);
         return;
     }
     if (service->still_tid) {

@@ -7,7 +7,8 @@
  *            the main thread, passes through its loop (thread.h).  The loops also run without data.  If a thread hangs
  *            for half of WatchdogSec, the log and STATUS name the thread, and service_run() stops sending WATCHDOG=1.
  *            systemd kills the process WatchdogSec after the last WATCHDOG=1, unless the thread continues before that
- *            time.
+ *            time.  A container has no systemd: if $WATCHDOG_USEC is set and $NOTIFY_SOCKET is not, service_run() ends
+ *            the process with exit code 1 when a thread has hung for WatchdogSec.
  *
  * Blocking:  no function waits for systemd (notify.h).  If systemd's queue is full, READY and the last STATUS are sent
  *            again each second.  An older STATUS is not sent again.

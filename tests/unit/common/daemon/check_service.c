@@ -347,6 +347,22 @@ TEST(watchdog)
     close(fd);
 }
 
+/* Without an init system, a hung thread ends the process with exit code 1. */
+TEST(watchdog_of_a_container, .exit_status = 1)
+{
+    struct thread thread;
+
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_PID");
+    setenv("WATCHDOG_USEC", "400000", 1);
+    ck_assert_int_eq(service_open(&service), 0);
+    ck_assert_int_eq(thread_start(&thread, "culprit", -1, beat, NULL), 0);
+    atomic_store(&stands_still, 1);
+    alarm(20);
+    service_run(service); /* does not return */
+    ck_abort_msg("the service runs on");
+}
+
 /* What a restart can cure, and what it cannot. */
 TEST(exit_codes)
 {
