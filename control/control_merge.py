@@ -97,8 +97,8 @@ def trouble_text(trouble):
 
 
 def of_antenna(antenna, where):
-    """True if a trouble's place is an antenna: "m000", "m000 pol 0" or "m000 wide"."""
-    return where == antenna or where.startswith(f"{antenna} ")
+    """True if a trouble's place is an antenna: "m000", "m000 pol 0" or "m000 wide", but not "m000 to m003"."""
+    return where == antenna or where.startswith(f"{antenna} ") and not where.startswith(f"{antenna} to ")
 
 
 def judge_feed(page, antenna):

@@ -63,7 +63,7 @@ function show_antennas(s) {
   fill_lamps(box, s.antennas, a => element("button", { type: "button", onclick: () => choose({ baseline: `${pair_of(last)[0]},${a.name}` }) }));
   s.antennas.forEach((a, i) => {
     const levels = a.pol.map(p => db(p.rms_dbfs)).join(" "), heard = a.of ? `, received by ${a.heard_by} of ${a.of} X-engines` : "";
-    fill_lamp(box.children[i], a, `${levels} dBFS`, `input power ${levels} dBFS${heard}`);
+    fill_lamp(box.children[i], a, levels, `input power ${levels} dBFS${heard}`);
     box.children[i].classList.toggle("chosen", pair.includes(a.name));
     box.children[i].setAttribute("aria-pressed", pair.includes(a.name));
   });
@@ -71,6 +71,7 @@ function show_antennas(s) {
   fill_reasons($("antenna-reasons"), s.antennas, a => !a.engine || a.why.includes(a.engine) ? "" : ` (${place_of(s, a.engine)})`);
 }
 
+const is_engine = e => ["fgpu", "xbgpu"].includes(e.program);
 const GROUPS = [["F-engines", ["fgpu"]], ["X-engines", ["xbgpu"]], ["Recorders", ["visrec", "beamrec"]]];
 
 function show_engines(s) {
@@ -83,8 +84,8 @@ function show_engines(s) {
     const lamps = box.children[2 * g + 1];
     fill_lamps(lamps, rows, e => element("a", { href: e.url, rel: "noopener" }));
     rows.forEach((e, i) => {
-      const rate = e.out_gbps || e.in_gbps, label = `${e.program} on ${e.host}, ${e.carries}, receives ${bits(e.in_gbps)}${e.out_gbps ? `, sends ${bits(e.out_gbps)}` : ""}`;
-      fill_lamp(lamps.children[i], e, `${e.host} · ${bits(rate)}`, label);
+      const label = `${e.program} on ${e.host}, ${e.carries}, receives ${bits(e.in_gbps)}${e.out_gbps ? `, sends ${bits(e.out_gbps)}` : ""}`;
+      fill_lamp(lamps.children[i], e, e.host, label);
       if (e.state !== "ok") lamps.children[i].children[2].textContent = `${e.host}: ${e.why}`;
     });
   });
@@ -101,8 +102,7 @@ function fill_table(table, columns, rows) {
   table.shown = key;
   const cell = ([label, read], row, i) => {
     const { text, sub = "", level = "", heat = null } = read(row);
-    const td = element(i ? "td" : "td", { dataset: { label, level } }, element("span", {}, text), ...(sub ? [element("small", {}, sub)] : []));
-    if (i === 0) td.setAttribute("scope", "row");
+    const td = element("td", { dataset: { label, level } }, element("span", {}, text), ...(sub ? [element("small", {}, sub)] : []));
     if (heat !== null) td.style.background = `color-mix(in srgb, var(--bad-soft) ${heat}%, var(--warn-soft))`;
     return td;
   };
@@ -115,7 +115,7 @@ function show_troubles(s) {
   fill_table($("troubles-table"), [
     ["Where", t => ({ text: t.where, sub: `${t.where === t.engines[0] ? "" : `seen by ${where(t)}`}` })],
     ["Trouble", t => ({ text: t.what, sub: t.stage, level: t.ongoing ? t.level : "" })],
-    ["Began", t => ({ text: `${utc(t.since)} UTC`, sub: t.ongoing ? `for ${duration(Math.max(0, s.time - t.since) / 10 * 10)}` : "" })],
+    ["Began", t => ({ text: `${utc(t.since)} UTC`, sub: t.ongoing ? `for ${duration(Math.max(0, s.time - t.since))}` : "" })],
     ["Last", t => ({ text: t.ongoing ? "now" : `${utc(t.last)} UTC` })],
     ["In the hour", t => ({ text: t.n_hour ? count(t.n_hour) : "–" })],
     ["Remedy", t => ({ text: t.advice })],
@@ -254,7 +254,7 @@ function show(s) {
   const begin = performance.now();
   $("array").textContent = s.array;
   show_state(s.level, s.headline, s.banner);
-  $("facts").textContent = `${plural(s.antennas.length, "antenna")} · ${plural(s.engines.length, "engine")}`;
+  $("facts").textContent = `${plural(s.antennas.length, "antenna")} · ${plural(s.engines.filter(e => is_engine(e)).length, "engine")} · ${plural(s.engines.filter(e => !is_engine(e)).length, "recorder")}`;
   draw_flow($("flow"), s);
   show_antennas(s);
   show_engines(s);

@@ -96,7 +96,7 @@ function path_of(rows, x, y) {
 
 /* Draws a band of states, and below it the curves of loss and rate.  The picture is as wide as its box. */
 function draw_history(box, s) {
-  const width = Math.max(300, box.clientWidth), height = 190, left = 58, right = width - 58, top = 34, bottom = height - 24, end = s.history.at(-1).t + ROW_S;
+  const width = Math.max(300, box.clientWidth), height = 190, left = 58, right = width - 76, top = 34, bottom = height - 24, end = s.history.at(-1).t + ROW_S;
   const x = t => left + (right - left) * (1 - (end - t) / HOUR_S), most = key => Math.max(...s.history.map(r => r[key]));
   const most_lost = Math.max(1, most("lost_per_s")), most_rate = most("in_gbps") || 1, y = (value, high) => bottom - (bottom - top) * value / high;
   const parts = [svg("rect", { class: "none", x: left, y: 6, width: right - left, height: 16 })];
@@ -108,7 +108,7 @@ function draw_history(box, s) {
       svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, si(Number((part * most_lost).toPrecision(3)), "/s")),
       svg("text", { x: right + 6, y: at + 4 }, bits(Number((part * most_rate).toPrecision(3)))));
   }
-  for (const minutes of [60, 45, 30, 15, 0]) {
+  for (const minutes of width < 500 ? [60, 30, 0] : [60, 45, 30, 15, 0]) {
     const at = x(end - 60 * minutes);
     parts.push(svg("text", { x: at, y: height - 6, "text-anchor": minutes === 60 ? "start" : minutes ? "middle" : "end" }, minutes ? `−${minutes} min` : "now"));
   }

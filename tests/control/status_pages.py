@@ -35,12 +35,12 @@ def f_status(name, antennas):
     return status("fgpu", name, inputs=inputs, streams=streams, receivers=[{"thread": "recv0", "kernel_drops": 0.0, "rejected_packets": {"jump": counter()}}])
 
 
-def x_status(name, antennas, state="receiving"):
+def x_status(name, antennas, state="receiving", with_sensors=False):
     """An X-engine that receives all antennas."""
     fengs = [{"feng": str(i), "antenna": a, "heaps": counter(10_000_000, 400.0 if state == "receiving" else 0.0), "missing_heaps": counter(), "late_heaps": counter(),
               "refused_heaps": counter(), "newest_timestamp": 1.0, "state": state, "labels": [f"{a}v", f"{a}h"], "since": None}
              for i, a in enumerate(antennas)]
-    sensors = {f"{a}.rx.{what}": {"value": 0, "units": "", "status": "nominal", "time": START} for a in antennas
+    sensors = {f"{a}.rx.{what}": {"value": 0, "units": "", "status": "nominal", "time": START} for a in antennas if with_sensors
                for what in ("heaps", "missing-heaps", "late-heaps", "refused-heaps", "state", "missing-unixtime", "timestamp")}
     return status("xbgpu", name, fengs=fengs, sensors=sensors, inputs=[{"fengs": f"0-{len(antennas) - 1}", "heaps": counter(10**9, 25_600.0), "bytes": counter(10**12, 3.4e9),
                                                        "missing_heaps": counter()}],
@@ -52,11 +52,6 @@ def x_status(name, antennas, state="receiving"):
 def recorder_status(name):
     return status("visrec", name, other={"heaps": counter(1000, 128.0), "bytes": counter(10**9, 1.3e8), "missing_heaps": counter(), "unwritten_dumps": counter(),
                                          "dumps": counter(1000, 2.0)})
-
-
-def set_status(entry, **more):
-    entry.update(more)
-    return entry
 
 
 def config_of(n_antennas, n_x, per_f=1, port=8000):
@@ -104,7 +99,7 @@ class Servers:
                 continue
             app = web.Application()
             app.add_routes([web.get("/status.json", self._handler(row["name"]))])
-            runner = self.runners[row["name"]] = web.AppRunner(app, access_log=None)
+            runner = self.runners[row["name"]] = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
             await runner.setup()
             host, port = row["http"].split(":")
             await web.TCPSite(runner, host, int(port)).start()
