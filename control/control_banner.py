@@ -26,13 +26,17 @@ def causes(engines, antennas):
     for host, rows in down.items():
         names = [e["name"] for e in rows]
         found.append(("absent", "Host missing", f"{host} does not answer ({names_of(names)}){antennas_of(names, antennas)}"))
+    groups = {}
     for e in engines:
-        if e["host"] in down or e["state"] == "ok":
-            continue
-        more = antennas_of([e["name"]], antennas) if e["state"] == "absent" else ""
-        headline = HEADLINES[e["state"]] if e["state"] == "absent" else "Engine failed" if e["state"] == "bad" else "Degraded"
-        found.append((e["state"], headline, f"{e['name']} on {e['host']} {e['why']}{more}" if e["state"] == "absent"
-                      else f"{e['name']} on {e['host']}: {e['why']}"))
+        if e["state"] != "ok" and e["host"] not in down:
+            groups.setdefault((e["state"], e["why"]), []).append(e)
+    for (state, why), rows in groups.items():
+        text = names_of([f"{e['name']} on {e['host']}" for e in rows])
+        if state == "absent":
+            text += f" {why if len(rows) == 1 else why.replace('does not', 'do not')}{antennas_of([e['name'] for e in rows], antennas)}"
+        else:
+            text += f": {why}"
+        found.append((state, {"absent": HEADLINES["absent"], "bad": "Engine failed"}.get(state, "Degraded"), text))
     groups = {}
     for a in antennas:
         engine = by_name.get(a["engine"])

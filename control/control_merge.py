@@ -12,6 +12,7 @@ OWN_STAGES = {"fgpu": ("F-engine", "socket of the F-engine", "host clock"),
               "xbgpu": ("X-engine", "socket of the X-engine", "host clock"),
               "visrec": None, "beamrec": None}  # stages that an engine's lamp shows; None: all stages
 GONE = ("dead", "silent")  # states of an antenna in an X-engine
+START_S = 10  # an engine may be without data for so long after its start
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Page:
     status: dict | None = None
     why: str = "has not answered yet"
     answered: float = 0.0  # UNIX time of the newest answer
-    quiet: set = field(default_factory=set)  # inputs without data in the answer before the newest
+    quiet: set = field(default_factory=set)  # inputs of an F-engine without a heap between the last two answers
     fengs: dict = field(default_factory=dict)  # of an X-engine: {antenna: its row of "fengs"}
     katcp: str = "present"  # present, absent or hung
     katcp_why: str = ""
@@ -35,7 +36,7 @@ class Page:
 
     def take(self, status, now):
         """Takes a new answer."""
-        self.quiet = set(silent_inputs(self.status)) if self.status else set()
+        self.quiet = quiet_inputs(self.status, status) if self.status and self.program == "fgpu" else set()
         self.fengs = {f["antenna"]: f for f in status.get("fengs", [])} if self.program == "xbgpu" else {}
         self.status, self.why, self.answered = status, "", now
 
@@ -68,10 +69,13 @@ def percent(fraction):
     return f"{100 * fraction:.2g} %" if fraction < 0.995 else "100 %"
 
 
-def silent_inputs(status):
-    """(antenna, pol) of each input of an F-engine that receives nothing now."""
-    return [(i["antenna"], i["pol"]) for i in status.get("inputs", [])
-            if "antenna" in i and (i.get("heaps") or {}).get("per_s") == 0]
+def quiet_inputs(before, status):
+    """{(antenna, pol)} of the inputs of an F-engine that received no heap between two answers."""
+    if before["start_time"] != status["start_time"]:
+        return set()
+    totals = {(i.get("antenna"), i.get("pol")): total(i.get("heaps")) for i in before.get("inputs", [])}
+    return {(i["antenna"], i["pol"]) for i in status.get("inputs", [])
+            if (i.get("heaps") or {}).get("per_s") == 0 and totals.get((i["antenna"], i["pol"])) == total(i["heaps"])}
 
 
 def worst(found):
@@ -107,8 +111,8 @@ def judge_feed(page, antenna):
         return [("absent", f"{page.full_name()} {page.why}")]
     troubles = [t for t in current(page.status) if of_antenna(antenna, t["where"])]
     inputs = [i for i in page.status.get("inputs", []) if i.get("antenna") == antenna]
-    silent = [p for a, p in silent_inputs(page.status) if a == antenna
-              and ((a, p) in page.quiet or any(t["ongoing"] and t["what"] == "no packets" for t in troubles))]
+    stopped = any(t["ongoing"] and t["what"] == "no packets" for t in troubles)
+    silent = [i["pol"] for i in inputs if (antenna, i["pol"]) in page.quiet or stopped and (i.get("heaps") or {}).get("per_s") == 0]
     if silent:
         pols = "both polarisations" if len(silent) == len(inputs) > 1 else f"polarisation {silent[0]}"
         return [("bad", f"no data from the digitiser on {pols}")]
@@ -144,7 +148,9 @@ def hearing(x_pages):
 
 
 def is_deaf(page):
-    return bool(page.fengs) and all(f["state"] in GONE for f in page.fengs.values())
+    """True if no antenna's heaps arrive at an X-engine, which is not just starting."""
+    started_s = page.status["time"] - page.status["start_time"]
+    return started_s > START_S and bool(page.fengs) and all(f["state"] in GONE for f in page.fengs.values())
 
 
 def blame(heard, deaf):

@@ -30,6 +30,8 @@ class Array:
         """Lets each engine answer, or not.  Returns the array's state."""
         self.now += after_s
         for page in self.watch.pages:
+            for i in self.answers.get(page.name, {}).get("inputs", []):
+                i["heaps"]["total"] += round(i["heaps"]["per_s"] * after_s)
             if page.name in self.answers:
                 page.take(pickle.loads(pickle.dumps(self.answers[page.name])), self.now)
             else:
@@ -82,7 +84,8 @@ def test_cut_feed():
     array = Array()
     array.look()
     array.silence_feed(13)
-    array.mute(13)
+    for i in array.answers["f13"]["inputs"]:
+        i["heaps"]["total"] += 100  # which came since the last answer
     for x in range(64):
         array.feng(x, 13)["state"] = "receiving"
     assert not not_ok(array.look()["antennas"]), "one answer without data"
@@ -274,9 +277,12 @@ def test_history():
 
 
 def test_banner_counts_the_rest():
-    engines = [{"name": f"x{i}", "program": "xbgpu", "host": f"h{i}", "state": "warn", "why": "is starting"} for i in range(5)]
+    engines = [{"name": f"x{i}", "program": "xbgpu", "host": f"h{i}", "state": "warn", "why": why}
+               for i, why in enumerate(("is starting", "is busy", "is idle", "is late", "is full"))]
     told = control_banner.make(engines, [])
-    assert told["banner"] == "x0 on h0: is starting; x1 on h1: is starting; x2 on h2: is starting; and 2 more below"
+    assert told["banner"] == "x0 on h0: is starting; x1 on h1: is busy; x2 on h2: is idle; and 2 more below"
+    told = control_banner.make([{**e, "why": "is starting"} for e in engines], [])
+    assert told["banner"] == "x0 on h0, x1 on h1, x2 on h2 and 2 more: is starting"
 
 
 def test_merge_of_an_unknown_antenna():
