@@ -6,7 +6,12 @@ const $ = id => document.getElementById(id);
 
 let last = null;   // last answer
 let last_ms = 0;   // time of the last answer
-let chosen = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+let chosen = read_hash();
+
+/* Returns the viewer's choice of fringes from the page's address. */
+function read_hash() {
+  return Object.fromEntries([...new URLSearchParams(location.hash.slice(1))].filter(([key]) => ["stream", "baseline", "channels"].includes(key)));
+}
 
 // ---- Banner ---------------------------------------------------------------------------------------------------------
 
@@ -308,5 +313,5 @@ $("history-key").append(...[["loss, heaps or packets per second (left)", "--c1"]
 setInterval(show_age, 500);
 new ResizeObserver(() => last && draw_history($("history"), last)).observe($("history"));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
-window.addEventListener("hashchange", () => { chosen = Object.fromEntries(new URLSearchParams(location.hash.slice(1))); if (last) { show_antennas(last); poll_fringe(); } });
+window.addEventListener("hashchange", () => { chosen = read_hash(); if (last) { show_antennas(last); poll_fringe(); } });
 poll();

@@ -54,6 +54,6 @@ class FixedPage(ArrayPage):
     """The page of hand-made answers, without engines.  'state' is served as /array.json, and may change."""
 
     def __init__(self, config, state):
-        super().__init__({**config, "engines": [], "recorders": []})
+        super().__init__({**config, "engines": [], "recorders": [], "http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
         self.run(self.http.watch.stop())
         self.http.watch.state = state

@@ -117,6 +117,12 @@ def test_faults(daemon, work, serve):
 
 
 @pytest.fixture(scope="module")
+def chromium():
+    with browser.client() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def troubled():
     """The state of 64 antennas and 128 engines: a cut feed, a dead F-engine, a lossy input, an X-engine with a bad clock."""
     array = Array()
@@ -131,53 +137,53 @@ def troubled():
     return array.config, array.look()
 
 
-def test_lamps(troubled, serve):
+def test_lamps(troubled, serve, chromium):
     """Each lamp has a state in words and a symbol, and says why it is not green."""
     served = serve(FixedPage(*troubled))
-    with browser.page() as page:
-        page.goto(served.url)
-        browser.wait_shown(page)
-        assert len(lamps(page, "antenna-lamps", "ok")) == 61 and len(lamps(page, "engine-groups", "ok")) == 127
-        assert page.locator("#antennas-count span:visible").all_inner_texts() == ["✓ 61 green", "▲ 1 amber", "✕ 1 red", "○ 1 missing"]
-        names = {b.get_attribute("aria-label") for b in page.locator("#antenna-lamps button").all()}
-        assert "m013, red: no data from the digitiser on both polarisations" in names and "m033, missing: f33 on cbf34 does not answer" in names
-        assert "m020, amber: loses 0.1 % of the packets from the digitiser on polarisation 0" in names
-        assert "m000, green: input power −21 −21 dBFS, received by 64 of 64 X-engines" in names
-        engine = page.get_by_role("link", name="x40, amber: clock not synchronised")
-        assert engine.get_attribute("href") == f"http://{next(e['http'] for e in troubled[0]['engines'] if e['name'] == 'x40')}/"
-        assert page.locator("#antenna-reasons li").all_inner_texts() == [
-            "✕\nm013\nno data from the digitiser on both polarisations (f13 on cbf14)",
-            "▲\nm020\nloses 0.1 % of the packets from the digitiser on polarisation 0 (f20 on cbf21)", "○\nm033\nf33 on cbf34 does not answer"]
-        # all 64 antennas and 128 engines are on one screen of a desk
-        assert page.evaluate("document.getElementById('engines').getBoundingClientRect().bottom") < 1500
-        assert page.locator("#losses td").first.inner_text() == "m020" and "420 /s" in page.locator("#losses").inner_text()
-        assert not [m for m in page.complaints if "fringe" not in m], page.complaints
+    page = browser.new_page(chromium)
+    page.goto(served.url)
+    browser.wait_shown(page)
+    assert len(lamps(page, "antenna-lamps", "ok")) == 61 and len(lamps(page, "engine-groups", "ok")) == 127
+    assert page.locator("#antennas-count span:visible").all_inner_texts() == ["✓ 61 green", "▲ 1 amber", "✕ 1 red", "○ 1 missing"]
+    names = {b.get_attribute("aria-label") for b in page.locator("#antenna-lamps button").all()}
+    assert "m013, red: no data from the digitiser on both polarisations" in names and "m033, missing: f33 on cbf34 does not answer" in names
+    assert "m020, amber: loses 0.1 % of the packets from the digitiser on polarisation 0" in names
+    assert "m000, green: input power −21 −21 dBFS, received by 64 of 64 X-engines" in names
+    engine = page.get_by_role("link", name="x40, amber: clock not synchronised")
+    assert engine.get_attribute("href") == f"http://{next(e['http'] for e in troubled[0]['engines'] if e['name'] == 'x40')}/"
+    assert page.locator("#antenna-reasons li").all_inner_texts() == [
+        "✕\nm013\nno data from the digitiser on both polarisations (f13 on cbf14)",
+        "▲\nm020\nloses 0.1 % of the packets from the digitiser on polarisation 0 (f20 on cbf21)", "○\nm033\nf33 on cbf34 does not answer"]
+    # all 64 antennas and 128 engines are on one screen of a desk
+    assert page.evaluate("document.getElementById('engines').getBoundingClientRect().bottom") < 1500
+    assert page.locator("#losses td").first.inner_text() == "m020" and "420 /s" in page.locator("#losses").inner_text()
+    assert not [m for m in page.complaints if "fringe" not in m], page.complaints
 
 
-def test_keyboard_and_screen_reader(troubled, serve):
+def test_keyboard_and_screen_reader(troubled, serve, chromium):
     served = serve(FixedPage(*troubled))
-    with browser.page() as page:
-        page.goto(served.url)
-        browser.wait_shown(page)
+    page = browser.new_page(chromium)
+    page.goto(served.url)
+    browser.wait_shown(page)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the antennas"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("m000, green")
+    for _ in range(5):
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "Skip to the antennas"
-        page.keyboard.press("Enter")
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("m000, green")
-        for _ in range(5):
-            page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        assert page.url.endswith("#baseline=m000,m005")
-        assert page.locator("#antenna-lamps [aria-pressed=true]").count() == 2
-        browser.wait_shown(page)
-        assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("m005"), "the focus stays over an update"
-        # every section has a heading, every picture and control has a name
-        assert page.evaluate("[...document.querySelectorAll('main > section')].every(s => document.getElementById(s.getAttribute('aria-labelledby')))")
-        assert page.get_by_role("img", name=re.compile("^State of the last hour. Green for .* amber for .* red for")).count() == 1
-        assert page.evaluate("""[...document.querySelectorAll('a, button, select, canvas')].filter(e => e.offsetParent)
-            .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).length""") == 0
-        assert page.get_by_role("status").inner_text().startswith("Engines missing")
-        assert page.locator("html").get_attribute("lang") == "en"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#baseline=m000,m005")
+    assert page.locator("#antenna-lamps [aria-pressed=true]").count() == 2
+    browser.wait_shown(page)
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("m005"), "the focus stays over an update"
+    # every section has a heading, every picture and control has a name
+    assert page.evaluate("[...document.querySelectorAll('main > section')].every(s => document.getElementById(s.getAttribute('aria-labelledby')))")
+    assert page.get_by_role("img", name=re.compile("^State of the last hour. Green for .* amber for .* red for")).count() == 1
+    assert page.evaluate("""[...document.querySelectorAll('a, button, select, canvas')].filter(e => e.offsetParent)
+        .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).length""") == 0
+    assert page.get_by_role("status").inner_text().startswith("Engines missing")
+    assert page.locator("html").get_attribute("lang") == "en"
 
 
 def contrast(a, b):
@@ -189,32 +195,32 @@ def contrast(a, b):
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_phone(troubled, serve, colours):
+def test_phone(troubled, serve, chromium, colours):
     """Nothing is wider than the window of a phone, and texts are well seen on their lamps in both modes."""
     served = serve(FixedPage(*troubled))
-    with browser.page(width=360, height=740, colours=colours, scale=2) as page:
-        page.goto(served.url)
-        browser.wait_shown(page)
-        edges = page.evaluate("""[...document.querySelectorAll("main > *:not([hidden]), td, .lamps > *, .node, .arrow, #reason")]
-            .filter(one => !one.closest(".scroll")).map(one => one.getBoundingClientRect()).filter(box => box.width).map(box => [box.left + scrollX, box.right + scrollX])""")
-        assert len(edges) > 250 and min(left for left, _ in edges) >= 0 and max(right for _, right in edges) <= 360
-        assert page.evaluate("document.documentElement.scrollWidth") == 360
-        assert page.evaluate("[...document.querySelectorAll('#antenna-lamps b')].every(b => b.scrollWidth <= b.clientWidth)"), "names are whole"
-        for state in ("ok", "warn", "bad", "absent"):
-            lamp = page.locator(f".lamps [data-level={state}]").first
-            ground = lamp.evaluate("e => getComputedStyle(e).backgroundColor")
-            for part in ("b", "i", "span"):
-                ink = lamp.locator(part).evaluate("e => getComputedStyle(e).color")
-                assert contrast(ink, ground) >= 4.5, f"{state} {part}: {ink} on {ground}"
+    page = browser.new_page(chromium, width=360, height=740, colours=colours, scale=2)
+    page.goto(served.url)
+    browser.wait_shown(page)
+    edges = page.evaluate("""[...document.querySelectorAll("main > *:not([hidden]), td, .lamps > *, .node, .arrow, #reason")]
+        .filter(one => !one.closest(".scroll")).map(one => one.getBoundingClientRect()).filter(box => box.width).map(box => [box.left + scrollX, box.right + scrollX])""")
+    assert len(edges) > 210 and min(left for left, _ in edges) >= 0 and max(right for _, right in edges) <= 360
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.evaluate("[...document.querySelectorAll('#antenna-lamps b')].every(b => b.scrollWidth <= b.clientWidth)"), "names are whole"
+    for state in ("ok", "warn", "bad", "absent"):
+        lamp = page.locator(f".lamps [data-level={state}]").first
+        ground = lamp.evaluate("e => getComputedStyle(e).backgroundColor")
+        for part in ("b", "i", "span"):
+            ink = lamp.locator(part).evaluate("e => getComputedStyle(e).color")
+            assert contrast(ink, ground) >= 4.5, f"{state} {part}: {ink} on {ground}"
 
 
-def test_served_alone(troubled, serve):
+def test_served_alone(troubled, serve, chromium):
     """The page requests nothing from any other host."""
     served = serve(FixedPage(*troubled))
-    with browser.page() as page:
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(served.url)
-        browser.wait_shown(page, 2)
-        assert len(asked) >= 7 and all(url.startswith(served.url) for url in asked), asked
-        assert float(page.locator("body").get_attribute("data-draw-ms")) < 1000
+    page = browser.new_page(chromium)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(served.url)
+    browser.wait_shown(page, 2)
+    assert len(asked) >= 7 and all(url.startswith(served.url) for url in asked), asked
+    assert float(page.locator("body").get_attribute("data-draw-ms")) < 1000
