@@ -195,7 +195,8 @@ async def start(config, controller):
     watch = Watch(config, controller)
     app = web.Application(middlewares=[guard])
     app.add_routes(Answers(watch).routes())
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADER_S, max_headers=64, max_field_size=4096, handler_cancellation=True)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADER_S, max_headers=64, max_field_size=4096, handler_cancellation=True,
+                           shutdown_timeout=1)
     await runner.setup()
     host, _, port = http["listen"].rpartition(":")
     try:

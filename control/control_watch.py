@@ -1,6 +1,6 @@
 """Reads the status pages of all engines and recorders every 2 s, and keeps the array's state for the array page.
 
-Flow:      /status.json?spectrum=none of each engine -> Page -> merge() once a second -> memory of the last hour -> array()
+Flow:      /status.json?spectrum=none&sensors=none of each engine -> Page -> merge() once a second -> memory of the last hour -> array()
 Threads:   one asyncio loop.  The reads are spread over the interval, so that no long computation delays KATCP requests.
 Failures:  an engine without an answer is absent from the array's state.  Nothing else stops.
 """
@@ -87,7 +87,7 @@ class Watch:
             begin = time.monotonic()
             self.n_reads += 1
             try:
-                page.take(await self.read(page, {"spectrum": "none"}), time.time())
+                page.take(await self.read(page, {"spectrum": "none", "sensors": "none"}), time.time())
             except (TimeoutError, aiohttp.ClientError, ValueError) as error:
                 self.n_failed += 1
                 if page.status is not None:

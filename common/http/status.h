@@ -33,6 +33,7 @@ struct status_query {
     const char *baseline; /* "0,1" */
     const char *channels; /* first and last channel to show, "256,511" */
     bool no_spectrum;     /* "spectrum=none": null instead of a spectrum, and no request for data to the worker */
+    bool no_sensors;      /* "sensors=none": no member "sensors" */
 };
 
 /* Adds a pipeline's state to the object 'into'. */

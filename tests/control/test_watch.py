@@ -352,7 +352,7 @@ def test_bad_answers(monkeypatch):
 
     async def test(watch, servers):
         await until(lambda: watch.state and watch.state["level"] == "ok", lambda: watch.state)
-        assert {q.get("spectrum") for _, q in servers.queries} == {"none"}
+        assert {tuple(q.items()) for _, q in servers.queries} == {(("spectrum", "none"), ("sensors", "none"))}
         answers.update({name: answer for name, (answer, _) in bad.items()})
         await servers.stop("f3")
         why = {name: text for name, (_, text) in bad.items()} | {"f3": "does not answer"}

@@ -302,19 +302,19 @@ TEST(page)
 
 static void describe_query(void *arg, const struct status_query *query, json_t *into)
 {
-    json_object_set_new(into, "no_spectrum", json_boolean(query->no_spectrum));
+    json_object_set_new(into, "asked", json_pack("[b, b]", query->no_spectrum, query->no_sensors));
 }
 
-TEST(without_spectrum)
+TEST(parts)
 {
     static const struct {
         const char *request, *expected;
-    } asked[] = {{"GET /status.json?spectrum=none", "\"no_spectrum\":true"},
-                 {"GET /status.json?stream=a&spectrum=none&baseline=0,1", "\"no_spectrum\":true"},
-                 {"GET /status.json?spectrum=nonesuch", "\"no_spectrum\":false"},
-                 {"GET /status.json?spectrum", "\"no_spectrum\":false"},
-                 {"GET /status.json?stream=none", "\"no_spectrum\":false"},
-                 {"GET /status.json", "\"no_spectrum\":false"}};
+    } asked[] = {{"GET /status.json?spectrum=none", "\"asked\":[true,false]"},
+                 {"GET /status.json?stream=a&sensors=none&spectrum=none&baseline=0,1", "\"asked\":[true,true]"},
+                 {"GET /status.json?spectrum=nonesuch&sensors", "\"asked\":[false,false]"},
+                 {"GET /status.json?spectrum&sensors=none", "\"asked\":[false,true]"},
+                 {"GET /status.json?stream=none", "\"asked\":[false,false]"},
+                 {"GET /status.json", "\"asked\":[false,false]"}};
     struct status *status;
 
     ck_assert_int_eq(status_create("xbgpu", NULL, NULL, &status), 0);
