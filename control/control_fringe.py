@@ -135,8 +135,11 @@ class Fringes:
         spectra = [a.get("spectrum") if isinstance(a, dict) else None for a in answers]
         known = [s for s in spectra if s and s.get("stream") == stream["name"]]
         axis, hz = axis_of(source, first, last)
-        curves = [dict(zip(("pols", "phase_deg", "coherence"), (pols, *join(known, pols, first, last)))) for pols in ([0, 0], [1, 1])]
+        curves = []
+        for pols in ([0, 0], [1, 1]) if known else ():
+            phase_deg, coherence = await asyncio.to_thread(join, known, pols, first, last)
+            curves.append({"pols": pols, "phase_deg": phase_deg, "coherence": coherence})
         names = [a["name"] for a in sorted(self.watch.config["antennas"], key=lambda a: a.get("feng_id", 0))]
         return {"stream": stream["name"], "baseline": [names[i] for i in pair], "time": min((s["time"] for s in known), default=None),
-                "axis": axis, "hz": hz, "curves": curves if known else [],
+                "axis": axis, "hz": hz, "curves": curves,
                 "missing": [p.full_name() for p, s in zip(asked, spectra) if not s]}

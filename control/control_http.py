@@ -26,6 +26,7 @@ FILES = {"index.html": "text/html", "array.css": "text/css", "array.js": "text/j
          "status.css": "text/css", "plot.js": "text/javascript"}
 MAX_CONNECTIONS = 64
 HEADER_S = 10.0
+SETTLE_S = 0.02  # asyncio makes a connection's transport after the connection
 HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
            "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
                                       "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"}
@@ -94,14 +95,20 @@ def make_guard(names, networks):
     return guard
 
 
+def close_surplus(server):
+    """Closes connections until at most MAX_CONNECTIONS are open: each time the oldest one of the host with the most connections."""
+    hosts = {c: (c.transport.get_extra_info("peername") or ("",))[0] for c in server.connections if c.transport is not None and not c.transport.is_closing()}
+    for _ in range(len(hosts) - MAX_CONNECTIONS):
+        most, _ = collections.Counter(hosts.values()).most_common(1)[0]
+        oldest = next(c for c, host in hosts.items() if host == most)
+        del hosts[oldest]
+        oldest.transport.abort()
+
+
 def limit(server):
-    """A factory of connections that first closes a connection if too many are open."""
+    """A factory of connections, which closes surplus connections a moment after it has made one."""
     def make():
-        open_now = [c for c in server.connections if c.transport is not None and not c.transport.is_closing()]
-        if len(open_now) >= MAX_CONNECTIONS:
-            host_of = {c: (c.transport.get_extra_info("peername") or ("",))[0] for c in open_now}
-            most, _ = collections.Counter(host_of.values()).most_common(1)[0]
-            next(c for c in open_now if host_of[c] == most).transport.abort()
+        asyncio.get_running_loop().call_later(SETTLE_S, close_surplus, server)
         return server()
     return make
 
@@ -200,7 +207,7 @@ async def start(config, controller):
     await runner.setup()
     host, _, port = http["listen"].rpartition(":")
     try:
-        server = await asyncio.get_running_loop().create_server(limit(runner.server), host, int(port), backlog=64)
+        server = await asyncio.get_running_loop().create_server(limit(runner.server), host, int(port), backlog=128)
     except OSError:
         await runner.cleanup()
         raise

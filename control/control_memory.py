@@ -106,10 +106,10 @@ class History:
             self.rows.append({"t": t, "state": level, "lost_per_s": lost_per_s, "in_gbps": in_gbps})
             self.rows = [row for row in self.rows if now - row["t"] <= HOUR_S]
             self.n = 1
-            return self.rows
+            return list(self.rows)
         row = self.rows[-1]
         self.n += 1
         row["state"] = max(row["state"], level, key=RANK.get)
         row["lost_per_s"] = max(row["lost_per_s"], lost_per_s)
         row["in_gbps"] = round(row["in_gbps"] + (in_gbps - row["in_gbps"]) / self.n, 9)
-        return self.rows
+        return [*self.rows[:-1], dict(row)]

@@ -1,10 +1,13 @@
 """Reads the status pages of all engines and recorders every 2 s, and keeps the array's state for the array page.
 
-Flow:      /status.json?spectrum=none&sensors=none of each engine -> Page -> merge() once a second -> memory of the last hour -> array()
-Threads:   one asyncio loop.  The reads are spread over the interval, so that no long computation delays KATCP requests.
+Flow:      /status.json?spectrum=none&sensors=none of each engine -> Page -> merge() once a second -> memory of the last hour ->
+           Watch.state, which is /array.json
+Threads:   one asyncio loop, and a thread that merges copies of the pages.  The reads are spread over the interval.  So no long
+           computation delays KATCP requests.
 Failures:  an engine without an answer is absent from the array's state.  Nothing else stops.
 """
 import asyncio
+import dataclasses
 import json
 import logging
 import time
@@ -99,7 +102,8 @@ class Watch:
         while True:
             begin = time.monotonic()
             try:
-                self.build(time.time())
+                # in a thread: a merge of many pages must not delay KATCP requests
+                self.state = await asyncio.to_thread(self._compute, time.time(), *self._snapshot())
             except Exception:  # a page of another version may lack any key: the controller lives on
                 log.exception("The array's state cannot be computed")
             self.build_s = time.monotonic() - begin
@@ -107,21 +111,28 @@ class Watch:
 
     def build(self, now):
         """Computes the array's state from the newest answers."""
+        self.state = self._compute(now, *self._snapshot())
+
+    def _snapshot(self):
+        """(pages, settings) of this moment, which do not change any more."""
         engines = {e.name: e for e in self.controller.engines}
         for page in self.pages:
             engine = engines.get(page.name)
             page.katcp, page.katcp_why = (engine.state, engine.why) if engine else ("present", "")
-        if self.state is None and any(p.status is None and p.why == Page.why for p in self.pages):
-            return  # not all pages have been read once
-        found = merge(self.config, self.pages)
+        return [dataclasses.replace(p) for p in self.pages], self.controller.report()
+
+    def _compute(self, now, pages, settings):
+        """The object of array.json; None until all pages have been read once."""
+        if self.state is None and any(p.status is None and p.why == Page.why for p in pages):
+            return None
+        found = merge(self.config, pages)
         found["losses"] = self.losses.take(found["losses"], now)
-        troubles = self.troubles.take(self.pages, now)
+        troubles = self.troubles.take(pages, now)
         banner = control_banner.make(found["engines"], found["antennas"], self._lately(found["losses"], now))
-        first = found["flow"][0]
         lost_per_s = round(sum(row["lost_per_s"] for row in found["flow"]), 3)
-        history = self.history.take(now, banner["level"], lost_per_s, first["gbps"])
-        self.state = {"array": self.config.get("array", "array"), "time": round(now, 3), **banner, **found, "troubles": troubles,
-                      "history": history, "settings": self.controller.report()}
+        history = self.history.take(now, banner["level"], lost_per_s, found["flow"][0]["gbps"])
+        return {"array": self.config.get("array", "array"), "time": round(now, 3), **banner, **found, "troubles": troubles,
+                "history": history, "settings": settings}
 
     @staticmethod
     def _lately(losses, now):
