@@ -35,6 +35,7 @@ function fill_lamps(box, rows, make) {
   const names = rows.map(r => r.name).join("\n");
   if (box.shown !== names) {
     box.shown = names;
+    box.classList.toggle("few", rows.length <= 12);
     box.replaceChildren(...rows.map(make));
     for (const lamp of box.children) lamp.append(element("b"), element("i", { attributes: { "aria-hidden": "true" } }), element("span"));
   }
@@ -115,17 +116,34 @@ function fill_table(table, columns, rows) {
   table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows.map(row => element("tr", {}, ...columns.map((c, i) => cell(c, row, i))))));
 }
 
+/* Joins the rows that have the same trouble at several places. */
+function join_troubles(troubles) {
+  const joined = new Map();
+  for (const t of troubles) {
+    const key = [t.stage, t.what, t.level, t.ongoing].join(), row = joined.get(key);
+    if (!row) { joined.set(key, { ...t, where: [t.where] }); continue; }
+    row.where.push(t.where);
+    row.engines = [...new Set([...row.engines, ...t.engines])];
+    row.hosts = [...new Set([...row.hosts, ...t.hosts])];
+    row.since = Math.min(row.since, t.since);
+    row.last = Math.max(row.last, t.last);
+    row.n_hour += t.n_hour;
+  }
+  return [...joined.values()];
+}
+
 function show_troubles(s) {
+  const rows = join_troubles(s.troubles);
   const where = t => names_of(t.engines) + (t.hosts.length === 1 ? ` on ${t.hosts[0]}` : ` on ${plural(t.hosts.length, "host")}`);
   fill_table($("troubles-table"), [
-    ["Where", t => ({ text: t.where, sub: `${t.where === t.engines[0] ? "" : `seen by ${where(t)}`}` })],
+    ["Where", t => ({ text: names_of(t.where), sub: t.where[0] === t.engines[0] ? "" : `seen by ${where(t)}` })],
     ["Trouble", t => ({ text: t.what, sub: t.stage, level: t.ongoing ? t.level : "" })],
     ["Began", t => ({ text: `${utc(t.since)} UTC`, sub: t.ongoing ? `for ${duration(Math.max(0, s.time - t.since))}` : "" })],
     ["Last", t => ({ text: t.ongoing ? "now" : `${utc(t.last)} UTC` })],
     ["In the hour", t => ({ text: t.n_hour ? count(t.n_hour) : "–" })],
     ["Remedy", t => ({ text: t.advice })],
-  ], s.troubles.slice(0, 40));
-  $("troubles-note").textContent = s.troubles.length > 40 ? `and ${s.troubles.length - 40} more in array.json` : s.troubles.length ? "" : "No trouble in the last hour.";
+  ], rows.slice(0, 40));
+  $("troubles-note").textContent = rows.length > 40 ? `and ${rows.length - 40} more in array.json` : rows.length ? "" : "No trouble in the last hour.";
 }
 
 const STAGES = [["feed", "from the digitiser"], ["feed late", "too late"], ["feed refused", "refused"], ["fgpu", "in the F-engine"], ["network", "on the way to X-engines"],
@@ -142,7 +160,7 @@ function show_losses(s) {
   $("losses").hidden = !rows.length;
   fill_table($("losses"), [["Antenna or engine", r => ({ text: r.name, sub: r.engine ? place_of(s, r.name) : "" })], ...columns], rows.slice(0, 70));
   const n = s.antennas.length - rows.filter(r => !r.engine).length;
-  $("losses-note").textContent = rows.length ? `The other ${plural(n, "antenna")} lost nothing in the last hour.` : "Nothing was lost in the last hour.";
+  $("losses-note").textContent = rows.length ? n === 0 ? "" : `The other ${plural(n, "antenna")} lost nothing in the last hour.` : "Nothing was lost in the last hour.";
 }
 
 function show_streams(s) {
