@@ -94,8 +94,12 @@ function path_of(rows, x, y) {
   }).join("");
 }
 
-/* Draws a band of states, and below it the curves of loss and rate.  The picture is as wide as its box. */
+/* Draws a band of states, and below it the curves of loss and rate.  The picture is as wide as its box.  Draws anew only if there is
+   another row, or if the newest row has another state or loss.  Returns the picture in words. */
 function draw_history(box, s) {
+  const key = [box.clientWidth, ...["t", "state", "lost_per_s"].map(name => s.history.at(-1)[name])].join();
+  if (box.shown === key) return box.words;
+  box.shown = key;
   const width = Math.max(300, box.clientWidth), height = 190, left = 58, right = width - 76, top = 34, bottom = height - 24, end = s.history.at(-1).t + ROW_S;
   const x = t => left + (right - left) * (1 - (end - t) / HOUR_S), most = key => Math.max(...s.history.map(r => r[key]));
   const most_lost = Math.max(1, most("lost_per_s")), most_rate = most("in_gbps") || 1, y = (value, high) => bottom - (bottom - top) * value / high;
@@ -118,5 +122,5 @@ function draw_history(box, s) {
   const words = `Green for ${duration(seconds("ok"))}, amber for ${duration(seconds("warn"))}, red for ${duration(seconds("bad"))}. ` +
     `Largest loss ${si(most("lost_per_s"), "/s")}, largest rate ${bits(most("in_gbps"))}.`;
   box.replaceChildren(svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `State of the last hour. ${words}` }, ...parts));
-  return words;
+  return box.words = words;
 }
