@@ -1,4 +1,5 @@
 """The banner of the array page: the worst state in words that name antenna, engine and host."""
+
 from control_merge import RANK, names_of
 
 N_TOLD = 3  # causes in the banner; further causes are only counted
@@ -14,7 +15,7 @@ def hosts_down(engines):
 
 
 def antennas_of(engine_names, antennas):
-    """"", or ": m002 and m003 are missing" for F-engines."""
+    """ "", or ": m002 and m003 are missing" for F-engines."""
     names = [a["name"] for a in antennas if a["engine"] in engine_names]
     return f": {names_of(names)} {'are' if len(names) > 1 else 'is'} missing" if names else ""
 
@@ -25,7 +26,9 @@ def causes(engines, antennas):
     by_name = {e["name"]: e for e in engines}
     for host, rows in down.items():
         names = [e["name"] for e in rows]
-        found.append(("absent", "Host missing", f"{host} does not answer ({names_of(names)}){antennas_of(names, antennas)}"))
+        found.append(
+            ("absent", "Host missing", f"{host} does not answer ({names_of(names)}){antennas_of(names, antennas)}")
+        )
     groups = {}
     for e in engines:
         if e["state"] != "ok" and e["host"] not in down:
@@ -33,7 +36,8 @@ def causes(engines, antennas):
     for (state, why), rows in groups.items():
         text = names_of([f"{e['name']} on {e['host']}" for e in rows])
         if state == "absent":
-            text += f" {why if len(rows) == 1 else why.replace('does not', 'do not')}{antennas_of([e['name'] for e in rows], antennas)}"
+            answer = why if len(rows) == 1 else why.replace("does not", "do not")
+            text += f" {answer}{antennas_of([e['name'] for e in rows], antennas)}"
         else:
             text += f": {why}"
         found.append((state, {"absent": HEADLINES["absent"], "bad": "Engine failed"}.get(state, "Degraded"), text))
@@ -50,19 +54,29 @@ def causes(engines, antennas):
 
 
 def make(engines, antennas, lately=()):
-    """{"state", "level", "headline", "banner"} of the array.  'state' is ok, degraded or fail; 'level' is the colour: ok, warn or
+    """{"state", "level", "headline", "banner"} of the array.  'state' is ok, degraded or fail; 'level' is the
+    colour: ok, warn or
     bad.  'lately': texts of losses in the last minute, which are shown if nothing is wrong now."""
     found = causes(engines, antennas)
     n = len(antennas)
     if not found and lately:
         return {"state": "degraded", "level": "warn", "headline": "Lost data", "banner": "; ".join(lately[:N_TOLD])}
     if not found:
-        return {"state": "ok", "level": "ok", "headline": HEADLINES["ok"], "banner": f"all {n} antennas are received, nothing is lost"}
+        return {
+            "state": "ok",
+            "level": "ok",
+            "headline": HEADLINES["ok"],
+            "banner": f"all {n} antennas are received, nothing is lost",
+        }
     worst, headline, _ = found[0]
     told = [text for _, _, text in found[:N_TOLD]]
     more = f"; and {len(found) - N_TOLD} more below" if len(found) > N_TOLD else ""
     dead = n and all(RANK[a["state"]] >= RANK["bad"] for a in antennas)
     x_engines = [e for e in engines if e["program"] == "xbgpu"]
     dead = dead or x_engines and all(RANK[e["state"]] >= RANK["bad"] for e in x_engines)
-    return {"state": "fail" if dead else "degraded", "level": "warn" if worst == "warn" else "bad", "headline": headline,
-            "banner": "; ".join(told) + more}
+    return {
+        "state": "fail" if dead else "degraded",
+        "level": "warn" if worst == "warn" else "bad",
+        "headline": headline,
+        "banner": "; ".join(told) + more,
+    }

@@ -1,8 +1,10 @@
 """Phase and coherence of a baseline over frequency, joined from the X-engines of a stream.
 
-The X-engines collect a baseline only while somebody asks for this baseline, at most four baselines at a time.  So the first
+The X-engines collect a baseline only while somebody asks for this baseline, at most four baselines at a time.  So
+the first
 answer for a baseline has no curves, and an answer is kept for a second.
 """
+
 import asyncio
 import cmath
 import math
@@ -11,7 +13,7 @@ import time
 import aiohttp
 
 KEPT_S = 1.0
-MAX_PAIRS = 4       # that X-engines collect at a time
+MAX_PAIRS = 4  # that X-engines collect at a time
 FORGOTTEN_S = 10.0  # a baseline that nobody asks for
 MAX_POINTS = 1024
 
@@ -61,12 +63,15 @@ def curve_values(spectrum, pols):
     for i, (phase, coherence) in enumerate(zip(curve["phase_deg"], curve["coherence"])):
         first = axis["first_channel"] + i * axis["channels_per_point"]
         n = min(axis["channels_per_point"], end - first)
-        out.append((first, n, None if phase is None or coherence is None else cmath.rect(coherence, math.radians(phase))))
+        out.append(
+            (first, n, None if phase is None or coherence is None else cmath.rect(coherence, math.radians(phase)))
+        )
     return out
 
 
 def join(spectra, pols, first, last):
-    """(phase_deg, coherence) of the points of channels first to last.  Each point is the mean phasor of its channels; None where no
+    """(phase_deg, coherence) of the points of channels first to last.  Each point is the mean phasor of its
+    channels; None where no
     channel is known."""
     width = -(-(last - first + 1) // MAX_POINTS)
     n = -(-(last - first + 1) // width)
@@ -78,12 +83,15 @@ def join(spectra, pols, first, last):
                     sums[(c - first) // width] += value
                     weights[(c - first) // width] += 1
     means = [s / w if w else None for s, w in zip(sums, weights)]
-    return ([None if m is None else round(math.degrees(cmath.phase(m)), 1) for m in means],
-            [None if m is None else round(min(1.0, abs(m)), 4) for m in means])
+    return (
+        [None if m is None else round(math.degrees(cmath.phase(m)), 1) for m in means],
+        [None if m is None else round(min(1.0, abs(m)), 4) for m in means],
+    )
 
 
 def axis_of(source, first, last):
-    """(axis for the plot, frequency of each point on the sky in Hz).  The axis is in the digitiser's band if the sky frequency falls
+    """(axis for the plot, frequency of each point on the sky in Hz).  The axis is in the digitiser's band if the sky
+    frequency falls
     with the channel's number."""
     n_all, bandwidth = source["channels"], source["bandwidth"]
     centre, width = source["centre_frequency"], -(-(last - first + 1) // MAX_POINTS)
@@ -93,8 +101,16 @@ def axis_of(source, first, last):
     n = -(-(last - first + 1) // width)
     middles = [first + width * i + (min(width, last + 1 - first - width * i) - 1) / 2 for i in range(n)]
     hz = [sky + (-1 if lower else 1) * (c * step - bandwidth / 2) for c in middles]
-    return {"points": n, "channels": last - first + 1, "channels_per_point": width, "first_channel": first,
-            "first_hz": begin + first * step, "step_hz": step, "of": n_all, "digitised": lower}, hz
+    return {
+        "points": n,
+        "channels": last - first + 1,
+        "channels_per_point": width,
+        "first_channel": first,
+        "first_hz": begin + first * step,
+        "step_hz": step,
+        "of": n_all,
+        "digitised": lower,
+    }, hz
 
 
 class Fringes:
@@ -111,7 +127,9 @@ class Fringes:
         self.answers = {k: v for k, v in self.answers.items() if now - v[0] < FORGOTTEN_S}
         others = {k[1] for k in self.answers if k[0] == stream["name"]} - {pair}
         if len(others) >= MAX_PAIRS or len(self.answers) >= 4 * MAX_PAIRS and key not in self.answers:
-            raise Refused(f"other people look at {len(others)} other baselines now, and X-engines collect at most {MAX_PAIRS}")
+            raise Refused(
+                f"other people look at {len(others)} other baselines now, and X-engines collect at most {MAX_PAIRS}"
+            )
         entry = self.answers.get(key)
         if not entry or entry[2].done() and now - entry[1] > KEPT_S:
             entry = self.answers[key] = [now, now, asyncio.create_task(self._ask(stream, source, pair, band))]
@@ -130,7 +148,9 @@ class Fringes:
                 answers.append(self.watch.read(page, query))
         answers = await asyncio.gather(*answers, return_exceptions=True)
         for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, (TimeoutError, aiohttp.ClientError, ValueError)):
+            if isinstance(answer, BaseException) and not isinstance(
+                answer, (TimeoutError, aiohttp.ClientError, ValueError)
+            ):
                 raise answer
         spectra = [a.get("spectrum") if isinstance(a, dict) else None for a in answers]
         known = [s for s in spectra if s and s.get("stream") == stream["name"]]
@@ -140,6 +160,12 @@ class Fringes:
             phase_deg, coherence = await asyncio.to_thread(join, known, pols, first, last)
             curves.append({"pols": pols, "phase_deg": phase_deg, "coherence": coherence})
         names = [a["name"] for a in sorted(self.watch.config["antennas"], key=lambda a: a.get("feng_id", 0))]
-        return {"stream": stream["name"], "baseline": [names[i] for i in pair], "time": min((s["time"] for s in known), default=None),
-                "axis": axis, "hz": hz, "curves": curves,
-                "missing": [p.full_name() for p, s in zip(asked, spectra) if not s]}
+        return {
+            "stream": stream["name"],
+            "baseline": [names[i] for i in pair],
+            "time": min((s["time"] for s in known), default=None),
+            "axis": axis,
+            "hz": hz,
+            "curves": curves,
+            "missing": [p.full_name() for p, s in zip(asked, spectra) if not s],
+        }

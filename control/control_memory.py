@@ -1,4 +1,5 @@
 """The last hour of the array: its state, its losses and its troubles, also of engines that have restarted since."""
+
 from control_merge import RANK
 
 HOUR_S = 3600
@@ -28,13 +29,14 @@ class Losses:
 
 
 class Troubles:
-    """The troubles that engines reported in the last hour, and engines that did not answer.  Equal troubles of several engines
+    """The troubles that engines reported in the last hour, and engines that did not answer.  Equal troubles of
+    several engines
     are one row."""
 
     def __init__(self):
-        self.rows = {}     # (engine, where, stage, what): the engine's row
+        self.rows = {}  # (engine, where, stage, what): the engine's row
         self.started = {}  # engine: start time of its process
-        self.before = {}   # the same key: n_hour of the process before
+        self.before = {}  # the same key: n_hour of the process before
 
     def take(self, pages, now):
         for page in pages:
@@ -51,10 +53,20 @@ class Troubles:
             self.rows[other]["ongoing"] = False
         row = self.rows.get(key)
         since = row["since"] if row and now - row["last"] < LATELY_S else now
-        self.rows[key] = {"engine": page.name, "host": page.host, "where": page.name, "stage": "engine", "what": page.why,
-                          "level": "bad", "since": since, "last": now, "ongoing": True, "n_hour": 0,
-                          "advice": f"look at the host {page.host}, then at the engine there: systemctl status "
-                                    f"'{page.program}@*'; journalctl shows why it ended"}
+        self.rows[key] = {
+            "engine": page.name,
+            "host": page.host,
+            "where": page.name,
+            "stage": "engine",
+            "what": page.why,
+            "level": "bad",
+            "since": since,
+            "last": now,
+            "ongoing": True,
+            "n_hour": 0,
+            "advice": f"look at the host {page.host}, then at the engine there: systemctl status "
+            f"'{page.program}@*'; journalctl shows why it ended",
+        }
 
     def _answer(self, page, now):
         if self.started.get(page.name) not in (None, page.status["start_time"]):
@@ -68,9 +80,19 @@ class Troubles:
             # a row of the process before keeps its beginning
             since = min(filter(None, (t["since"], row and row["since"])), default=now)
             n_hour = (t["n_hour"] if not t["unit"] else 0) + (self.before.get(key, 0) if row else 0)
-            self.rows[key] = {"engine": page.name, "host": page.host, "where": t["where"], "stage": t["stage"], "what": t["what"],
-                              "level": t["level"], "since": since, "last": t["last"] or now, "ongoing": t["ongoing"],
-                              "n_hour": n_hour, "advice": t["advice"]}
+            self.rows[key] = {
+                "engine": page.name,
+                "host": page.host,
+                "where": t["where"],
+                "stage": t["stage"],
+                "what": t["what"],
+                "level": t["level"],
+                "since": since,
+                "last": t["last"] or now,
+                "ongoing": t["ongoing"],
+                "n_hour": n_hour,
+                "advice": t["advice"],
+            }
         for key, row in self.rows.items():
             if key[0] == page.name and key not in said:
                 row["ongoing"] = False
@@ -90,7 +112,9 @@ class Troubles:
             group["ongoing"] |= row["ongoing"]
             group["since"], group["last"] = min(group["since"], row["since"]), max(group["last"], row["last"])
             group["n_hour"] = max(group["n_hour"], row["n_hour"])
-        return sorted(groups.values(), key=lambda g: (not g["ongoing"], -RANK[g["level"]], -g["last"], g["where"], g["what"]))
+        return sorted(
+            groups.values(), key=lambda g: (not g["ongoing"], -RANK[g["level"]], -g["last"], g["where"], g["what"])
+        )
 
 
 class History:

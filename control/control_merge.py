@@ -1,23 +1,30 @@
 """Merges the status pages of all engines into the state of the array.
 
-Flow:      control_watch.py: /status.json of each engine -> merge() -> control_memory.py, control_banner.py -> /array.json
+Flow:      control_watch.py: /status.json of each engine -> merge() -> control_memory.py, control_banner.py ->
+           /array.json
 Units:     rates in Gb/s and heaps per second; times in UNIX seconds; fractions from 0 to 1.
 Blame:     if most X-engines miss an antenna, the antenna's lamp shows the loss.  If one X-engine misses antennas that
            other X-engines receive, the lamp of this X-engine shows the loss.
 """
+
 from dataclasses import dataclass, field
 
 RANK = {"ok": 0, "warn": 1, "bad": 2, "absent": 3}
-OWN_STAGES = {"fgpu": ("F-engine", "socket of the F-engine", "host clock"),
-              "xbgpu": ("X-engine", "socket of the X-engine", "host clock"),
-              "visrec": None, "beamrec": None}  # stages that an engine's lamp shows; None: all stages
+OWN_STAGES = {
+    "fgpu": ("F-engine", "socket of the F-engine", "host clock"),
+    "xbgpu": ("X-engine", "socket of the X-engine", "host clock"),
+    "visrec": None,
+    "beamrec": None,
+}  # stages that an engine's lamp shows; None: all stages
 GONE = ("dead", "silent")  # states of an antenna in an X-engine
 START_S = 10  # an engine may be without data for so long after its start
 
 
 @dataclass
 class Page:
-    """The status page of an engine or a recorder.  'status' is the newest answer, or None if the page does not answer."""
+    """The status page of an engine or a recorder.  'status' is the newest answer, or None if the page does not
+    answer."""
+
     name: str
     program: str
     host: str
@@ -74,12 +81,16 @@ def quiet_inputs(before, status):
     if before["start_time"] != status["start_time"]:
         return set()
     totals = {(i.get("antenna"), i.get("pol")): total(i.get("heaps")) for i in before.get("inputs", [])}
-    return {(i["antenna"], i["pol"]) for i in status.get("inputs", [])
-            if (i.get("heaps") or {}).get("per_s") == 0 and totals.get((i["antenna"], i["pol"])) == total(i["heaps"])}
+    return {
+        (i["antenna"], i["pol"])
+        for i in status.get("inputs", [])
+        if (i.get("heaps") or {}).get("per_s") == 0 and totals.get((i["antenna"], i["pol"])) == total(i["heaps"])
+    }
 
 
 def worst(found):
-    """(state, why) of the worst of [(state, why)]: the first one of the highest rank, followed by other causes of the rank."""
+    """(state, why) of the worst of [(state, why)]: the first one of the highest rank, followed by other causes of
+    the rank."""
     if not found:
         return "ok", ""
     state = max((s for s, _ in found), key=RANK.get)
@@ -112,7 +123,11 @@ def judge_feed(page, antenna):
     troubles = [t for t in current(page.status) if of_antenna(antenna, t["where"])]
     inputs = [i for i in page.status.get("inputs", []) if i.get("antenna") == antenna]
     stopped = any(t["ongoing"] and t["what"] == "no packets" for t in troubles)
-    silent = [i["pol"] for i in inputs if (antenna, i["pol"]) in page.quiet or stopped and (i.get("heaps") or {}).get("per_s") == 0]
+    silent = [
+        i["pol"]
+        for i in inputs
+        if (antenna, i["pol"]) in page.quiet or stopped and (i.get("heaps") or {}).get("per_s") == 0
+    ]
     if silent:
         pols = "both polarisations" if len(silent) == len(inputs) > 1 else f"polarisation {silent[0]}"
         return [("bad", f"no data from the digitiser on {pols}")]
@@ -120,7 +135,9 @@ def judge_feed(page, antenna):
     for i in inputs:
         fraction = loss_of(i)
         if fraction:
-            found.append(("warn", f"loses {percent(fraction)} of the packets from the digitiser on polarisation {i['pol']}"))
+            found.append(
+                ("warn", f"loses {percent(fraction)} of the packets from the digitiser on polarisation {i['pol']}")
+            )
     found += [("warn" if t["level"] == "warn" else "bad", t["what"]) for t in troubles if t["ongoing"]]
     return found
 
@@ -135,7 +152,8 @@ def loss_of(counters):
 
 
 def hearing(x_pages):
-    """{antenna: {engine: (state, fraction lost)}} of X-engines that answer.  A state is receiving, losing, silent, dead, late."""
+    """{antenna: {engine: (state, fraction lost)}} of X-engines that answer.  A state is receiving, losing, silent,
+    dead, late."""
     heard = {}
     for page in x_pages:
         for antenna, feng in page.fengs.items():
@@ -154,7 +172,8 @@ def is_deaf(page):
 
 
 def blame(heard, deaf):
-    """Divides losses between antennas and X-engines: ({antenna: {engine: ...}}, {engine: {antenna: ...}}).  'deaf' X-engines
+    """Divides losses between antennas and X-engines: ({antenna: {engine: ...}}, {engine: {antenna: ...}}).  'deaf'
+    X-engines
     receive nothing and say nothing about antennas."""
     of_antennas, of_engines = {}, {}
     for antenna, engines in heard.items():
@@ -190,7 +209,9 @@ def judge_engine(page, antennas, lost, deaf, f_sends):
         found.append(("warn", page.katcp_why or f"its KATCP server is {page.katcp}"))
     if not s.get("healthy", True):
         losing = page.program in ("visrec", "beamrec")
-        found.append(("bad", "does not record all data" if losing else "its results are wrong, or its device has failed"))
+        found.append(
+            ("bad", "does not record all data" if losing else "its results are wrong, or its device has failed")
+        )
     if s.get("device") and not s["device"]["ok"]:
         found.append(("bad", f"its device {s['device']['model']} has failed"))
     stages = OWN_STAGES.get(page.program)
@@ -202,8 +223,9 @@ def judge_engine(page, antennas, lost, deaf, f_sends):
         found.append(("bad", "receives no heaps from any antenna"))
     if lost:
         gone = [a for a, (state, _) in lost.items() if state in GONE]
-        found.append(("bad", f"receives no heaps of {names_of(gone)}") if gone
-                     else ("warn", f"loses heaps of {names_of(lost)}"))
+        found.append(
+            ("bad", f"receives no heaps of {names_of(gone)}") if gone else ("warn", f"loses heaps of {names_of(lost)}")
+        )
     return found
 
 
@@ -235,8 +257,18 @@ def engine_row(page, found):
     state, why = worst(found)
     received, sent = rates(page)
     started = page.status["start_time"] if page.status else None
-    return {"name": page.name, "program": page.program, "host": page.host, "state": state, "why": why, "url": page.url,
-            "in_gbps": received, "out_gbps": sent, "carries": carries(page), "started": started}
+    return {
+        "name": page.name,
+        "program": page.program,
+        "host": page.host,
+        "state": state,
+        "why": why,
+        "url": page.url,
+        "in_gbps": received,
+        "out_gbps": sent,
+        "carries": carries(page),
+        "started": started,
+    }
 
 
 # ---- Antennas --------------------------------------------------------------------------------------------------------
@@ -244,12 +276,24 @@ def engine_row(page, found):
 
 def antenna_row(name, page, heard, found):
     inputs = {i["pol"]: i for i in (page.status or {}).get("inputs", []) if i.get("antenna") == name} if page else {}
-    pol = [{"rms_dbfs": round(i["power_dbfs"], 1) if total(i.get("heaps")) and "power_dbfs" in i else None,
-            "lost_per_s": per_s(i.get("missing_heaps")), "lost_total": total(i.get("missing_heaps"))}
-           for i in (inputs.get("0", {}), inputs.get("1", {}))]
+    pol = [
+        {
+            "rms_dbfs": round(i["power_dbfs"], 1) if total(i.get("heaps")) and "power_dbfs" in i else None,
+            "lost_per_s": per_s(i.get("missing_heaps")),
+            "lost_total": total(i.get("missing_heaps")),
+        }
+        for i in (inputs.get("0", {}), inputs.get("1", {}))
+    ]
     state, why = worst(found)
-    return {"name": name, "engine": page.name if page else None, "state": state, "why": why, "pol": pol,
-            "heard_by": sum(s not in GONE for s, _ in heard.values()), "of": len(heard)}
+    return {
+        "name": name,
+        "engine": page.name if page else None,
+        "state": state,
+        "why": why,
+        "pol": pol,
+        "heard_by": sum(s not in GONE for s, _ in heard.values()),
+        "of": len(heard),
+    }
 
 
 # ---- Losses ----------------------------------------------------------------------------------------------------------
@@ -260,8 +304,13 @@ def loss(key, stage, lost, received=()):
     n = sum(sum_of(c, total) for c in lost)
     rate = sum(sum_of(c, per_s) for c in lost) if n else 0.0
     whole = sum(map(per_s, received)) if rate else 0.0
-    return {**key, "stage": stage, "per_s": round(rate, 3), "total": n,
-            "fraction": round(min(1.0, rate / (rate + whole)), 6) if rate and whole else float(rate > 0 and bool(received))}
+    return {
+        **key,
+        "stage": stage,
+        "per_s": round(rate, 3),
+        "total": n,
+        "fraction": round(min(1.0, rate / (rate + whole)), 6) if rate and whole else float(rate > 0 and bool(received)),
+    }
 
 
 def losses_of_antenna(name, page, x_pages):
@@ -270,11 +319,17 @@ def losses_of_antenna(name, page, x_pages):
         inputs = [i for i in page.status.get("inputs", []) if i.get("antenna") == name]
         streams = [t for t in page.status.get("streams", []) if t.get("antenna") == name]
         heaps = [i.get("heaps") for i in inputs]
-        rows += [loss(key, "feed", [i.get("missing_heaps") for i in inputs], heaps),
-                 loss(key, "feed late", [i.get("too_old_heaps") for i in inputs], heaps),
-                 loss(key, "feed refused", [i.get("rejected_packets") for i in inputs], heaps),
-                 loss(key, "fgpu", [t.get(k) for t in streams for k in ("skipped_heaps", "dropped_heaps")],
-                      [t.get("heaps") for t in streams])]
+        rows += [
+            loss(key, "feed", [i.get("missing_heaps") for i in inputs], heaps),
+            loss(key, "feed late", [i.get("too_old_heaps") for i in inputs], heaps),
+            loss(key, "feed refused", [i.get("rejected_packets") for i in inputs], heaps),
+            loss(
+                key,
+                "fgpu",
+                [t.get(k) for t in streams for k in ("skipped_heaps", "dropped_heaps")],
+                [t.get("heaps") for t in streams],
+            ),
+        ]
     fengs = [p.fengs[name] for p in x_pages if name in p.fengs]
     heaps = [f["heaps"] for f in fengs]
     for stage, k in (("network", "missing_heaps"), ("late", "late_heaps"), ("refused", "refused_heaps")):
@@ -286,7 +341,11 @@ def losses_of_engine(page):
     s = page.status
     receivers, other = s.get("receivers", []), s.get("other") or {}
     drops = [{"total": int(r.get("kernel_drops") or 0), "per_s": 0} for r in receivers]
-    outputs = [t.get(k) for t in s.get("streams", []) for k in ("dropped_accs", "wrong_accs", "dropped_heaps", "failed_packets")]
+    outputs = [
+        t.get(k)
+        for t in s.get("streams", [])
+        for k in ("dropped_accs", "wrong_accs", "dropped_heaps", "failed_packets")
+    ]
     parts = [("socket", drops), ("refused", [r.get("rejected_packets") for r in receivers])]
     if page.program == "fgpu":
         outputs = [t.get("failed_packets") for t in s.get("streams", [])]
@@ -303,16 +362,27 @@ def losses_of_engine(page):
 def stream_row(stream, pages, antennas):
     """A stream's state.  A stream of F-engines is whole if all antennas are there; others, if all X-engines are."""
     name, kind = stream["name"], stream["kind"]
-    sent = gbps([t for p in pages if p.status for t in p.status.get("streams", [])
-                 if t["stream"] == name or t["stream"].startswith(f"{name}.")])
+    sent = gbps(
+        [
+            t
+            for p in pages
+            if p.status
+            for t in p.status.get("streams", [])
+            if t["stream"] == name or t["stream"].startswith(f"{name}.")
+        ]
+    )
     if kind in ("voltages", "gnss"):
         missing, of = [a["name"] for a in antennas if a["state"] in ("bad", "absent")], len(antennas)
         why = ""
     else:
         makers = [p for p in pages if p.program == "xbgpu" and p.place.get("stream") == stream.get("source")]
         missing, of = [p.name for p in makers if p.status is None], len(makers)
-        idle = [p.name for p in makers if p.status and any(
-            o["name"] == name and o.get("sending_from", 0) is None for o in p.status.get("outputs", []))]
+        idle = [
+            p.name
+            for p in makers
+            if p.status
+            and any(o["name"] == name and o.get("sending_from", 0) is None for o in p.status.get("outputs", []))
+        ]
         why = f"not sent by {names_of(idle)} (?capture-start sends it)" if idle else ""
     state = "ok" if not missing else "bad" if len(missing) == of else "warn"
     return {"name": name, "kind": kind, "state": state, "why": why, "gbps": sent, "missing": missing, "of": of}
@@ -320,6 +390,7 @@ def stream_row(stream, pages, antennas):
 
 def flow(pages, losses):
     """The data rates and losses between digitisers, F-engines, the switch, X-engines and recorders."""
+
     def lost(*wanted):
         return round(sum(row["per_s"] for row in losses if (row["stage"], "antenna" in row) in wanted), 3)
 
@@ -327,8 +398,12 @@ def flow(pages, losses):
     recorders = [p for p in pages if p.program in ("visrec", "beamrec") and p.status]
     f_in, f_out = map(sum, zip(*map(rates, of["fgpu"]))) if of["fgpu"] else (0.0, 0.0)
     x_in, x_out = map(sum, zip(*map(rates, of["xbgpu"]))) if of["xbgpu"] else (0.0, 0.0)
-    rows = [("digitisers", "fgpu", f_in, lost(("feed", True))), ("fgpu", "switch", f_out, lost(("fgpu", True), ("fgpu", False))),
-            ("switch", "xbgpu", x_in, lost(("network", True))), ("xbgpu", "recorders", x_out, lost(("xbgpu", False), ("network", False)))]
+    rows = [
+        ("digitisers", "fgpu", f_in, lost(("feed", True))),
+        ("fgpu", "switch", f_out, lost(("fgpu", True), ("fgpu", False))),
+        ("switch", "xbgpu", x_in, lost(("network", True))),
+        ("xbgpu", "recorders", x_out, lost(("xbgpu", False), ("network", False))),
+    ]
     if recorders:
         rows.append(("recorders", "disk", sum(rates(p)[0] for p in recorders), lost(("recorder", False))))
     return [{"from": a, "to": b, "gbps": round(rate, 9), "lost_per_s": n} for a, b, rate, n in rows]
@@ -358,5 +433,10 @@ def merge(config, pages):
         losses += losses_of_antenna(name, page, x_pages)
     engines = [engine_row(p, judge_engine(p, names, of_engines.get(p.name), deaf, f_sends)) for p in pages]
     losses += [row for p in pages if p.status for row in losses_of_engine(p)]
-    return {"engines": engines, "antennas": antennas, "flow": flow(pages, losses), "losses": losses,
-            "streams": [stream_row(s, pages, antennas) for s in config["streams"]]}
+    return {
+        "engines": engines,
+        "antennas": antennas,
+        "flow": flow(pages, losses),
+        "losses": losses,
+        "streams": [stream_row(s, pages, antennas) for s in config["streams"]],
+    }

@@ -1,11 +1,14 @@
 """Reads the status pages of all engines and recorders every 2 s, and keeps the array's state for the array page.
 
-Flow:      /status.json?spectrum=none&sensors=none of each engine -> Page -> merge() once a second -> memory of the last hour ->
+Flow:      /status.json?spectrum=none&sensors=none of each engine -> Page -> merge() once a second -> memory of the
+           last hour ->
            Watch.state, which is /array.json
-Threads:   one asyncio loop, and a thread that merges copies of the pages.  The reads are spread over the interval.  So no long
+Threads:   one asyncio loop, and a thread that merges copies of the pages.  The reads are spread over the interval.
+           So no long
            computation delays KATCP requests.
 Failures:  an engine without an answer is absent from the array's state.  Nothing else stops.
 """
+
 import asyncio
 import dataclasses
 import json
@@ -22,10 +25,18 @@ INTERVAL_S = 2.0
 BUILD_S = 1.0
 TIMEOUT_S = 2.0
 MAX_BYTES = 16 << 20  # of a status page
-STAGE_WORDS = {"feed": "packets from the digitiser", "feed late": "packets from the digitiser, too late",
-               "feed refused": "refused packets from the digitiser", "fgpu": "heaps in the F-engine",
-               "network": "heaps between engines", "late": "heaps, too late", "refused": "refused heaps", "socket": "packets in the socket",
-               "xbgpu": "heaps or dumps in the X-engine", "recorder": "dumps, not written"}
+STAGE_WORDS = {
+    "feed": "packets from the digitiser",
+    "feed late": "packets from the digitiser, too late",
+    "feed refused": "refused packets from the digitiser",
+    "fgpu": "heaps in the F-engine",
+    "network": "heaps between engines",
+    "late": "heaps, too late",
+    "refused": "refused heaps",
+    "socket": "packets in the socket",
+    "xbgpu": "heaps or dumps in the X-engine",
+    "recorder": "dumps, not written",
+}
 
 log = logging.getLogger(__name__)
 
@@ -53,17 +64,25 @@ class Watch:
     def __init__(self, config, controller):
         self.config, self.controller = config, controller
         self.pages = pages_of(config)
-        self.losses, self.troubles, self.history = control_memory.Losses(), control_memory.Troubles(), control_memory.History()
-        self.state = None    # the newest array.json as an object
+        self.losses, self.troubles, self.history = (
+            control_memory.Losses(),
+            control_memory.Troubles(),
+            control_memory.History(),
+        )
+        self.state = None  # the newest array.json as an object
         self.n_reads, self.n_failed = 0, 0
-        self.build_s = 0.0   # time of the newest merge
+        self.build_s = 0.0  # time of the newest merge
         self.session = None
         self.tasks = []
 
     async def start(self):
         self.session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S), connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3 * INTERVAL_S))
-        self.tasks = [asyncio.create_task(self._poll(p, INTERVAL_S * i / len(self.pages))) for i, p in enumerate(self.pages)]
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3 * INTERVAL_S),
+        )
+        self.tasks = [
+            asyncio.create_task(self._poll(p, INTERVAL_S * i / len(self.pages))) for i, p in enumerate(self.pages)
+        ]
         self.tasks.append(asyncio.create_task(self._build_always()))
 
     async def stop(self):
@@ -74,8 +93,11 @@ class Watch:
             await self.session.close()
 
     async def read(self, page, query):
-        """The status page for a query.  Raises TimeoutError, aiohttp.ClientError, or ValueError if the answer is no status page."""
-        async with self.session.get(f"{page.url}status.json", params=query, allow_redirects=False, raise_for_status=True) as reply:
+        """The status page for a query.  Raises TimeoutError, aiohttp.ClientError, or ValueError if the answer is no
+        status page."""
+        async with self.session.get(
+            f"{page.url}status.json", params=query, allow_redirects=False, raise_for_status=True
+        ) as reply:
             body = await reply.content.read(MAX_BYTES)
             while len(body) < MAX_BYTES and (more := await reply.content.read(MAX_BYTES - len(body))):
                 body += more
@@ -131,14 +153,25 @@ class Watch:
         banner = control_banner.make(found["engines"], found["antennas"], self._lately(found["losses"], now))
         lost_per_s = round(sum(row["lost_per_s"] for row in found["flow"]), 3)
         history = self.history.take(now, banner["level"], lost_per_s, found["flow"][0]["gbps"])
-        return {"array": self.config.get("array", "array"), "time": round(now, 3), **banner, **found, "troubles": troubles,
-                "history": history, "settings": settings}
+        return {
+            "array": self.config.get("array", "array"),
+            "time": round(now, 3),
+            **banner,
+            **found,
+            "troubles": troubles,
+            "history": history,
+            "settings": settings,
+        }
 
     @staticmethod
     def _lately(losses, now):
         """Texts of the losses of the last minute, the newest first."""
         rows = sorted((r for r in losses if now - r["last"] < control_memory.LATELY_S), key=lambda r: -r["last"])
-        return [f"{r.get('antenna') or r.get('engine')} lost {STAGE_WORDS[r['stage']]}, the last {now - r['last']:.0f} s ago" for r in rows]
+        return [
+            f"{r.get('antenna') or r.get('engine')} lost {STAGE_WORDS[r['stage']]}, "
+            f"the last {now - r['last']:.0f} s ago"
+            for r in rows
+        ]
 
     def worst(self):
         """The rank of the array's colour: 0 ok, 1 warn, 2 bad; 3 before all pages have been read once."""

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Takes the pictures of the array page for the documents: of 64 antennas from hand-made answers, and of the demonstration's array with a
+"""Takes the pictures of the array page for the documents: of 64 antennas from hand-made answers, and of the
+demonstration's array with a
 cut feed and a killed F-engine.
 
     CBF_BUILD=build .venv/bin/python tests/control/array_screenshots.py docs/images
 """
+
 import pathlib
 import signal
 import sys
@@ -38,12 +40,16 @@ def take(page, path, **options):
 
 def hour(*faults):
     """An array of 64 antennas after an hour, whose faults (functions of the array) begin in the last four minutes."""
-    report = {"pointing": {"wide": {"target": "PKS 1934-638", "until": time.time() + 600}},
-              "calibration": {"wide": {"time": time.time() - 4000, "coherence": 0.995, "reference": "m000"}}}
+    report = {
+        "pointing": {"wide": {"target": "PKS 1934-638", "until": time.time() + 600}},
+        "calibration": {"wide": {"time": time.time() - 4000, "coherence": 0.995, "reference": "m000"}},
+    }
     array = Array(controller=status_pages.Controller(report=report))
     array.now = time.time() - 3600
     for i in range(180):
-        array.answers["f7"]["inputs"][1]["missing_heaps"] = status_pages.counter(77 if i >= 100 else 0, 3.0 if 100 <= i < 103 else 0.0)
+        array.answers["f7"]["inputs"][1]["missing_heaps"] = status_pages.counter(
+            77 if i >= 100 else 0, 3.0 if 100 <= i < 103 else 0.0
+        )
         if i == 168:
             for fault in faults:
                 fault(array)
@@ -53,8 +59,18 @@ def hour(*faults):
 
 def cut_feed(array):
     array.silence_feed(13)
-    array.answers["f13"]["troubles"] = [status_pages.trouble("m013 pol 0", "digitiser to F-engine", "no packets", ongoing=True, unit="s", since=array.now,
-                                                             last=array.now, advice="look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives")]
+    array.answers["f13"]["troubles"] = [
+        status_pages.trouble(
+            "m013 pol 0",
+            "digitiser to F-engine",
+            "no packets",
+            ongoing=True,
+            unit="s",
+            since=array.now,
+            last=array.now,
+            advice="look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives",
+        )
+    ]
 
 
 def kill_engine(array):
@@ -67,8 +83,11 @@ def lose_packets(array):
 
 
 def hand_made(directory, made):
-    for name, faults, size, height in (("array-healthy", (), {"width": 1280}, 1250), ("array-trouble", (cut_feed, kill_engine, lose_packets), {"width": 1280}, 1560),
-                                       ("array-phone", (cut_feed, kill_engine, lose_packets), {"width": 360, "scale": 2, "colours": "dark"}, 1000)):
+    for name, faults, size, height in (
+        ("array-healthy", (), {"width": 1280}, 1250),
+        ("array-trouble", (cut_feed, kill_engine, lose_packets), {"width": 1280}, 1560),
+        ("array-phone", (cut_feed, kill_engine, lose_packets), {"width": 360, "scale": 2, "colours": "dark"}, 1000),
+    ):
         served = array_page.FixedPage(*hour(*faults))
         page = browser.new_page(made, height=height, **size)
         page.goto(served.url)
@@ -86,7 +105,9 @@ def demo(directory, made, work):
         return started[-1]
 
     try:
-        array = demo_array.Array(daemon, work, katcp=True, recording=work / "recording.uvh5").start(*demo_array.ENGINES, "visrec", "dsim")
+        array = demo_array.Array(daemon, work, katcp=True, recording=work / "recording.uvh5").start(
+            *demo_array.ENGINES, "visrec", "dsim"
+        )
         served = array_page.ArrayPage(array_page.config_of(array))
         dsim = control.Client(array["dsim"])
         page = browser.new_page(made, width=1200, height=900)

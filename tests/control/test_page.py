@@ -1,4 +1,6 @@
-"""The array page in a real browser: beside the demonstration's array while faults are made, and for hand-made states of 64 antennas."""
+"""The array page in a real browser: beside the demonstration's array while faults are made, and for hand-made states
+of 64 antennas."""
+
 import re
 import signal
 import time
@@ -46,7 +48,11 @@ def check_healthy(page, array):
     wait_banner(page, "all 4 antennas are received, nothing is lost")
     assert page.locator("#banner").get_attribute("data-state") == "ok"
     assert lamps(page, "antenna-lamps", "ok") == ["m000", "m001", "m002", "m003"]
-    assert lamps(page, "engine-groups", "ok") == ["xbgpu0", "xbgpu1", "fgpu0", "fgpu1"][2:] + ["xbgpu0", "xbgpu1", "visrec"]
+    assert lamps(page, "engine-groups", "ok") == ["xbgpu0", "xbgpu1", "fgpu0", "fgpu1"][2:] + [
+        "xbgpu0",
+        "xbgpu1",
+        "visrec",
+    ]
     # 8 inputs of 10 bits, 4 antennas of 2 x 2 x 8 bits a pair of samples, each in packets of some header bytes
     rates = {row["from"]: row["gbps"] * 1e9 for row in array.http.watch.state["flow"]}
     assert abs(rates["digitisers"] / (8 * 10e6) - 1) < 0.2 and abs(rates["fgpu"] / (4 * 0.5e6 * 4 * 8) - 1) < 0.2, rates
@@ -56,7 +62,8 @@ def check_healthy(page, array):
 
 
 def check_fringe(page):
-    """The phase of m000 - m001, whose sky is 5 samples later, over the frequency on the sky.  UVH5's sign: the wave reaches the second
+    """The phase of m000 - m001, whose sky is 5 samples later, over the frequency on the sky.  UVH5's sign: the wave
+    reaches the second
     antenna earlier by -5 samples."""
     page.wait_for_selector("#fringe-card[data-shown]")
     curves, axis = page.evaluate("[fringe.plots.phase.curves, fringe.plots.phase.axis]")
@@ -72,8 +79,11 @@ def check_fringe(page):
 
 
 def test_faults(daemon, work, serve):
-    """A feed is cut, an F-engine is killed: the banner names antenna and engine in time, and both are told for the hour."""
-    array = demo_array.Array(daemon, work, katcp=True, recording=work / "recording.uvh5").start(*demo_array.ENGINES, "visrec", "dsim")
+    """A feed is cut, an F-engine is killed: the banner names antenna and engine in time, and both are told for the
+    hour."""
+    array = demo_array.Array(daemon, work, katcp=True, recording=work / "recording.uvh5").start(
+        *demo_array.ENGINES, "visrec", "dsim"
+    )
     made = serve(ArrayPage(config_of(array)))
     dsim = control.Client(array["dsim"])
     seconds = {}
@@ -84,8 +94,13 @@ def test_faults(daemon, work, serve):
 
         cut = time.monotonic()
         dsim.request("loss", "m001", 1)
-        seconds["cut feed"] = wait_banner(page, "m001: no data from the digitiser on both polarisations (fgpu0 on cbf1)", cut)
-        assert page.locator("#state").inner_text() == "No data" and page.locator("#banner").get_attribute("data-state") == "bad"
+        seconds["cut feed"] = wait_banner(
+            page, "m001: no data from the digitiser on both polarisations (fgpu0 on cbf1)", cut
+        )
+        assert (
+            page.locator("#state").inner_text() == "No data"
+            and page.locator("#banner").get_attribute("data-state") == "bad"
+        )
         assert lamps(page, "antenna-lamps", "bad") == ["m001"]
         assert "m001" in page.locator("#antenna-reasons").inner_text()
         page.wait_for_selector("#troubles-table td:has-text('m001 pol 0') ~ td:has-text('look at the digitiser')")
@@ -94,9 +109,13 @@ def test_faults(daemon, work, serve):
 
         killed = time.monotonic()
         array["fgpu1"].process.send_signal(signal.SIGKILL)
-        seconds["killed F-engine"] = wait_banner(page, "fgpu1 on cbf2 does not answer: m002 and m003 are missing", killed)
+        seconds["killed F-engine"] = wait_banner(
+            page, "fgpu1 on cbf2 does not answer: m002 and m003 are missing", killed
+        )
         assert page.locator("#state").inner_text() == "Engines missing"
-        assert lamps(page, "antenna-lamps", "absent") == ["m002", "m003"] and lamps(page, "engine-groups", "absent") == ["fgpu1"]
+        assert lamps(page, "antenna-lamps", "absent") == ["m002", "m003"] and lamps(
+            page, "engine-groups", "absent"
+        ) == ["fgpu1"]
         assert page.locator("#flow").inner_text().count("1 of 2 answer") == 1
         page.wait_for_selector("#troubles-table td:has-text('fgpu1')")
         array.start("fgpu1")
@@ -124,7 +143,8 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def troubled():
-    """The state of 64 antennas and 128 engines: a cut feed, a dead F-engine, a lossy input, an X-engine with a bad clock."""
+    """The state of 64 antennas and 128 engines: a cut feed, a dead F-engine, a lossy input, an X-engine with a bad
+    clock."""
     array = Array()
     array.answers["f20"]["inputs"][0]["missing_heaps"] = status_pages.counter(10, 0.0)
     array.look()
@@ -132,7 +152,9 @@ def troubled():
     del array.answers["f33"]
     array.mute(33)
     array.answers["f20"]["inputs"][0]["missing_heaps"] = status_pages.counter(500, 420.0)
-    array.answers["x40"]["troubles"] = [status_pages.trouble("host clock", "host clock", "clock not synchronised", ongoing=True, unit="s")]
+    array.answers["x40"]["troubles"] = [
+        status_pages.trouble("host clock", "host clock", "clock not synchronised", ongoing=True, unit="s")
+    ]
     array.look()
     return array.config, array.look()
 
@@ -144,16 +166,29 @@ def test_lamps(troubled, serve, chromium):
     page.goto(served.url)
     browser.wait_shown(page)
     assert len(lamps(page, "antenna-lamps", "ok")) == 61 and len(lamps(page, "engine-groups", "ok")) == 127
-    assert page.locator("#antennas-count span:visible").all_inner_texts() == ["✓ 61 green", "▲ 1 amber", "✕ 1 red", "○ 1 missing"]
+    assert page.locator("#antennas-count span:visible").all_inner_texts() == [
+        "✓ 61 green",
+        "▲ 1 amber",
+        "✕ 1 red",
+        "○ 1 missing",
+    ]
     names = {b.get_attribute("aria-label") for b in page.locator("#antenna-lamps button").all()}
-    assert "m013, red: no data from the digitiser on both polarisations" in names and "m033, missing: f33 on cbf34 does not answer" in names
+    assert (
+        "m013, red: no data from the digitiser on both polarisations" in names
+        and "m033, missing: f33 on cbf34 does not answer" in names
+    )
     assert "m020, amber: loses 0.1 % of the packets from the digitiser on polarisation 0" in names
     assert "m000, green: input power −21 −21 dBFS, received by 64 of 64 X-engines" in names
     engine = page.get_by_role("link", name="x40, amber: clock not synchronised")
-    assert engine.get_attribute("href") == f"http://{next(e['http'] for e in troubled[0]['engines'] if e['name'] == 'x40')}/"
+    assert (
+        engine.get_attribute("href")
+        == f"http://{next(e['http'] for e in troubled[0]['engines'] if e['name'] == 'x40')}/"
+    )
     assert page.locator("#antenna-reasons li").all_inner_texts() == [
         "✕\nm013\nno data from the digitiser on both polarisations (f13 on cbf14)",
-        "▲\nm020\nloses 0.1 % of the packets from the digitiser on polarisation 0 (f20 on cbf21)", "○\nm033\nf33 on cbf34 does not answer"]
+        "▲\nm020\nloses 0.1 % of the packets from the digitiser on polarisation 0 (f20 on cbf21)",
+        "○\nm033\nf33 on cbf34 does not answer",
+    ]
     # all 64 antennas and 128 engines are on one screen of a desk
     assert page.evaluate("document.getElementById('engines').getBoundingClientRect().bottom") < 1500
     assert page.locator("#losses td").first.inner_text() == "m020" and "420 /s" in page.locator("#losses").inner_text()
@@ -176,10 +211,18 @@ def test_keyboard_and_screen_reader(troubled, serve, chromium):
     assert page.url.endswith("#baseline=m000,m005")
     assert page.locator("#antenna-lamps [aria-pressed=true]").count() == 2
     browser.wait_shown(page)
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("m005"), "the focus stays over an update"
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith(
+        "m005"
+    ), "the focus stays over an update"
     # every section has a heading, every picture and control has a name
-    assert page.evaluate("[...document.querySelectorAll('main > section')].every(s => document.getElementById(s.getAttribute('aria-labelledby')))")
-    assert page.get_by_role("img", name=re.compile("^State of the last hour. Green for .* amber for .* red for")).count() == 1
+    assert page.evaluate(
+        "[...document.querySelectorAll('main > section')]"
+        ".every(s => document.getElementById(s.getAttribute('aria-labelledby')))"
+    )
+    assert (
+        page.get_by_role("img", name=re.compile("^State of the last hour. Green for .* amber for .* red for")).count()
+        == 1
+    )
     assert page.evaluate("""[...document.querySelectorAll('a, button, select, canvas')].filter(e => e.offsetParent)
         .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).length""") == 0
     assert page.get_by_role("status").inner_text().startswith("Engines missing")
@@ -190,6 +233,7 @@ def contrast(a, b):
     def light(colour):
         c = np.array([int(v) for v in re.findall(r"\d+", colour)[:3]]) / 255
         return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
     high, low = sorted((light(a), light(b)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
@@ -201,11 +245,16 @@ def test_phone(troubled, serve, chromium, colours):
     page = browser.new_page(chromium, width=360, height=740, colours=colours, scale=2)
     page.goto(served.url)
     browser.wait_shown(page)
-    edges = page.evaluate("""[...document.querySelectorAll("main > *:not([hidden]), td, .lamps > *, .node, .arrow, #reason")]
-        .filter(one => !one.closest(".scroll")).map(one => one.getBoundingClientRect()).filter(box => box.width).map(box => [box.left + scrollX, box.right + scrollX])""")
+    edges = page.evaluate(
+        """[...document.querySelectorAll("main > *:not([hidden]), td, .lamps > *, .node, .arrow, #reason")]
+        .filter(one => !one.closest(".scroll")).map(one => one.getBoundingClientRect()).filter(box => box.width)
+        .map(box => [box.left + scrollX, box.right + scrollX])"""
+    )
     assert len(edges) > 210 and min(left for left, _ in edges) >= 0 and max(right for _, right in edges) <= 360
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    assert page.evaluate("[...document.querySelectorAll('#antenna-lamps b')].every(b => b.scrollWidth <= b.clientWidth)"), "names are whole"
+    assert page.evaluate(
+        "[...document.querySelectorAll('#antenna-lamps b')].every(b => b.scrollWidth <= b.clientWidth)"
+    ), "names are whole"
     for state in ("ok", "warn", "bad", "absent"):
         lamp = page.locator(f".lamps [data-level={state}]").first
         ground = lamp.evaluate("e => getComputedStyle(e).backgroundColor")

@@ -1,4 +1,5 @@
 """The array's state, merged from hand-made status pages of many engines, and its memory of the last hour."""
+
 import asyncio
 import pickle
 import time
@@ -67,15 +68,32 @@ def not_ok(rows):
 
 def test_healthy():
     state = Array().look()
-    assert (state["state"], state["level"], state["banner"]) == ("ok", "ok", "all 64 antennas are received, nothing is lost")
-    assert len(state["antennas"]) == 64 and len(state["engines"]) == 129 and not not_ok(state["antennas"]) and not not_ok(state["engines"])
+    assert (state["state"], state["level"], state["banner"]) == (
+        "ok",
+        "ok",
+        "all 64 antennas are received, nothing is lost",
+    )
+    assert (
+        len(state["antennas"]) == 64
+        and len(state["engines"]) == 129
+        and not not_ok(state["antennas"])
+        and not not_ok(state["engines"])
+    )
     assert state["antennas"][5]["pol"] == [{"rms_dbfs": -21.3, "lost_per_s": 0.0, "lost_total": 0}] * 2
     assert state["antennas"][5]["heard_by"] == state["antennas"][5]["of"] == 64
     rates = {(row["from"], row["to"]): row["gbps"] for row in state["flow"]}
-    expected = {("digitisers", "fgpu"): 128 * 1.7 * 8, ("fgpu", "switch"): 64 * 3.4 * 8, ("switch", "xbgpu"): 64 * 3.4 * 8,
-                ("xbgpu", "recorders"): 64 * 2.1e-3 * 8, ("recorders", "disk"): 0.13 * 8}
+    expected = {
+        ("digitisers", "fgpu"): 128 * 1.7 * 8,
+        ("fgpu", "switch"): 64 * 3.4 * 8,
+        ("switch", "xbgpu"): 64 * 3.4 * 8,
+        ("xbgpu", "recorders"): 64 * 2.1e-3 * 8,
+        ("recorders", "disk"): 0.13 * 8,
+    }
     assert rates.keys() == expected.keys() and all(abs(rates[k] - expected[k]) < 1e-6 * expected[k] for k in expected)
-    assert [(s["name"], s["state"], s["missing"]) for s in state["streams"]] == [("wide", "ok", []), ("wide-vis", "ok", [])]
+    assert [(s["name"], s["state"], s["missing"]) for s in state["streams"]] == [
+        ("wide", "ok", []),
+        ("wide-vis", "ok", []),
+    ]
     assert state["losses"] == state["troubles"] == []
 
 
@@ -104,7 +122,9 @@ def test_fresh_silence_of_the_engines_history():
     array = Array()
     array.look()
     array.silence_feed(2)
-    array.answers["f2"]["troubles"] = [trouble("m002 pol 0", "digitiser to F-engine", "no packets", ongoing=True, unit="s")]
+    array.answers["f2"]["troubles"] = [
+        trouble("m002 pol 0", "digitiser to F-engine", "no packets", ongoing=True, unit="s")
+    ]
     assert array.look()["banner"].startswith("m002: no data from the digitiser on both polarisations")
 
 
@@ -119,7 +139,11 @@ def test_dead_engine():
     assert not_ok(state["antennas"]) == dict.fromkeys(("m012", "m013", "m014", "m015"), "absent")
     assert state["headline"] == "Engines missing"
     assert state["banner"] == "f3 on cbf4 does not answer: m012, m013, m014 and m015 are missing"
-    assert state["troubles"][0]["what"] == "does not answer" and state["troubles"][0]["engines"] == ["f3"] and state["troubles"][0]["ongoing"]
+    assert (
+        state["troubles"][0]["what"] == "does not answer"
+        and state["troubles"][0]["engines"] == ["f3"]
+        and state["troubles"][0]["ongoing"]
+    )
 
 
 def test_dead_host():
@@ -129,8 +153,13 @@ def test_dead_host():
     for x in set(range(64)) - {5}:
         array.feng(x, 5).update(state="silent")
     state = array.look()
-    assert state["headline"] == "Host missing" and state["banner"] == "cbf6 does not answer (f5 and x5): m005 is missing"
-    assert by_name(state["streams"])["wide-vis"]["missing"] == ["x5"] and by_name(state["streams"])["wide-vis"]["state"] == "warn"
+    assert (
+        state["headline"] == "Host missing" and state["banner"] == "cbf6 does not answer (f5 and x5): m005 is missing"
+    )
+    assert (
+        by_name(state["streams"])["wide-vis"]["missing"] == ["x5"]
+        and by_name(state["streams"])["wide-vis"]["state"] == "warn"
+    )
 
 
 def test_whose_fault_lost_heaps_are():
@@ -166,19 +195,35 @@ def test_all_gone():
     for name in list(array.answers):
         del array.answers[name]
     state = array.look()
-    assert state["state"] == "fail" and len(not_ok(state["engines"])) == 7 and set(not_ok(state["antennas"]).values()) == {"absent"}
+    assert (
+        state["state"] == "fail"
+        and len(not_ok(state["engines"])) == 7
+        and set(not_ok(state["antennas"]).values()) == {"absent"}
+    )
 
 
-@pytest.mark.parametrize("change, wanted", [
-    ({"healthy": False}, ("bad", "its results are wrong")),
-    ({"device": {"kind": "cuda", "model": "H100", "ok": False}}, ("bad", "its device H100 has failed")),
-    ({"state": "draining"}, ("warn", "is stopping")),
-    ({"troubles": [trouble("host clock", "host clock", "clock not synchronised", ongoing=True, unit="s")]}, ("warn", "clock not synchronised")),
-    ({"troubles": [trouble("recv0", "socket of the X-engine", "packets dropped", n_minute=12)]}, ("warn", "recv0: 12 packets dropped in the last minute")),
-    ({"troubles": [trouble("m000 to m003", "F-engine to X-engine", "heaps contested", n_minute=2, level="bad")]}, ("bad", "m000 to m003: 2 heaps contested")),
-    ({"troubles": [trouble("recv0", "socket of the X-engine", "packets dropped", n_hour=12)]}, ("ok", "")),
-    ({"troubles": [trouble("m002", "F-engine to X-engine", "no heaps", ongoing=True, unit="s")]}, ("ok", "")),
-])
+@pytest.mark.parametrize(
+    "change, wanted",
+    [
+        ({"healthy": False}, ("bad", "its results are wrong")),
+        ({"device": {"kind": "cuda", "model": "H100", "ok": False}}, ("bad", "its device H100 has failed")),
+        ({"state": "draining"}, ("warn", "is stopping")),
+        (
+            {"troubles": [trouble("host clock", "host clock", "clock not synchronised", ongoing=True, unit="s")]},
+            ("warn", "clock not synchronised"),
+        ),
+        (
+            {"troubles": [trouble("recv0", "socket of the X-engine", "packets dropped", n_minute=12)]},
+            ("warn", "recv0: 12 packets dropped in the last minute"),
+        ),
+        (
+            {"troubles": [trouble("m000 to m003", "F-engine to X-engine", "heaps contested", n_minute=2, level="bad")]},
+            ("bad", "m000 to m003: 2 heaps contested"),
+        ),
+        ({"troubles": [trouble("recv0", "socket of the X-engine", "packets dropped", n_hour=12)]}, ("ok", "")),
+        ({"troubles": [trouble("m002", "F-engine to X-engine", "no heaps", ongoing=True, unit="s")]}, ("ok", "")),
+    ],
+)
 def test_engine_lamp(change, wanted):
     array = Array(4, 2)
     array.answers["x1"].update(change)
@@ -199,6 +244,7 @@ def test_antenna_lamp():
 
 def test_katcp_of_an_engine():
     """An engine whose page answers, but whose KATCP server does not, is amber."""
+
     class Engine:
         name, program, host, state, why = "f1", "fgpu", "cbf2", "hung", "did not answer ?delays within 1 s"
 
@@ -218,7 +264,9 @@ def test_losses_of_the_last_hour():
     state = array.look()
     at = array.now
     assert [(r["antenna"], r["stage"], r["total"], r["last"]) for r in state["losses"]] == [("m000", "feed", 5007, at)]
-    assert (state["level"], state["headline"]) == ("warn", "Lost data") and state["banner"].startswith("m000 lost packets from the digitiser, the last 0 s ago")
+    assert (state["level"], state["headline"]) == ("warn", "Lost data") and state["banner"].startswith(
+        "m000 lost packets from the digitiser, the last 0 s ago"
+    )
     array.answers["f0"]["inputs"][0]["missing_heaps"] = counter(0, 0.0)  # it starts again
     state = array.look(after_s=100)
     assert state["losses"][0]["last"] == at and state["level"] == "ok"
@@ -228,15 +276,34 @@ def test_losses_of_the_last_hour():
 
 def test_troubles_over_a_restart():
     array = Array(4, 2)
-    seen = trouble("m001 pol 0", "digitiser to F-engine", "packets missing", n_hour=40, n_minute=40, total=40, since=NOW, last=NOW + 1)
+    seen = trouble(
+        "m001 pol 0",
+        "digitiser to F-engine",
+        "packets missing",
+        n_hour=40,
+        n_minute=40,
+        total=40,
+        since=NOW,
+        last=NOW + 1,
+    )
     array.answers["f1"]["troubles"] = [seen]
     assert array.look()["troubles"][0] | {"engines": 0} == {
-        "where": "m001 pol 0", "stage": "digitiser to F-engine", "what": "packets missing", "level": "warn", "since": NOW, "last": NOW + 1,
-        "ongoing": False, "n_hour": 40, "advice": "look", "engines": 0, "hosts": ["cbf2"]}
+        "where": "m001 pol 0",
+        "stage": "digitiser to F-engine",
+        "what": "packets missing",
+        "level": "warn",
+        "since": NOW,
+        "last": NOW + 1,
+        "ongoing": False,
+        "n_hour": 40,
+        "advice": "look",
+        "engines": 0,
+        "hosts": ["cbf2"],
+    }
     array.answers["f1"].update(troubles=[], start_time=NOW + 2)
     assert [t["n_hour"] for t in array.look()["troubles"]] == [40], "the trouble of the process before"
     array.answers["f1"]["troubles"] = [{**seen, "n_hour": 2, "since": NOW + 10, "last": NOW + 11}]
-    t, = array.look()["troubles"]
+    (t,) = array.look()["troubles"]
     assert (t["n_hour"], t["since"], t["last"]) == (42, NOW, NOW + 11)
     array.answers["f1"]["troubles"] = []
     assert array.look(after_s=3590)["troubles"] and not array.look(after_s=20)["troubles"]
@@ -245,8 +312,10 @@ def test_troubles_over_a_restart():
 def test_troubles_of_many_engines_are_one_row():
     array = Array()
     for x in range(64):
-        array.answers[f"x{x}"]["troubles"] = [trouble("m033", "F-engine to X-engine", "no heaps", ongoing=x != 7, unit="s", since=NOW - x, last=NOW)]
-    t, = array.look()["troubles"]
+        array.answers[f"x{x}"]["troubles"] = [
+            trouble("m033", "F-engine to X-engine", "no heaps", ongoing=x != 7, unit="s", since=NOW - x, last=NOW)
+        ]
+    (t,) = array.look()["troubles"]
     assert len(t["engines"]) == len(t["hosts"]) == 64 and t["since"] == NOW - 63 and t["ongoing"]
     for x in range(64):
         del array.answers[f"x{x}"]
@@ -262,7 +331,7 @@ def test_absence_stays_known():
     began = array.now
     array.look()
     array.answers["x1"] = gone
-    t, = array.look()["troubles"]
+    (t,) = array.look()["troubles"]
     assert (t["where"], t["since"], t["last"], t["ongoing"]) == ("x1", began, began + 2, False)
 
 
@@ -277,8 +346,10 @@ def test_history():
 
 
 def test_banner_counts_the_rest():
-    engines = [{"name": f"x{i}", "program": "xbgpu", "host": f"h{i}", "state": "warn", "why": why}
-               for i, why in enumerate(("is starting", "is busy", "is idle", "is late", "is full"))]
+    engines = [
+        {"name": f"x{i}", "program": "xbgpu", "host": f"h{i}", "state": "warn", "why": why}
+        for i, why in enumerate(("is starting", "is busy", "is idle", "is late", "is full"))
+    ]
     told = control_banner.make(engines, [])
     assert told["banner"] == "x0 on h0: is starting; x1 on h1: is busy; x2 on h2: is idle; and 2 more below"
     told = control_banner.make([{**e, "why": "is starting"} for e in engines], [])
@@ -346,9 +417,16 @@ def test_bad_answers(monkeypatch):
     async def hang(request):
         await asyncio.sleep(30)
 
-    bad = {"f0": (hang, "does not answer within 1 s"), "f1": (b"{\"state\":", "gives an answer that is no status page"),
-           "f2": (b"[1, 2]", "gives an answer that is no status page"), "x0": (web.Response(status=500), "refuses the controller's request with status 500"),
-           "x1": (web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), "gives an answer that is no status page")}
+    bad = {
+        "f0": (hang, "does not answer within 1 s"),
+        "f1": (b"{\"state\":", "gives an answer that is no status page"),
+        "f2": (b"[1, 2]", "gives an answer that is no status page"),
+        "x0": (web.Response(status=500), "refuses the controller's request with status 500"),
+        "x1": (
+            web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}),
+            "gives an answer that is no status page",
+        ),
+    }
 
     async def test(watch, servers):
         await until(lambda: watch.state and watch.state["level"] == "ok", lambda: watch.state)
@@ -356,7 +434,10 @@ def test_bad_answers(monkeypatch):
         answers.update({name: answer for name, (answer, _) in bad.items()})
         await servers.stop("f3")
         why = {name: text for name, (_, text) in bad.items()} | {"f3": "does not answer"}
-        await until(lambda: {e["name"]: e["why"] for e in watch.state["engines"] if e["state"] != "ok"} == why, lambda: watch.state["engines"])
+        await until(
+            lambda: {e["name"]: e["why"] for e in watch.state["engines"] if e["state"] != "ok"} == why,
+            lambda: watch.state["engines"],
+        )
         answers.update(good)
         await servers.start("f3")
         await until(lambda: not not_ok(watch.state["engines"]), lambda: watch.state["engines"])
@@ -377,16 +458,30 @@ def test_fringe(monkeypatch, rng):
                 return web_json(status_pages.x_status(f"x{x}", ["m000"] * 4))
             asked.append((x, dict(request.query)))
             low, high = map(int, request.query["channels"].split(","))
-            curves = [{"kind": "cross", "pols": [p, p], "phase_deg": np.degrees(phases[p, low:high + 1]).tolist(), "coherence": coherence[p, low:high + 1].tolist()}
-                      for p in (1, 0)]
+            curves = [
+                {
+                    "kind": "cross",
+                    "pols": [p, p],
+                    "phase_deg": np.degrees(phases[p, low : high + 1]).tolist(),
+                    "coherence": coherence[p, low : high + 1].tolist(),
+                }
+                for p in (1, 0)
+            ]
             if low == 0:
                 curves[1]["phase_deg"][3] = curves[1]["coherence"][3] = None
             axis = {"points": high - low + 1, "channels": high - low + 1, "channels_per_point": 1, "first_channel": low}
-            return web_json({**status_pages.x_status(f"x{x}", []), "spectrum": {"stream": "wide-vis", "time": NOW, "axis": axis, "curves": curves}})
+            return web_json(
+                {
+                    **status_pages.x_status(f"x{x}", []),
+                    "spectrum": {"stream": "wide-vis", "time": NOW, "axis": axis, "curves": curves},
+                }
+            )
+
         return answer
 
     def web_json(value):
         from aiohttp import web
+
         return web.json_response(value)
 
     answers = status_pages.answers_of(config) | {"x0": engine(0), "x1": engine(1)}
@@ -394,13 +489,22 @@ def test_fringe(monkeypatch, rng):
     async def test(watch, servers):
         fringes = control_fringe.Fringes(watch)
         found = await fringes.get({"stream": "wide-vis", "baseline": "m003,m001"})
-        assert sorted((x, q["baseline"], q["channels"]) for x, q in asked) == [(0, "1,3", "0,4095"), (1, "1,3", "4096,8191")]
+        assert sorted((x, q["baseline"], q["channels"]) for x, q in asked) == [
+            (0, "1,3", "0,4095"),
+            (1, "1,3", "4096,8191"),
+        ]
         assert found["baseline"] == ["m001", "m003"] and found["missing"] == []
         phasors = coherence * np.exp(1j * phases)
-        means = np.where(np.arange(n) == 3, 0, phasors[0]).reshape(-1, 8).sum(axis=1) / np.where(np.arange(n // 8) == 0, 7, 8)
+        means = np.where(np.arange(n) == 3, 0, phasors[0]).reshape(-1, 8).sum(axis=1) / np.where(
+            np.arange(n // 8) == 0, 7, 8
+        )
         np.testing.assert_allclose(found["curves"][0]["coherence"], np.abs(means), atol=6e-5)
-        np.testing.assert_allclose(np.exp(1j * np.radians(found["curves"][0]["phase_deg"])), means / np.abs(means), atol=1e-3)
-        np.testing.assert_allclose(found["curves"][1]["coherence"], np.abs(phasors[1].reshape(-1, 8).mean(axis=1)), atol=6e-5)
+        np.testing.assert_allclose(
+            np.exp(1j * np.radians(found["curves"][0]["phase_deg"])), means / np.abs(means), atol=1e-3
+        )
+        np.testing.assert_allclose(
+            found["curves"][1]["coherence"], np.abs(phasors[1].reshape(-1, 8).mean(axis=1)), atol=6e-5
+        )
         step = 856e6 / n
         np.testing.assert_allclose(found["hz"], 856e6 + step * (8 * np.arange(n // 8) + 3.5))
 
@@ -416,8 +520,13 @@ def test_fringe(monkeypatch, rng):
         await servers.stop("x1")
         found = await fringes.get({"baseline": "m001,m003", "channels": "4090,4100"})
         assert found["missing"] == ["x1 on cbf2"] and found["curves"][1]["phase_deg"][6:] == [None] * 5
-        for query, words in (({"stream": "wide"}, "not a stream of visibilities; there are wide-vis"), ({"baseline": "m000"}, "two names of antennas"),
-                             ({"baseline": "m000,m9"}, "two names of antennas"), ({"channels": "5"}, "two numbers"), ({"channels": "7,9000"}, "not within 0,8191")):
+        for query, words in (
+            ({"stream": "wide"}, "not a stream of visibilities; there are wide-vis"),
+            ({"baseline": "m000"}, "two names of antennas"),
+            ({"baseline": "m000,m9"}, "two names of antennas"),
+            ({"channels": "5"}, "two numbers"),
+            ({"channels": "7,9000"}, "not within 0,8191"),
+        ):
             with pytest.raises(control_fringe.Refused, match=words):
                 await fringes.get(query)
         for other in ("m000,m001", "m000,m002", "m000,m003"):
