@@ -259,7 +259,8 @@ void fgpu_status_describe(void *arg, const struct status_query *query, json_t *i
     int64_t now_ns = clock_monotonic_ns();
 
     for (size_t l = 0; l < n_looks(status); l++) {
-        refresh(status, l, now_ns);
+        if (!query->no_spectrum)
+            refresh(status, l, now_ns);
         if (status->looks[l].found.timestamp_samples < 0)
             continue;
         for (unsigned pol = 0; pol < N_POLS; pol++) {
@@ -271,7 +272,7 @@ void fgpu_status_describe(void *arg, const struct status_query *query, json_t *i
                                             status_number(unix_s(status, status->looks[l].found.timestamp_samples))));
             json_array_append_new(delays, describe_delay(status, l, pol));
         }
-        if (!spectrum && is_asked(status, query, l))
+        if (!spectrum && !query->no_spectrum && is_asked(status, query, l))
             spectrum = describe_look(status, l, query->channels);
     }
     json_object_set_new(into, "sync_time", status_number(timebase_decimal_to_double(time->sync_time_s)));

@@ -172,7 +172,7 @@ void xbgpu_beam_health_describe(struct xbgpu_beam_health *health, const struct s
     }
     json_object_set_new(into, "beams", beams);
     size_t beam = h ? find_beam(h, query->stream) : 0;
-    if (!h || beam == h->n)
+    if (!h || beam == h->n || query->no_spectrum)
         return;
     refresh(h, beam);
     json_object_set_new(into, "spectrum",

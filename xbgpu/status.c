@@ -397,16 +397,17 @@ void xbgpu_status_describe(void *arg, const struct status_query *query, json_t *
     struct look *look = &status->looks[output];
     int64_t now_ns = clock_monotonic_ns();
     struct pair pair = parse_baseline(status, query->baseline);
-    struct view *view = find_view(look, pair, now_ns);
+    struct view *view = query->no_spectrum ? NULL : find_view(look, pair, now_ns);
 
-    refresh(status, look, now_ns);
+    if (view)
+        refresh(status, look, now_ns);
     json_object_set_new(into, "sync_time", status_number(timebase_decimal_to_double(time->sync_time_s)));
     json_object_set_new(into, "adc_sample_rate", status_number(timebase_decimal_to_double(time->adc_sample_rate_hz)));
     describe_config(status, into);
     json_object_set_new(into, "levels", describe_levels(status, look));
     json_object_set_new(into, "levels_time",
                         status_number(look->found_samples < 0 ? NAN : unix_s(status, look->found_samples)));
-    bool known = view->known && view->found_pair.ant1 == pair.ant1 && view->found_pair.ant2 == pair.ant2;
+    bool known = view && view->known && view->found_pair.ant1 == pair.ant1 && view->found_pair.ant2 == pair.ant2;
     json_object_set_new(into, "spectrum", known ? describe_view(status, output, view, query->channels) : json_null());
 }
 

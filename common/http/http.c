@@ -101,11 +101,15 @@ static char *format_metrics(const struct http *http)
 
 static enum MHD_Result reply_status(struct MHD_Connection *connection, struct status *status)
 {
+    const char *spectrum = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "spectrum");
+    const char *sensors = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "sensors");
     struct status_query query = {
         .stream = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "stream"),
         .antenna = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "antenna"),
         .baseline = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "baseline"),
         .channels = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "channels"),
+        .no_spectrum = spectrum && !strcmp(spectrum, "none"),
+        .no_sensors = sensors && !strcmp(sensors, "none"),
     };
 
     return reply_made(connection, "application/json", status_format(status, &query));

@@ -370,7 +370,7 @@ static json_t *describe(struct status *status, const struct status_query *query)
         json_object_set_new(root, "device",
                             json_pack("{s:s, s:s, s:b}", "kind", device_name(status->device), "model",
                                       device_model(status->device), "ok", device_ok(status->device)));
-    if (status->sensors)
+    if (status->sensors && !query->no_sensors)
         json_object_set_new(root, "sensors", describe_sensors(status->sensors));
     if (status->describe)
         status->describe(status->arg, query, root);

@@ -15,6 +15,7 @@
 #define COMMON_HTTP_STATUS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct device;
 struct endpoint_list;
@@ -31,6 +32,8 @@ struct status_query {
     const char *antenna;  /* antenna's name */
     const char *baseline; /* "0,1" */
     const char *channels; /* first and last channel to show, "256,511" */
+    bool no_spectrum;     /* "spectrum=none": null instead of a spectrum, and no request for data to the worker */
+    bool no_sensors;      /* "sensors=none": no member "sensors" */
 };
 
 /* Adds a pipeline's state to the object 'into'. */

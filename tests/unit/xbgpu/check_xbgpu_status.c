@@ -167,6 +167,21 @@ TEST(spectra)
         check_curve(json_array_get(curves, i), i == 2 || i == 3 ? 3 : 1, i < 2 ? 1 : 3, products[i]);
 }
 
+/* A question without a spectrum requests nothing from the worker. */
+TEST(without_spectrum)
+{
+    const struct status_query none = {.baseline = "0,1", .no_spectrum = true};
+
+    ck_assert(json_is_null(json_object_get(ask_about(&none), "spectrum")));
+    xbgpu_status_sample(r.status, &r.dump);
+    json_t *json = ask(NULL, "0,1");
+    ck_assert(!has_spectrum(json, 0, 1));
+    ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), 0);
+    xbgpu_status_sample(r.status, &r.dump);
+    ck_assert(json_is_null(json_object_get(ask_about(&none), "spectrum")));
+    ck_assert(has_spectrum(ask(NULL, "0,1"), 0, 1));
+}
+
 /* Some channels alone. */
 TEST(closer)
 {

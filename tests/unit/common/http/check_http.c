@@ -300,6 +300,35 @@ TEST(page)
     status_destroy(status);
 }
 
+static void describe_query(void *arg, const struct status_query *query, json_t *into)
+{
+    json_object_set_new(into, "asked", json_pack("[b, b]", query->no_spectrum, query->no_sensors));
+}
+
+TEST(parts)
+{
+    static const struct {
+        const char *request, *expected;
+    } asked[] = {{"GET /status.json?spectrum=none", "\"asked\":[true,false]"},
+                 {"GET /status.json?stream=a&sensors=none&spectrum=none&baseline=0,1", "\"asked\":[true,true]"},
+                 {"GET /status.json?spectrum=nonesuch&sensors", "\"asked\":[false,false]"},
+                 {"GET /status.json?spectrum&sensors=none", "\"asked\":[false,true]"},
+                 {"GET /status.json?stream=none", "\"asked\":[false,false]"},
+                 {"GET /status.json", "\"asked\":[false,false]"}};
+    struct status *status;
+
+    ck_assert_int_eq(status_create("xbgpu", NULL, NULL, &status), 0);
+    status_set_source(status, describe_query, NULL);
+    struct http *http = open_any(status);
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+        const char *answer = get(http, asked[i].request);
+        check_status(answer, "200");
+        ck_assert_msg(strstr(answer, asked[i].expected) != NULL, "%s: %s", asked[i].request, answer);
+    }
+    http_close(http);
+    status_destroy(status);
+}
+
 /* A pipeline that cannot be made frees its counters while HTTP still serves: until it runs, nobody reads them. */
 TEST(starting)
 {

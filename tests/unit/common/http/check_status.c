@@ -194,6 +194,9 @@ TEST(sensors)
     ck_assert_ptr_null(json_object_get(json, "sensors"));
     json_decref(json);
     status_set_sensors(status, set);
+    json = ask(status, &(struct status_query){.no_sensors = true});
+    ck_assert_ptr_null(json_object_get(json, "sensors"));
+    json_decref(json);
     json = ask(status, NULL);
     check_part(json, "sensors",
                "{\"a.integer\": {\"value\": -281474976710656, \"units\": \"\", \"status\": \"nominal\","

@@ -1,0 +1,82 @@
+"""The banner of the array page: the worst state in words that name antenna, engine and host."""
+
+from control_merge import RANK, names_of
+
+N_TOLD = 3  # causes in the banner; further causes are only counted
+HEADLINES = {"absent": "Engines missing", "bad": "No data", "warn": "Losing data", "ok": "All is well"}
+
+
+def hosts_down(engines):
+    """{host: its engines} of hosts with several engines, none of which answers."""
+    of = {}
+    for e in engines:
+        of.setdefault(e["host"], []).append(e)
+    return {host: rows for host, rows in of.items() if len(rows) > 1 and all(e["state"] == "absent" for e in rows)}
+
+
+def antennas_of(engine_names, antennas):
+    """ "", or ": m002 and m003 are missing" for F-engines."""
+    names = [a["name"] for a in antennas if a["engine"] in engine_names]
+    return f": {names_of(names)} {'are' if len(names) > 1 else 'is'} missing" if names else ""
+
+
+def causes(engines, antennas):
+    """[(state, headline, text)], the worst first.  Antennas of an engine that is absent are named with the engine."""
+    found, down = [], hosts_down(engines)
+    by_name = {e["name"]: e for e in engines}
+    for host, rows in down.items():
+        names = [e["name"] for e in rows]
+        found.append(
+            ("absent", "Host missing", f"{host} does not answer ({names_of(names)}){antennas_of(names, antennas)}")
+        )
+    groups = {}
+    for e in engines:
+        if e["state"] != "ok" and e["host"] not in down:
+            groups.setdefault((e["state"], e["why"]), []).append(e)
+    for (state, why), rows in groups.items():
+        text = names_of([f"{e['name']} on {e['host']}" for e in rows])
+        if state == "absent":
+            answer = why if len(rows) == 1 else why.replace("does not", "do not")
+            text += f" {answer}{antennas_of([e['name'] for e in rows], antennas)}"
+        else:
+            text += f": {why}"
+        found.append((state, {"absent": HEADLINES["absent"], "bad": "Engine failed"}.get(state, "Degraded"), text))
+    groups = {}
+    for a in antennas:
+        engine = by_name.get(a["engine"])
+        if a["state"] != "ok" and not (engine and engine["state"] == "absent"):
+            groups.setdefault((a["state"], a["why"], a["engine"]), []).append(a["name"])
+    for (state, why, engine), names in groups.items():
+        at = f" ({engine} on {by_name[engine]['host']})" if engine in by_name else ""
+        headline = HEADLINES["bad"] if state in ("bad", "absent") else HEADLINES["warn"] if "los" in why else "Degraded"
+        found.append((state, headline, f"{names_of(names)}: {why}{at}"))
+    return sorted(found, key=lambda cause: -RANK[cause[0]])
+
+
+def make(engines, antennas, lately=()):
+    """{"state", "level", "headline", "banner"} of the array.  'state' is ok, degraded or fail; 'level' is the
+    colour: ok, warn or
+    bad.  'lately': texts of losses in the last minute, which are shown if nothing is wrong now."""
+    found = causes(engines, antennas)
+    n = len(antennas)
+    if not found and lately:
+        return {"state": "degraded", "level": "warn", "headline": "Lost data", "banner": "; ".join(lately[:N_TOLD])}
+    if not found:
+        return {
+            "state": "ok",
+            "level": "ok",
+            "headline": HEADLINES["ok"],
+            "banner": f"all {n} antennas are received, nothing is lost",
+        }
+    worst, headline, _ = found[0]
+    told = [text for _, _, text in found[:N_TOLD]]
+    more = f"; and {len(found) - N_TOLD} more below" if len(found) > N_TOLD else ""
+    dead = n and all(RANK[a["state"]] >= RANK["bad"] for a in antennas)
+    x_engines = [e for e in engines if e["program"] == "xbgpu"]
+    dead = dead or x_engines and all(RANK[e["state"]] >= RANK["bad"] for e in x_engines)
+    return {
+        "state": "fail" if dead else "degraded",
+        "level": "warn" if worst == "warn" else "bad",
+        "headline": headline,
+        "banner": "; ".join(told) + more,
+    }

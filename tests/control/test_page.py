@@ -1,0 +1,275 @@
+"""The array page in a real browser: beside the demonstration's array while faults are made, and for hand-made states
+of 64 antennas."""
+
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import browser
+import control
+import demo_array
+import harness
+import status_pages
+from array_page import SKY_HZ, ArrayPage, FixedPage, config_of
+from test_watch import Array
+
+pytestmark = pytest.mark.skipif(harness.SANITIZED, reason="a browser beside an array in real time wants a fast array")
+
+WITHIN_S = 10  # a fault is named
+
+
+@pytest.fixture
+def serve():
+    """serve(page): stops the page's server at the end of the test."""
+    pages = []
+    yield lambda page: pages.append(page) or page
+    for page in pages:
+        page.stop()
+
+
+def wait_banner(page, text, since=None):
+    """Waits until the banner's sentence has this text.  Returns the seconds since 'since'."""
+    page.wait_for_function("text => document.getElementById('reason').textContent.includes(text)", arg=text)
+    return time.monotonic() - (since or time.monotonic())
+
+
+def lamps(page, box, state):
+    """Names of the lamps in this state."""
+    return page.locator(f"#{box} [data-level='{state}'] > b").all_inner_texts()
+
+
+# ---- A running array -------------------------------------------------------------------------------------------------
+
+
+def check_healthy(page, array):
+    wait_banner(page, "all 4 antennas are received, nothing is lost")
+    assert page.locator("#banner").get_attribute("data-state") == "ok"
+    assert lamps(page, "antenna-lamps", "ok") == ["m000", "m001", "m002", "m003"]
+    assert lamps(page, "engine-groups", "ok") == ["xbgpu0", "xbgpu1", "fgpu0", "fgpu1"][2:] + [
+        "xbgpu0",
+        "xbgpu1",
+        "visrec",
+    ]
+    # 8 inputs of 10 bits, 4 antennas of 2 x 2 x 8 bits a pair of samples, each in packets of some header bytes
+    rates = {row["from"]: row["gbps"] * 1e9 for row in array.http.watch.state["flow"]}
+    assert abs(rates["digitisers"] / (8 * 10e6) - 1) < 0.2 and abs(rates["fgpu"] / (4 * 0.5e6 * 4 * 8) - 1) < 0.2, rates
+    assert abs(rates["switch"] / rates["fgpu"] - 1) < 0.2
+    href = page.locator("#engine-groups a", has_text="fgpu1").get_attribute("href")
+    assert href == f"http://{next(e['http'] for e in array.config['engines'] if e['name'] == 'fgpu1')}/"
+
+
+def check_fringe(page):
+    """The phase of m000 - m001, whose sky is 5 samples later, over the frequency on the sky.  UVH5's sign: the wave
+    reaches the second
+    antenna earlier by -5 samples."""
+    page.wait_for_selector("#fringe-card[data-shown]")
+    curves, axis = page.evaluate("[fringe.plots.phase.curves, fringe.plots.phase.axis]")
+    assert [c["name"] for c in curves] == ["pol 0 × 0", "pol 1 × 1"]
+    assert axis["channels"] == demo_array.CHANNELS and abs(axis["first_hz"] - (SKY_HZ - demo_array.RATE_HZ / 4)) < 1
+    channels = np.arange(demo_array.CHANNELS)
+    wanted = 360 * channels / 2 / demo_array.CHANNELS * -demo_array.DELAYS[1]
+    for curve in curves:
+        known = np.array([v is not None for v in curve["mean"]])
+        assert known.sum() > 1000
+        off = (np.array([v or 0 for v in curve["mean"]]) - wanted + 180) % 360 - 180
+        assert abs(np.median(off[known])) < 2 and np.percentile(abs(off[known]), 95) < 15
+
+
+def test_faults(daemon, work, serve):
+    """A feed is cut, an F-engine is killed: the banner names antenna and engine in time, and both are told for the
+    hour."""
+    array = demo_array.Array(daemon, work, katcp=True, recording=work / "recording.uvh5").start(
+        *demo_array.ENGINES, "visrec", "dsim"
+    )
+    made = serve(ArrayPage(config_of(array)))
+    dsim = control.Client(array["dsim"])
+    seconds = {}
+    with browser.page() as page:
+        page.goto(made.url)
+        check_healthy(page, made)
+        check_fringe(page)
+
+        cut = time.monotonic()
+        dsim.request("loss", "m001", 1)
+        seconds["cut feed"] = wait_banner(
+            page, "m001: no data from the digitiser on both polarisations (fgpu0 on cbf1)", cut
+        )
+        assert (
+            page.locator("#state").inner_text() == "No data"
+            and page.locator("#banner").get_attribute("data-state") == "bad"
+        )
+        assert lamps(page, "antenna-lamps", "bad") == ["m001"]
+        assert "m001" in page.locator("#antenna-reasons").inner_text()
+        page.wait_for_selector("#troubles-table td:has-text('m001 pol 0') ~ td:has-text('look at the digitiser')")
+        dsim.request("loss", "m001", 0)
+        page.wait_for_function("() => document.querySelectorAll(\"#antenna-lamps [data-level=bad]\").length === 0")
+
+        killed = time.monotonic()
+        array["fgpu1"].process.send_signal(signal.SIGKILL)
+        seconds["killed F-engine"] = wait_banner(
+            page, "fgpu1 on cbf2 does not answer: m002 and m003 are missing", killed
+        )
+        assert page.locator("#state").inner_text() == "Engines missing"
+        assert lamps(page, "antenna-lamps", "absent") == ["m002", "m003"] and lamps(
+            page, "engine-groups", "absent"
+        ) == ["fgpu1"]
+        assert page.locator("#flow").inner_text().count("1 of 2 answer") == 1
+        page.wait_for_selector("#troubles-table td:has-text('fgpu1')")
+        array.start("fgpu1")
+        page.wait_for_function("() => document.querySelectorAll(\"#antenna-lamps [data-level=absent]\").length === 0")
+        page.wait_for_selector("#troubles-table td:has-text('m001 pol 0')")  # the last hour
+        assert set(page.evaluate("last.history.map(row => row.state)")) >= {"bad"}
+        assert not page.complaints, page.complaints
+
+        made.run(made.http.stop())
+        page.wait_for_selector("#banner[data-state='gone']")
+        page.wait_for_selector("body.stale")
+    dsim.close()
+    print(seconds)
+    assert max(seconds.values()) < WITHIN_S, seconds
+
+
+# ---- Hand-made states ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser.client() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def troubled():
+    """The state of 64 antennas and 128 engines: a cut feed, a dead F-engine, a lossy input, an X-engine with a bad
+    clock."""
+    array = Array()
+    array.answers["f20"]["inputs"][0]["missing_heaps"] = status_pages.counter(10, 0.0)
+    array.look()
+    array.silence_feed(13)
+    del array.answers["f33"]
+    array.mute(33)
+    array.answers["f20"]["inputs"][0]["missing_heaps"] = status_pages.counter(500, 420.0)
+    array.answers["x40"]["troubles"] = [
+        status_pages.trouble("host clock", "host clock", "clock not synchronised", ongoing=True, unit="s")
+    ]
+    array.look()
+    return array.config, array.look()
+
+
+def test_lamps(troubled, serve, chromium):
+    """Each lamp has a state in words and a symbol, and says why it is not green."""
+    served = serve(FixedPage(*troubled))
+    page = browser.new_page(chromium)
+    page.goto(served.url)
+    browser.wait_shown(page)
+    assert len(lamps(page, "antenna-lamps", "ok")) == 61 and len(lamps(page, "engine-groups", "ok")) == 127
+    assert page.locator("#antennas-count span:visible").all_inner_texts() == [
+        "✓ 61 green",
+        "▲ 1 amber",
+        "✕ 1 red",
+        "○ 1 missing",
+    ]
+    names = {b.get_attribute("aria-label") for b in page.locator("#antenna-lamps button").all()}
+    assert (
+        "m013, red: no data from the digitiser on both polarisations" in names
+        and "m033, missing: f33 on cbf34 does not answer" in names
+    )
+    assert "m020, amber: loses 0.1 % of the packets from the digitiser on polarisation 0" in names
+    assert "m000, green: input power −21 −21 dBFS, received by 64 of 64 X-engines" in names
+    engine = page.get_by_role("link", name="x40, amber: clock not synchronised")
+    assert (
+        engine.get_attribute("href")
+        == f"http://{next(e['http'] for e in troubled[0]['engines'] if e['name'] == 'x40')}/"
+    )
+    assert page.locator("#antenna-reasons li").all_inner_texts() == [
+        "✕\nm013\nno data from the digitiser on both polarisations (f13 on cbf14)",
+        "▲\nm020\nloses 0.1 % of the packets from the digitiser on polarisation 0 (f20 on cbf21)",
+        "○\nm033\nf33 on cbf34 does not answer",
+    ]
+    # all 64 antennas and 128 engines are on one screen of a desk
+    assert page.evaluate("document.getElementById('engines').getBoundingClientRect().bottom") < 1500
+    assert page.locator("#losses td").first.inner_text() == "m020" and "420 /s" in page.locator("#losses").inner_text()
+    assert not [m for m in page.complaints if "fringe" not in m], page.complaints
+
+
+def test_keyboard_and_screen_reader(troubled, serve, chromium):
+    served = serve(FixedPage(*troubled))
+    page = browser.new_page(chromium)
+    page.goto(served.url)
+    browser.wait_shown(page)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the antennas"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("m000, green")
+    for _ in range(5):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#baseline=m000,m005")
+    assert page.locator("#antenna-lamps [aria-pressed=true]").count() == 2
+    browser.wait_shown(page)
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith(
+        "m005"
+    ), "the focus stays over an update"
+    # every section has a heading, every picture and control has a name
+    assert page.evaluate(
+        "[...document.querySelectorAll('main > section')]"
+        ".every(s => document.getElementById(s.getAttribute('aria-labelledby')))"
+    )
+    assert (
+        page.get_by_role("img", name=re.compile("^State of the last hour. Green for .* amber for .* red for")).count()
+        == 1
+    )
+    assert page.evaluate("""[...document.querySelectorAll('a, button, select, canvas')].filter(e => e.offsetParent)
+        .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).length""") == 0
+    assert page.get_by_role("status").inner_text().startswith("Engines missing")
+    assert page.locator("html").get_attribute("lang") == "en"
+
+
+def contrast(a, b):
+    def light(colour):
+        c = np.array([int(v) for v in re.findall(r"\d+", colour)[:3]]) / 255
+        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    high, low = sorted((light(a), light(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_phone(troubled, serve, chromium, colours):
+    """Nothing is wider than the window of a phone, and texts are well seen on their lamps in both modes."""
+    served = serve(FixedPage(*troubled))
+    page = browser.new_page(chromium, width=360, height=740, colours=colours, scale=2)
+    page.goto(served.url)
+    browser.wait_shown(page)
+    edges = page.evaluate(
+        """[...document.querySelectorAll("main > *:not([hidden]), td, .lamps > *, .node, .arrow, #reason")]
+        .filter(one => !one.closest(".scroll")).map(one => one.getBoundingClientRect()).filter(box => box.width)
+        .map(box => [box.left + scrollX, box.right + scrollX])"""
+    )
+    assert len(edges) > 210 and min(left for left, _ in edges) >= 0 and max(right for _, right in edges) <= 360
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.evaluate(
+        "[...document.querySelectorAll('#antenna-lamps b')].every(b => b.scrollWidth <= b.clientWidth)"
+    ), "names are whole"
+    for state in ("ok", "warn", "bad", "absent"):
+        lamp = page.locator(f".lamps [data-level={state}]").first
+        ground = lamp.evaluate("e => getComputedStyle(e).backgroundColor")
+        for part in ("b", "i", "span"):
+            ink = lamp.locator(part).evaluate("e => getComputedStyle(e).color")
+            assert contrast(ink, ground) >= 4.5, f"{state} {part}: {ink} on {ground}"
+
+
+def test_served_alone(troubled, serve, chromium):
+    """The page requests nothing from any other host."""
+    served = serve(FixedPage(*troubled))
+    page = browser.new_page(chromium)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(served.url)
+    browser.wait_shown(page, 2)
+    assert len(asked) >= 7 and all(url.startswith(served.url) for url in asked), asked
+    assert float(page.locator("body").get_attribute("data-draw-ms")) < 1000
