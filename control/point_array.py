@@ -7,7 +7,6 @@ import numpy as np
 import yaml
 
 WGS84 = 1  # erfa's number of the ellipsoid
-DEFAULT_TAPS = 16  # of fgpu's filter bank
 N_POLS = 2
 
 
@@ -76,8 +75,7 @@ def stream_of(config, adc_rate_hz):
     if sideband not in ("upper", "lower"):
         raise ValueError(f"sideband '{sideband}' of {config['name']} is neither upper nor lower")
     centre_hz = float(config.get("sky_centre_frequency", config.get("centre_frequency")))
-    window_samples = DEFAULT_TAPS * int(config["samples_between_spectra"])
-    return Stream(config["name"], centre_hz, sideband == "lower", (window_samples - 1) / 2 / adc_rate_hz)
+    return Stream(config["name"], centre_hz, sideband == "lower", (int(config["filter_samples"]) - 1) / 2 / adc_rate_hz)
 
 
 def load_array(path):

@@ -1,6 +1,5 @@
 """Sends models through the array's controller, each ahead of its load time."""
 import asyncio
-import dataclasses
 import logging
 import time
 
@@ -50,16 +49,6 @@ class Sender:
         if len(informs) != 1 or informs[0].arguments[3] in (b"unknown", b"unreachable", b"inactive"):
             return None
         return informs[0].arguments[4].decode()
-
-    async def with_group_delay(self, stream):
-        """Returns the stream with the group delay of its filters, from the controller."""
-        text = await self.sensor(f"{stream.name}.pfb-group-delay")
-        rate = await self.sensor(f"{stream.name}.adc-sample-rate")
-        try:
-            return dataclasses.replace(stream, group_delay_s=abs(float(text)) / float(rate))
-        except (TypeError, ValueError, ZeroDivisionError):
-            log.warning("the controller has no sensor %s.pfb-group-delay: assuming 16 taps", stream.name)
-            return stream
 
 
 async def sleep_until(unix_s, stop):

@@ -26,6 +26,8 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -d $(INTO)/share/cbf/control
 	install -m 755 $(CONTROL) $(INTO)/share/cbf/control
 	install -m 644 control/*.py control/requirements.txt $(INTO)/share/cbf/control
+	install -d $(INTO)/share/cbf/control/page
+	install -m 644 control/page/* common/http/page/status.css common/http/page/plot.js $(INTO)/share/cbf/control/page
 	sed -i '$(INSTALLED_DOCS)' $(addprefix $(INTO)/share/cbf/,$(CONTROL) control/requirements.txt)
 	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/config/array/*.yaml
 	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1

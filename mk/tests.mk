@@ -85,7 +85,7 @@ check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 
 check-engine: all $(FAKES) $(BUILD)/tests/check_design_ddc
-	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts tests/control $(PYTEST_FLAGS)
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
 
 # The coverage build is not optimised, because optimisation would leave lines without code.  Counters are atomic,
 # because threads share them.

@@ -113,7 +113,7 @@ def voltages(plan, stream):
     return {"name": stream["name"], "kind": "voltages", "channels": stream["channels"],
             "substreams": stream["substreams"],
             "samples_between_spectra": array_plan.samples_between_spectra(stream),
-            "spectra_per_heap": stream["spectra_per_heap"], "centre_frequency": centre,
+            "filter_samples": array_plan.f_window_samples(stream), "spectra_per_heap": stream["spectra_per_heap"], "centre_frequency": centre,
             "bandwidth": rate / 2 / array_plan.decimation(stream),
             "sky_centre_frequency": centre if sky is None else float(sky), "sideband": stream["sideband"],
             "destinations": endpoints(plan, plan.f_groups[stream["name"]])}

@@ -26,7 +26,7 @@ N_ANTS = 12
 
 
 def control_yaml(positions_m, **keys):
-    streams = [{"name": name, "kind": "voltages", "channels": 8192, "samples_between_spectra": 16384, "sideband": sideband,
+    streams = [{"name": name, "kind": "voltages", "channels": 8192, "samples_between_spectra": 16384, "sideband": sideband, "filter_samples": 16 * 16384,
                 "centre_frequency": 428e6, "sky_centre_frequency": SKY_HZ, "bandwidth": 856e6}
                for name, sideband in (("wide", "upper"), ("inverted", "lower"))]
     streams.append({"name": "beam", "kind": "beam", "source": "wide", "pol": 0})

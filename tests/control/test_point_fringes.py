@@ -77,7 +77,7 @@ def signals(case, coordinate):
 def models_of(case, coordinate, work):
     """The requests that cbf-point prints: {side band: [(load time, models of the inputs)]}."""
     streams = [{"name": name, "kind": "voltages", "channels": case.channels, "samples_between_spectra": 2 * case.channels,
-                "sideband": name, "centre_frequency": case.rate_hz / 4, "sky_centre_frequency": SKY_HZ}
+                "sideband": name, "filter_samples": TAPS * 2 * case.channels, "centre_frequency": case.rate_hz / 4, "sky_centre_frequency": SKY_HZ}
                for name in ("upper", "lower")]
     path = work / "control.yaml"
     path.write_text(yaml.safe_dump(control_yaml(case.positions_m, streams=streams,

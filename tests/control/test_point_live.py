@@ -25,7 +25,10 @@ POSITIONS_M = [[-300, 200, 0], [500, -400, 5]]
 
 def control(work):
     path = work / "control.yaml"
-    path.write_text(yaml.safe_dump(control_yaml(POSITIONS_M)))
+    config = control_yaml(POSITIONS_M)
+    for stream in config["streams"][:2]:
+        stream["filter_samples"] = 2 * 1712000 + 1  # a group delay of 1 ms
+    path.write_text(yaml.safe_dump(config))
     return path
 
 
@@ -61,7 +64,7 @@ def test_print(work):
     assert status == 0
     lines = [line.split() for line in text.splitlines()]
     assert [line[:2] for line in lines] == [["?delays", "inverted"]] * 3
-    centre_s = (16 * 16384 - 1) / 2 / 1712e6
+    centre_s = 1e-3  # the group delay
     assert [round(float(line[2]) + centre_s, 6) for line in lines] == [1700000001.5, 1700000005, 1700000010]
     assert all(len(line) == 3 + 4 and line[5] == line[6] for line in lines)
     east, north, up = np.subtract(POSITIONS_M[1], POSITIONS_M[0])
@@ -108,7 +111,7 @@ def test_requests(work, daemon, programs):
     A beam's pointing comes from the controller.  A real fgpu takes the models."""
     target, port = overhead(40, 60), harness.free_tcp_port()
     options = ("--controller", f"127.0.0.1:{port}", "--interval", 1)
-    sensors = {"wide__pfb_group_delay": -1712e3, "wide__adc_sample_rate": 1712e6, "wide__pointing_target": target}
+    sensors = {"wide__pointing_target": target}
     engine = daemon("fgpu", fgpu_config())
     with Controller(port, **sensors) as controller:
         programs.append(start(work, "stream", "wide", target, *options, "--lead", 1.5))

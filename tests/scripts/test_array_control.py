@@ -58,7 +58,7 @@ def test_control_yaml(work):
     assert list(streams) == names
     for name, stream in streams.items():
         assert harness.endpoints(stream["destinations"]) == destinations_of(services, name), name
-    wide = {"channels": 8192, "substreams": 4, "samples_between_spectra": 16384, "spectra_per_heap": 256, "kind": "voltages",
+    wide = {"channels": 8192, "substreams": 4, "samples_between_spectra": 16384, "spectra_per_heap": 256, "kind": "voltages", "filter_samples": 16 * 16384,
             "centre_frequency": 428e6, "bandwidth": 856e6, "sky_centre_frequency": 1284e6, "sideband": "upper"}
     narrow = {"centre_frequency": 300e6, "bandwidth": 53.5e6, "samples_between_spectra": 8192 * 16,
               "sky_centre_frequency": 1156e6}
