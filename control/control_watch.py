@@ -95,6 +95,8 @@ class Watch:
     async def read(self, page, query):
         """The status page for a query.  Raises TimeoutError, aiohttp.ClientError, or ValueError if the answer is no
         status page."""
+        if page.program == "beamrec":
+            return await self._read_health(page)
         async with self.session.get(
             f"{page.url}status.json", params=query, allow_redirects=False, raise_for_status=True
         ) as reply:
@@ -105,6 +107,14 @@ class Watch:
         if not isinstance(status, dict) or not {"state", "start_time", "time"} <= set(status):
             raise ValueError("no status page")
         return status
+
+    async def _read_health(self, page):
+        """The part of a status page that /healthz tells.  beamrec has no status page."""
+        async with self.session.get(f"{page.url}healthz", allow_redirects=False) as reply:
+            if reply.status not in (200, 503):
+                reply.raise_for_status()
+                raise ValueError("no answer of /healthz")
+        return {"state": "running", "start_time": None, "time": time.time(), "healthy": reply.status == 200}
 
     async def _poll(self, page, delay_s):
         await asyncio.sleep(delay_s)

@@ -21,7 +21,7 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	sed -i '$(INSTALLED_DOCS)' $(patsubst config/%,$(INTO)/share/cbf/config/%,$(wildcard config/*.yaml))
 	install -m 644 config/demo/* $(INTO)/share/cbf/config/demo
 	install -m 755 scripts/repair_uvh5.py scripts/array scripts/gnsscal $(INTO)/share/cbf/scripts
-	install -m 644 scripts/array_* scripts/gnsscal_* $(INTO)/share/cbf/scripts
+	install -m 644 scripts/array_* scripts/gnsscal_* scripts/visfile.py $(INTO)/share/cbf/scripts
 	install -m 644 config/array/* $(INTO)/share/cbf/config/array
 	install -d $(INTO)/share/cbf/control
 	install -m 755 $(CONTROL) $(INTO)/share/cbf/control

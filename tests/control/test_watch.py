@@ -445,6 +445,42 @@ def test_bad_answers(monkeypatch):
     live(config, answers, test, monkeypatch, timeout_s=1)
 
 
+def test_recorder_of_beams():
+    """beamrec has no status page: its health decides."""
+    import aiohttp
+    from aiohttp import web
+
+    import harness
+
+    port, status = harness.free_tcp_port(), [200]
+
+    async def healthz(request):
+        return web.Response(status=status[0])
+
+    async def run():
+        app = web.Application()
+        app.router.add_get("/healthz", healthz)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        config = status_pages.config_of(4, 2)
+        config["recorders"] = [{"name": "b0", "program": "beamrec", "host": "store1", "http": f"127.0.0.1:{port}", "stream": "wide"}]
+        page = pages_of(config)[-1]
+        watch = Watch(config, status_pages.Controller())
+        watch.session = aiohttp.ClientSession()
+        for code, state in ((200, "ok"), (503, "bad")):
+            status[0] = code
+            page.take(await watch.read(page, {}), NOW)
+            assert by_name(merge(config, [page])["engines"])["b0"]["state"] == state
+        status[0] = 404
+        with pytest.raises(aiohttp.ClientResponseError):
+            await watch.read(page, {})
+        await watch.session.close()
+        await runner.cleanup()
+
+    asyncio.run(run())
+
+
 def test_fringe(monkeypatch, rng):
     """Phases of two X-engines, joined over their channels."""
     config = live_config()
