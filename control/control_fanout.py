@@ -1,8 +1,9 @@
 """Requests that go to several engines: stored, sent in parallel, and answered in one sentence.
 
 A request is checked completely.  Then its values are stored, and it is sent to all engines concerned, in parallel.  The
-reply is ok, or fail with a sentence that names every engine that failed.  A setting holds if an engine has accepted it,
-or if no engine has refused it: engines that are absent or hung get the setting when they are back.
+reply is ok, or fail with a sentence that names every engine that failed.  The controller
+keeps a setting unless all engines concerned have refused it.  Engines that are absent or hung get the setting when
+they are back.
 """
 import asyncio
 import logging

@@ -81,7 +81,8 @@ async def follow(sender, pointing, stream, request, name, options, stop):
         if time.time() > models.start_s - LATE_S:
             log.warning("the models for %.3f are sent late", models.start_s)
         texts = models.texts(stream, per_input=request == "delays")
-        if await sender.request(request, name, models.load_time(stream), *texts) is not None:
+        accepted = await sender.request(request, name, models.load_time(stream), *texts) is not None
+        if accepted and request == "delays":  # the controller has sensors for the pointing of streams, not of beams
             await sender.request("pointing-report", name, pointing.target.text, f"{end_s:.3f}",
                                  f"{pointing.earth.age_s():.0f}")
     raise AssertionError("a sequence of models has no end")
