@@ -1,8 +1,9 @@
 """Requests that go to several engines.  They are stored, sent in parallel, and answered with one reply.
 
-First a request is checked completely.  Then its values are stored, and all engines that it concerns get it in parallel.
-The reply is ok, or fail with a sentence that names every engine that failed.  A setting stays stored if an engine has
-accepted it, or if no engine has refused it.  Engines that are absent or hung get it when they are back.
+First a request is checked completely.  Then its values are stored, and the request is sent in parallel to all engines
+that it concerns.  The reply is ok, or fail with a sentence that names every engine that failed.  A setting stays stored
+if an engine has accepted it, or if no engine has refused it.  Engines that are absent or hung get the stored settings
+when they are back.
 """
 import asyncio
 import logging

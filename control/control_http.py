@@ -221,7 +221,9 @@ class Answers:
                 f"Number of {what} in each state.",
                 [(f'{{state="{s}"}}', states[s]) for s in ("ok", "warn", "bad", "absent")],
             )
-        yield from metric("page_reads_total", "counter", "Number of reads of engines' status pages.", [("", watch.n_reads)])
+        yield from metric(
+            "page_reads_total", "counter", "Number of reads of engines' status pages.", [("", watch.n_reads)]
+        )
         yield from metric(
             "page_read_failures_total",
             "counter",

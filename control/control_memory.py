@@ -1,5 +1,4 @@
-"""The last hour of the array: its states, losses and troubles.  Those of an engine stay after the engine has
-restarted."""
+"""The last hour of the array: its states, losses and troubles.  A restart of an engine does not remove them."""
 
 from control_merge import RANK
 
