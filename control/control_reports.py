@@ -18,8 +18,8 @@ class Reports:
         streams = [stream.name for stream in config.streams.values() if stream.kind == "voltages"]
         for name in streams:
             self._add(board, name, "pointing-target", str, "Target that cbf-point tracks.")
-            self._add(board, name, "pointing-until", Timestamp, "UNIX time until which delay models have been sent.  The "
-                      "status is error when this time is past.", "s")
+            self._add(board, name, "pointing-until", Timestamp, "UNIX time until which delay models have been sent.  "
+                      "The status is error when this time is past.", "s")
             self._add(board, name, "calibration-time", Timestamp, "UNIX time of the calibration.", "s")
             self._add(board, name, "calibration-coherence", float, "Coherence of the sum of all antennas, from 0 to 1.")
             self._add(board, name, "calibration-reference", str, "Antenna relative to which phases are calibrated.")

@@ -1,8 +1,9 @@
 """Settings that the controller stores for the engines, in an SQLite file.
 
 A setting has a key (request, stream, input or beam) and a value.  A request stores its values before the request is
-sent.  So an engine that comes back meanwhile gets the new values, too.  If the engines refuse a value, the former value is stored
-again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered request.
+sent.  So an engine that comes back meanwhile gets the new values, too.  If the engines refuse a value, the former value
+is stored again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered
+request.
 
     key                              value
     ("gain-all", STREAM, "")         [texts of 1 or n_channels gains], or ["default"]
@@ -57,7 +58,7 @@ class Settings:
     def _connect(path):
         database = sqlite3.connect(path)
         try:
-            # With these settings, a killed process loses no change.  A host that loses power may lose the newest changes.
+            # A killed process then loses no change.  A host that loses power may lose the newest changes.
             database.execute("pragma journal_mode = wal")
             database.execute("pragma synchronous = normal")
             if database.execute("pragma quick_check").fetchone() != ("ok",):

@@ -40,8 +40,8 @@ class ArrayState:
         self.level = Level.FAIL
         self._timer = None
         self.sensors = {
-            "array": [board.add(name, Level, "State of the array: degraded while an engine or an antenna is missing; fail "
-                                "while no stream has data.") for name in ("array-status", "device-status")],
+            "array": [board.add(name, Level, "State of the array: degraded while an engine or an antenna is missing; "
+                                "fail while no stream has data.") for name in ("array-status", "device-status")],
             "antennas": board.add("missing-antennas", str, "Antennas whose data streams lack, separated by commas."),
             "engines": board.add("missing-engines", str, "Engines that are absent or hung, separated by commas.")}
         self.of_engine = {engine.name: board.add(f"{engine.name}.state", EngineState,
