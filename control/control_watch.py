@@ -25,15 +25,15 @@ TIMEOUT_S = 2.0
 MAX_BYTES = 16 << 20  # largest size of a status page
 STAGE_WORDS = {
     "feed": "packets from the digitiser",
-    "feed late": "packets from the digitiser, too late",
+    "feed late": "late packets from the digitiser",
     "feed refused": "refused packets from the digitiser",
     "fgpu": "heaps in the F-engine",
     "network": "heaps between engines",
-    "late": "heaps, too late",
+    "late": "late heaps",
     "refused": "refused heaps",
     "socket": "packets in the socket",
     "xbgpu": "heaps or dumps in the X-engine",
-    "recorder": "dumps, not written",
+    "recorder": "dumps that were not written",
 }
 
 log = logging.getLogger(__name__)

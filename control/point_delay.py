@@ -6,17 +6,17 @@ receives the same wavefront at T + g.  For a target in the direction s at the di
     c g = |R s - b'| - R,   b' = b + g (w x b),   and for a plane wave   c g = -s . b'
 
 w is the Earth's rotation.  Antenna a moves while the wave travels from O to a, which changes g by 0.05 ps over 8 km.
-All clocks of the antennas are synchronised in the rest frame of the ground, as by signals over a fibre and back.  Clocks
-that are synchronised in the frame of the Earth's centre (GPS) differ from ground clocks by (w x O) . b / c^2.  This
-difference is a constant of each antenna, at most 41 ps for 8 km.  A calibration removes it.
+All clocks of the antennas are synchronised in the rest frame of the ground, as by signals over a fibre and back.
+Clocks that are synchronised in the frame of the Earth's centre (GPS) differ from ground clocks by (w x O) . b / c^2.
+This difference is a constant of each antenna, at most 41 ps for 8 km.  A calibration removes it.
 
 Delay.  The F-engine's output at t + D has the input of time t (fgpu/delay.h).  The input has the wavefront at T + g.
 With D = -g, the outputs of all antennas have the wavefront at T.  D is positive for an antenna that is nearer to the
 target than O: its data are shifted to a later time.
 
 Time.  The F-engine evaluates a model at the first sample of a spectrum's filter window.  The spectrum's time is the
-middle of the window, which is later by the group delay G of the filter bank.  So a model that describes g from time T on
-starts at T - G.
+middle of the window, which is later by the group delay G of the filter bank.  So a model that describes g from time T
+on starts at T - G.
 
 Phase.  A receiver digitises the sky frequency f_sky as f.  For the upper side band f_sky = f + L.  For the lower side
 band f_sky = L - f, and the voltage is conjugated.  L is constant, and the same for all antennas.  The sky's voltage at

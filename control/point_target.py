@@ -26,7 +26,7 @@ C_M_S = 299792458.0
 AU_M = 149597870700.0
 EARTH_RATE_RAD_S = 7.292115e-5
 DAY_S = 86400.0
-PLANETS = {"mercury": 1, "venus": 2, "mars": 4, "jupiter": 5, "saturn": 6, "uranus": 7, "neptune": 8}  # numbers in erfa.plan94
+PLANETS = {"mercury": 1, "venus": 2, "mars": 4, "jupiter": 5, "saturn": 6, "uranus": 7, "neptune": 8}  # of plan94
 BODIES = ("sun", "moon", *PLANETS)
 LIGHT_TIME_STEPS = 3
 

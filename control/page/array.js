@@ -146,8 +146,8 @@ function show_troubles(s) {
   $("troubles-note").textContent = rows.length > 40 ? `and ${rows.length - 40} more in array.json` : rows.length ? "" : "No trouble in the last hour.";
 }
 
-const STAGES = [["feed", "from the digitiser"], ["feed late", "too late"], ["feed refused", "refused"], ["fgpu", "in the F-engine"], ["network", "on the way to X-engines"],
-  ["late", "too late"], ["refused", "refused"], ["socket", "in the socket"], ["xbgpu", "in the X-engine"], ["recorder", "not written"]];
+const STAGES = [["feed", "from the digitiser"], ["feed late", "late from the digitiser"], ["feed refused", "refused by the F-engine"], ["fgpu", "in the F-engine"], ["network", "on the way to X-engines"],
+  ["late", "late at X-engines"], ["refused", "refused by engines"], ["socket", "in the socket"], ["xbgpu", "in the X-engine"], ["recorder", "not written"]];
 
 /* Shows a row for each antenna or engine with a loss, and a column for each stage with a loss.  Cells of losses that still grow are coloured. */
 function show_losses(s) {
