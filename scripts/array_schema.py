@@ -121,7 +121,7 @@ def _host(fgpu):
                                    "of the interface's NUMA node (/sys/class/net/NAME/device/local_cpulist). Default: "
                                    "threads are not pinned."))
     disk = _object("", ["directory", "rate", "size"],
-                   directory=_folder("Where the disk is mounted. Recorders whose directory is below it write to this disk."),
+                   directory=_folder("Where the disk is mounted. Recorders with a folder below this directory write to it."),
                    rate=_number("Rate at which the disk writes. Unit: GB/s.", "number", minimum=1e-6, maximum=1e6),
                    size=_number("Space for recordings. Unit: TB.", "number", minimum=1e-6, maximum=1e6))
     gpu_name = {"type": "string", "minLength": 1, "maxLength": 64}
@@ -135,8 +135,8 @@ def _host(fgpu):
         disks=_list("Disks for recordings.", disk, 64),
         spare={"description": "The host runs nothing until scripts/array --move moves the engines of another host to it.",
                "type": "boolean", "default": False},
-        gpus={"description": "GPUs of a spare: index, UUID or PCI address. They replace the GPUs of the host whose programs "
-                             "move to the spare, in the order of its engines.", "anyOf": [gpu_name, {"type": "array", "items": gpu_name}]},
+        gpus={"description": "GPUs of a spare: index, UUID or PCI address. They replace the GPUs of the host whose "
+                             "engines move to the spare, in their order.", "anyOf": [gpu_name, {"type": "array", "items": gpu_name}]},
         engines=_list("Engines of the host. Antennas and substreams are assigned to engines in the order of the file.",
                       engine, 64))
     host["properties"]["engines"]["minItems"] = 0  # a host may have only recorders

@@ -1,8 +1,8 @@
 """Spares: hosts to which the programs of a dead host move.
 
-The moves are kept in moves.yaml of the output directory, so that they are part of later plans.  A moved program keeps its
-name, its streams, its multicast addresses, its TCP ports and its seeds.  Its control address, its interface and its GPU
-are those of the spare.
+The moves are kept in moves.yaml of the output directory, so that they are part of later plans.  A moved program keeps
+its name, its streams, its multicast addresses, its TCP ports and its seeds.  Its control address, its interface and its
+GPU are those of the spare.
 """
 import re
 from pathlib import Path
