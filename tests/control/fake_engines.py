@@ -1,10 +1,10 @@
-"""Fake engines that only have a KATCP server, many in one process.  Tests use them for many engines, or engines that hang.
+"""Fake engines that only have a KATCP server, many in one process.  Tests use them as many engines or hung engines.
 
     fake_engines.py '{"f0": ["fgpu", 12000, ["m000"]], "x0": ["xbgpu", 12001, ["wide-vis"]]}' [DELAY_S]
 
 Each request that sets something is answered after a random time up to DELAY_S, and noted.  ?requests returns the notes,
-each with the monotonic time of its reply.  After ?refuse NAME, all requests NAME fail.  After ?slow NAME SECONDS, replies
-to requests NAME come so much later.
+each with the monotonic time of its reply.  After ?refuse NAME, all requests NAME fail.  After ?slow NAME SECONDS, the
+replies to requests NAME come so much later.
 """
 import asyncio
 import json
