@@ -1,13 +1,13 @@
-"""The banner of the array page: the worst state in words that name antenna, engine and host."""
+"""The banner of the array page.  It describes the worst state, and names the antenna, the engine and the host."""
 
 from control_merge import RANK, names_of
 
-N_TOLD = 3  # causes in the banner; further causes are only counted
+N_TOLD = 3  # number of causes that the banner describes; further causes are only counted
 HEADLINES = {"absent": "Engines missing", "bad": "No data", "warn": "Losing data", "ok": "All is well"}
 
 
 def hosts_down(engines):
-    """{host: its engines} of hosts with several engines, none of which answers."""
+    """Returns {host: its engines} of the hosts that have several engines, of which none answers."""
     of = {}
     for e in engines:
         of.setdefault(e["host"], []).append(e)
@@ -15,13 +15,14 @@ def hosts_down(engines):
 
 
 def antennas_of(engine_names, antennas):
-    """ "", or ": m002 and m003 are missing" for F-engines."""
+    """Returns ": m002 and m003 are missing" for the antennas of these F-engines; "" for other engines."""
     names = [a["name"] for a in antennas if a["engine"] in engine_names]
     return f": {names_of(names)} {'are' if len(names) > 1 else 'is'} missing" if names else ""
 
 
 def causes(engines, antennas):
-    """[(state, headline, text)], the worst first.  Antennas of an engine that is absent are named with the engine."""
+    """Returns [(state, headline, text)], the worst state first.  If an antenna's F-engine is absent, the text about the
+    F-engine names the antenna."""
     found, down = [], hosts_down(engines)
     by_name = {e["name"]: e for e in engines}
     for host, rows in down.items():
@@ -54,9 +55,11 @@ def causes(engines, antennas):
 
 
 def make(engines, antennas, lately=()):
-    """{"state", "level", "headline", "banner"} of the array.  'state' is ok, degraded or fail; 'level' is the
-    colour: ok, warn or
-    bad.  'lately': texts of losses in the last minute, which are shown if nothing is wrong now."""
+    """Returns {"state", "level", "headline", "banner"} of the array.
+
+    'state' is ok, degraded or fail.  'level' is the colour: ok, warn or bad.  'lately' has texts about losses of the
+    last minute.  The banner shows these texts only if nothing is wrong now.
+    """
     found = causes(engines, antennas)
     n = len(antennas)
     if not found and lately:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import yaml
 
-POLARISATIONS = "vh"  # the last letter of an input's label, by polarisation
+POLARISATIONS = "vh"  # last letters of the labels of polarisations 0 and 1
 KINDS = ("voltages", "visibilities", "beam", "detected", "gnss")
 KATCP_PORT = 7147
 HTTP_PORT = 8080
 
 
 class ConfigError(ValueError):
-    """One sentence about a mistake in control.yaml; the sentence begins with the key."""
+    """A mistake in control.yaml.  The text is one sentence that begins with the key."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Antenna:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream.  'keys' holds all keys of control.yaml.  'source' is the stream of voltages that an X-engine's stream
-    is made of; '' for the streams of F-engines."""
+    """A stream.  'keys' has all keys of the stream in control.yaml.  'source' is the name of the stream of voltages
+    from which X-engines make this stream; '' for a stream of F-engines."""
 
     name: str
     kind: str
@@ -47,8 +47,9 @@ class Stream:
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """An engine or a recorder.  'katcp' is (host, port), None for a recorder.  'http' is host:port or ''.  'antennas'
-    are the names of an F-engine's antennas, in order.  'stream' is the stream of voltages that an X-engine receives."""
+    """An engine or a recorder.  'katcp' is (host, port), or None for a recorder.  'http' is host:port or ''.
+    'antennas' are the names of an F-engine's antennas, in the order of its inputs.  'stream' is the name of the stream
+    of voltages that an X-engine receives."""
 
     name: str
     program: str
@@ -68,7 +69,7 @@ class Config:
     sync_time_s: float
     adc_sample_rate_hz: float
     katcp: tuple  # (host, port)
-    allow: tuple  # ipaddress networks; None in place of the tuple: every host
+    allow: tuple  # networks whose hosts may send requests; None: every host may
     http: tuple | None  # (host, port)
     telescope: dict | None
     antennas: tuple
@@ -76,7 +77,7 @@ class Config:
     engines: tuple
     recorders: tuple
     state_directory: Path | None
-    text: dict  # all keys, as in the file
+    text: dict  # all keys of control.yaml
     delays_timeout_s: float = 1.0
     gains_timeout_s: float = 10.0
 
@@ -89,17 +90,18 @@ class Config:
         return [engine for engine in self.engines if engine.program == "fgpu"]
 
     def xengs(self, stream):
-        """X-engines that make 'stream' (a Stream), or that receive it if it is a stream of voltages; by channel."""
+        """Returns the X-engines that make a Stream, in the order of their channels.  For a stream of voltages, returns
+        the X-engines that receive it."""
         voltages = stream.source or stream.name
         found = [engine for engine in self.engines if engine.program == "xbgpu" and engine.stream == voltages]
         return sorted(found, key=lambda engine: engine.first_channel)
 
     def makers(self, stream):
-        """The engines that send 'stream'."""
+        """Returns the engines that send 'stream'."""
         return self.fengs() if stream.kind in ("voltages", "gnss") else self.xengs(stream)
 
     def made_of(self, source):
-        """The X-engines' streams that are made of the stream of voltages with the name 'source'."""
+        """Returns the Streams that X-engines make from the stream of voltages with the name 'source'."""
         return [stream for stream in self.streams.values() if stream.source == source]
 
 
@@ -107,7 +109,8 @@ class Config:
 
 
 def _take(where, section, key, kind, default=...):
-    """The value of a key.  Raises ConfigError if the value has another type, or is missing without a default."""
+    """Returns the value of a key.  Raises ConfigError if the value is not of the type 'kind', or if the key is missing
+    and has no default."""
     value = section.get(key, default)
     if value is ...:
         raise ConfigError(f"{where}{key}: missing")
@@ -122,8 +125,8 @@ def _take(where, section, key, kind, default=...):
 
 
 def endpoint(where, text, default_port, names=False):
-    """(address, port) of 'a.b.c.d:port', or of 'a.b.c.d' with the default port.  'names': a cluster gives each engine a
-    name, which is accepted in place of an address."""
+    """Returns (address, port) of 'a.b.c.d:port', or of 'a.b.c.d' with the default port.  If 'names' is true, the name
+    of a program in a cluster is accepted in place of an address."""
     host, _, port = text.partition(":")
     try:
         if not (names and re.fullmatch(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)*", host)):
@@ -138,7 +141,7 @@ def endpoint(where, text, default_port, names=False):
 
 
 def _allow(text):
-    """The networks that may send requests.  None: every host.  This host may always."""
+    """Returns the networks whose hosts may send requests; None: every host may.  This host itself always may."""
     if text.strip() == "any":
         return None
     try:
@@ -166,7 +169,7 @@ def _items(text, key, required=()):
     names = [item["name"] for item in items]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{key}: there are two with the name {name}")
+            raise ConfigError(f"{key}: two of them have the name {name}")
     return items
 
 
@@ -226,7 +229,8 @@ def _engine(section, i, item, antennas, streams):
 
 
 def _state_directory(text):
-    """state.directory, else the unit's StateDirectory=; None: settings do not survive a restart."""
+    """Returns state.directory, or else StateDirectory= of the systemd unit.  Returns None if there is neither: settings
+    then do not survive a restart."""
     directory = _take("state.", _take("", text, "state", dict, {}), "directory", str, None)
     directory = directory or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
     return Path(directory) if directory else None

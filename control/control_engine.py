@@ -2,7 +2,7 @@
 
 Flow:   Controller --request()--> Engine --> aiokatcp client --> fgpu or xbgpu
 States: absent   there is no connection
-        hung     the engine accepts connections, or has one, but did not answer in time
+        hung     the engine did not answer a request, or an attempt to connect, in time
         present  the engine takes requests
 An engine becomes present after it has got all settings that the controller holds (control_settings).  A request that
 is not answered in time ends the connection, because the controller cannot know whether the setting has taken effect.
@@ -16,21 +16,22 @@ import time
 
 import aiokatcp
 
-RETRY_S = 0.5        # from the end of a connection to the next attempt
-CONNECT_S = 10.0     # limit of one attempt; a stopped engine accepts a connection, and answers when it continues
-PROBE_S = 1.0        # from one ?watchdog to the next
-SLACK_S = 0.01       # by which a caller waits longer than the engine may take, so that its state is known first
-SILENT_S = 3.0       # an engine that does not answer ?watchdog for so long is hung
+RETRY_S = 0.5        # time from the end of a connection to the next attempt
+CONNECT_S = 10.0     # time limit of one attempt; an engine that is stopped (SIGSTOP) answers when it continues
+PROBE_S = 1.0        # time from one ?watchdog to the next
+SLACK_S = 0.01       # a caller waits this much longer than the time-out, so that the engine's state is known first
+SILENT_S = 3.0       # an engine is hung if it does not answer ?watchdog within this time
 
-MANY_ARGS = 1000     # encoding a gain for each of 32768 channels takes 15 ms for each engine
+MANY_ARGS = 1000     # longer requests are encoded one at a time: 32768 gains for one engine take 15 ms
 
 ABSENT, HUNG, PRESENT = "absent", "hung", "present"
 logger = logging.getLogger("control")
-_encoding = asyncio.Lock()  # between the messages of a long request, the event loop serves other requests
+_encoding = asyncio.Lock()  # one long message at a time, so that the event loop can serve other requests in between
 
 
 class EngineFailed(Exception):
-    """A clause without a subject about a request that an engine did not carry out, like 'is absent'."""
+    """An engine did not carry out a request.  The text is a clause without its subject, the engine: for example 'is
+    absent'."""
 
 
 class EngineRefused(EngineFailed):
@@ -38,7 +39,7 @@ class EngineRefused(EngineFailed):
 
 
 def why_not_connected(error):
-    """A clause about an OSError of a connection."""
+    """Returns a clause that says why a connection failed with an OSError."""
     if isinstance(error, ConnectionRefusedError):
         return "refuses the connection: the program does not run"
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN):
@@ -50,20 +51,20 @@ def why_not_connected(error):
 class Engine:
     """An engine.  'config' is its EngineConfig.  'messages(engine, sent, in_effect)' returns the settings to send, as a
     list of (name, arguments, timeout_s).  In the dict 'sent' the function notes the settings that it has returned, so
-    that the next call returns only newer settings.  'in_effect' are the values of the engine's sensors of delay models.
-    'on_state(engine)' is called after each change of the state."""
+    that the next call returns only newer settings.  'in_effect' has the values of the sensors that show the engine's
+    delay models.  'on_state(engine)' is called after each change of the state."""
 
     def __init__(self, config, messages, on_state=lambda engine: None):
         self.config = config
         self.name, self.program, self.host = config.name, config.program, config.host
         self.state, self.why, self.since = ABSENT, "has not been connected yet", time.time()
-        self.tried = asyncio.Event()   # set after the first attempt
-        self.refused = {}              # requests of kept settings that the engine has refused: name -> reason
+        self.tried = asyncio.Event()   # set after the first attempt to connect
+        self.refused = {}              # stored settings that the engine has refused: request -> reason
         self.mirror = None             # a control_sensors.Mirror, if the sensors are wanted
         self._messages, self._on_state = messages, on_state
         self._client = None
         self._lock = asyncio.Lock()    # one request at a time, in the order of request()
-        self._n_requests = 0           # that have been sent or wait
+        self._n_requests = 0           # number of requests that wait to be sent or answered
         self._failed = asyncio.Event()  # a request was not answered in time
         self._task = None
 
@@ -90,10 +91,12 @@ class Engine:
     # ---- Requests ----------------------------------------------------------------------------------------------------
 
     async def request(self, timeout_s, name, *args):
-        """Sends a request when all earlier requests of this engine are answered.  Returns the arguments of the reply,
-        as bytes, within timeout_s.  Raises EngineRefused, or EngineFailed if the engine is not present or the time is
-        over.  A request that still waits for its turn then keeps its turn, because newer settings may wait behind
-        it."""
+        """Sends a request when all earlier requests to this engine have been answered.
+
+        Returns the arguments of the reply, as bytes, within timeout_s.  Raises EngineRefused, or EngineFailed if the
+        engine is not present or timeout_s has passed.  A request that then still waits is sent later, because newer
+        settings may wait behind it.
+        """
         sent = asyncio.Event()
         if not self._n_requests:
             return await self._turn(sent, timeout_s, name, *args)
@@ -117,18 +120,18 @@ class Engine:
                     return await self._ask(self._client, timeout_s, name, *args)
                 async with _encoding:
                     ask = asyncio.ensure_future(self._ask(self._client, timeout_s, name, *args))
-                    await asyncio.sleep(0)  # the message is written here
+                    await asyncio.sleep(0)  # meanwhile, the task 'ask' encodes and writes the message
                 return await ask
         finally:
             self._n_requests -= 1
 
     def _late(self, turn):
-        """Logs the failure of a request whose caller has got a reply."""
+        """Logs that the engine refused a request whose caller did not wait so long."""
         if not turn.cancelled() and isinstance(turn.exception(), EngineRefused):
             logger.error("%s %s", self, turn.exception())
 
     def clause(self):
-        """A clause about an engine that is not present."""
+        """Returns a clause about an engine that is not present."""
         return "is absent" if self.state == ABSENT else "does not answer"
 
     async def _ask(self, client, timeout_s, name, *args):
@@ -162,7 +165,7 @@ class Engine:
                     self._set_state(ABSENT, str(error))
             except OSError as error:
                 self._set_state(ABSENT, why_not_connected(error))
-            except Exception:  # a defect costs one connection, not the engine
+            except Exception:  # after a defect in this program, the next attempt to connect follows
                 logger.exception("%s", self)
                 self._set_state(ABSENT, "has sent something unexpected")
             finally:
@@ -192,8 +195,9 @@ class Engine:
         raise EngineFailed(self.why or "lost its connection")
 
     async def _send_settings(self, client):
-        """Sends the settings that the controller holds, until none has changed meanwhile.  There is no await between
-        the last look at the settings and PRESENT in _serve(), so no setting is lost."""
+        """Sends the stored settings.  Repeats this with the settings that have changed meanwhile, until none has
+        changed.  There is no await between the last check of the settings and the state PRESENT in _serve(), so no
+        setting is lost."""
         self.refused = {}
         sent, in_effect = {}, await self._models_in_effect(client)
         while messages := self._messages(self, sent, in_effect):
@@ -205,7 +209,7 @@ class Engine:
                     self.refused[f"?{name} {' '.join(args[:2])}"] = str(error)
 
     async def _models_in_effect(self, client):
-        """{name of a sensor: value} of the F-engine's sensors of delay models."""
+        """Returns {name of a sensor: value} of the sensors that show an F-engine's delay models; {} for an X-engine."""
         if self.program != "fgpu":
             return {}
         try:

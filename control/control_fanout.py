@@ -1,9 +1,9 @@
-"""Requests that go to several engines: stored, sent in parallel, and answered in one sentence.
+"""Requests that go to several engines.  They are stored, sent in parallel, and answered with one reply.
 
-A request is checked completely.  Then its values are stored, and it is sent to all engines concerned, in parallel.  The
-reply is ok, or fail with a sentence that names every engine that failed.  The controller
-keeps a setting unless all engines concerned have refused it.  Engines that are absent or hung get the setting when
-they are back.
+First a request is checked completely.  Then its values are stored, and the request is sent in parallel to all engines
+that it concerns.  The reply is ok, or fail with a sentence that names every engine that failed.  The controller keeps a
+setting unless all engines concerned have refused it.  Engines that are absent or hung get the stored settings when they
+are back.
 """
 import asyncio
 import logging
@@ -17,13 +17,13 @@ from control_server import Server
 from control_settings import Sender, Settings
 from control_state import ArrayState
 
-FIRST_TRY_S = 1.0     # limit of the wait for connections at the start
+FIRST_TRY_S = 1.0     # longest time that the start waits for connections to engines
 Status = Sensor.Status
 logger = logging.getLogger("control")
 
 
 class FanOut(Server):
-    """'config' is a control_config.Config.  'engines' are the control_engine.Engines, in the order of the file."""
+    """'config' is a control_config.Config.  'engines' are the control_engine.Engines, in the order of control.yaml."""
 
     VERSION = "cbf-control-1.0"
     BUILD_STATE = "cbf-control-1.0"
@@ -40,8 +40,9 @@ class FanOut(Server):
         self._interface_timer = None
         self.board = Board(config, self.sensors, self._interface_changed, self._note)
         self.state = ArrayState(config, self.board, self.engines, self.loop)
-        self.kept = self.board.add("state-status", str, "Whether settings survive a restart: kept, none, failed, or "
-                                   "ignored: damaged settings have been put aside at the start.")
+        self.kept = self.board.add("state-status", str, "Whether settings survive a restart: kept; none: there is no "
+                                   "directory; failed: a setting could not be written; ignored: a damaged file was put "
+                                   "aside at the start.")
         self._show_kept()
         self.reports = Reports(config, self.board, self.settings)
         for engine in self.engines:
@@ -74,7 +75,7 @@ class FanOut(Server):
         self.settings.close()
 
     def report(self):
-        """The section 'settings' of /array.json."""
+        """Returns the section 'settings' of /array.json."""
         return self.reports.as_dict()
 
     def _engine_changed(self, engine):
@@ -84,7 +85,7 @@ class FanOut(Server):
         self.state.note(engine, name, status, raw)
 
     def _interface_changed(self):
-        """Tells clients once about all sensors that have been added within an instant."""
+        """Sends clients one #interface-changed for all sensors that are added within 0.2 s."""
         if self._interface_timer is None:
             self._interface_timer = self.loop.call_later(0.2, self._inform_interface)
 
@@ -95,12 +96,13 @@ class FanOut(Server):
     # ---- Fan-out -----------------------------------------------------------------------------------------------------
 
     async def _send(self, calls, timeout_s):
-        """Sends calls [(Engine, name, arguments)] in parallel.  Returns their replies or EngineFailed, in order."""
+        """Sends calls [(Engine, name, arguments)] in parallel.  Returns a reply or an EngineFailed for each call, in
+        the order of the calls."""
         return await asyncio.gather(*(engine.request(timeout_s, name, *args) for engine, name, args in calls),
                                     return_exceptions=True)
 
     async def _apply(self, stored, calls, timeout_s):
-        """Stores settings and sends them.  'stored' {key: value}; 'calls' [(Engine, name, arguments, keys of the
+        """Stores settings and sends them.  'stored' is {key: value}.  'calls' is [(Engine, name, arguments, keys of the
         settings that the call sets)].  Raises FailReply, which names every engine that failed."""
         if not calls:
             raise FailReply("control.yaml has no engine that this request concerns")
@@ -136,7 +138,8 @@ class FanOut(Server):
         return stream
 
     def _fengs(self, labels):
-        """{Engine: its labels among 'labels'}.  Raises FailReply if an antenna has no F-engine."""
+        """Returns {Engine: the labels of 'labels' that are its inputs}.  Raises FailReply if an antenna has no
+        F-engine."""
         found = {}
         for label in labels:
             engine = self.of_antenna.get(label[:-1])

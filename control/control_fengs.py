@@ -7,13 +7,14 @@ from control_settings import add_model
 
 
 class FengRequests(FanOut):
-    """STREAM is a stream of voltages."""
+    """Requests for F-engines.  Their argument STREAM is a stream of voltages."""
 
     async def request_gain(self, ctx, stream: str, input: str, *gains: str) -> tuple:
         """Sets or returns the gains of an input.
 
-        ?gain STREAM INPUT [VALUE...].  STREAM is a stream of voltages.  INPUT is a label (m000v) or a number.  A VALUE
-        is a complex number: one for all channels, or one for each channel.  Without a VALUE the reply has the gains.
+        ?gain STREAM INPUT [VALUE...].  STREAM is a stream of voltages.  INPUT is a label (m000v) or the input's
+        number.  Give one complex VALUE for all channels, or one for each channel.  Without a VALUE, the reply has the
+        gains in effect.
         """
         found = self._stream(stream, "voltages")
         label = values.input_label(input, self.labels)
@@ -43,7 +44,7 @@ class FengRequests(FanOut):
         await self._apply({key: checked} | dict.fromkeys(former), calls, self.config.gains_timeout_s)
 
     async def request_delays(self, ctx, stream: str, start: str, *models: str) -> None:
-        """Adds delay models that take effect at one time in all F-engines.
+        """Adds delay models that take effect at the same time in all F-engines.
 
         ?delays STREAM TIME [INPUT=]MODEL...  TIME is in UNIX seconds.  Give a MODEL for each input of the stream, in
         the order of the inputs, or INPUT=MODEL for some inputs.  A MODEL is delay,rate:phase,phase_rate in s, s/s, rad,

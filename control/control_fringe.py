@@ -1,8 +1,7 @@
-"""Phase and coherence of a baseline over frequency, joined from the X-engines of a stream.
+"""Phase and coherence of a baseline over frequency, put together from the answers of a stream's X-engines.
 
-The X-engines collect a baseline only while somebody asks for this baseline, at most four baselines at a time.  So
-the first
-answer for a baseline has no curves, and an answer is kept for a second.
+An X-engine collects a baseline only while somebody asks for it, and at most four baselines at a time.  So the first
+answer for a baseline has no curves.  The controller keeps each answer for a second.
 """
 
 import asyncio
@@ -13,17 +12,18 @@ import time
 import aiohttp
 
 KEPT_S = 1.0
-MAX_PAIRS = 4  # that X-engines collect at a time
-FORGOTTEN_S = 10.0  # a baseline that nobody asks for
+MAX_PAIRS = 4  # number of baselines that X-engines collect at a time
+FORGOTTEN_S = 10.0  # a baseline is dropped if nobody has asked for it in this time
 MAX_POINTS = 1024
 
 
 class Refused(Exception):
-    """A query that cannot be answered, with a sentence for the client."""
+    """A query cannot be answered.  The text is a sentence for the client."""
 
 
 def stream_of(config, name):
-    """(visibilities' stream, its voltages' stream)."""
+    """Returns (stream of visibilities, its stream of voltages).  Without a name, returns the first stream of
+    visibilities."""
     streams = {s["name"]: s for s in config["streams"]}
     stream = streams.get(name) or next((s for s in config["streams"] if s["kind"] == "visibilities" and not name), None)
     if not stream or stream["kind"] != "visibilities":
@@ -33,7 +33,7 @@ def stream_of(config, name):
 
 
 def pair_of(config, text):
-    """Indices (feng_id) of two antennas "m000,m001", the lower one first."""
+    """Returns the indices (feng_id) of the antennas in a text such as "m000,m001", the lower index first."""
     names = [a["name"] for a in config["antennas"]]
     asked = text.split(",") if text else names[:2]
     if len(asked) != 2 or not set(asked) <= set(names):
@@ -42,7 +42,7 @@ def pair_of(config, text):
 
 
 def band_of(source, text):
-    """(first, last) channel."""
+    """Returns (first, last) channel of a text such as "256,511"; without a text, of the whole band."""
     n = source["channels"]
     try:
         first, last = map(int, text.split(",")) if text else (0, n - 1)
@@ -54,7 +54,7 @@ def band_of(source, text):
 
 
 def curve_values(spectrum, pols):
-    """[(first channel, number of channels, phasor or None)] of the points of one engine's answer."""
+    """Returns [(first channel, number of channels, phasor or None)] of the points in one X-engine's answer."""
     axis = spectrum["axis"]
     curve = next((c for c in spectrum["curves"] if c["kind"] == "cross" and c["pols"] == pols), None)
     if curve is None:
@@ -70,9 +70,8 @@ def curve_values(spectrum, pols):
 
 
 def join(spectra, pols, first, last):
-    """(phase_deg, coherence) of the points of channels first to last.  Each point is the mean phasor of its
-    channels; None where no
-    channel is known."""
+    """Returns (phase_deg, coherence) of the points for the channels first to last.  A point is the mean phasor of its
+    channels; None if no channel is known."""
     width = -(-(last - first + 1) // MAX_POINTS)
     n = -(-(last - first + 1) // width)
     sums, weights = [0j] * n, [0] * n
@@ -90,9 +89,8 @@ def join(spectra, pols, first, last):
 
 
 def axis_of(source, first, last):
-    """(axis for the plot, frequency of each point on the sky in Hz).  The axis is in the digitiser's band if the sky
-    frequency falls
-    with the channel's number."""
+    """Returns (axis of the plot, sky frequency of each point in Hz).  If the sky frequency falls as the channel's
+    number rises, the axis shows frequencies in the digitiser's band."""
     n_all, bandwidth = source["channels"], source["bandwidth"]
     centre, width = source["centre_frequency"], -(-(last - first + 1) // MAX_POINTS)
     step, sky = bandwidth / n_all, source.get("sky_centre_frequency", centre)
@@ -116,10 +114,10 @@ def axis_of(source, first, last):
 class Fringes:
     def __init__(self, watch):
         self.watch = watch
-        self.answers = {}  # (stream, pair, band): [time of the newest question, time of the answer, the answer's task]
+        self.answers = {}  # (stream, pair, band): [time of the newest query, start of the task, task of the answer]
 
     async def get(self, query):
-        """The answer for a query {"stream", "baseline", "channels"}.  Raises Refused."""
+        """Returns the answer for a query {"stream", "baseline", "channels"}.  Raises Refused."""
         config = self.watch.config
         stream, source = stream_of(config, query.get("stream"))
         pair, band = pair_of(config, query.get("baseline")), band_of(source, query.get("channels"))
@@ -128,7 +126,7 @@ class Fringes:
         others = {k[1] for k in self.answers if k[0] == stream["name"]} - {pair}
         if len(others) >= MAX_PAIRS or len(self.answers) >= 4 * MAX_PAIRS and key not in self.answers:
             raise Refused(
-                f"other people look at {len(others)} other baselines now, and X-engines collect at most {MAX_PAIRS}"
+                f"others look at {len(others)} other baselines now, and X-engines collect at most {MAX_PAIRS} baselines"
             )
         entry = self.answers.get(key)
         if not entry or entry[2].done() and now - entry[1] > KEPT_S:

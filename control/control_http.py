@@ -1,11 +1,9 @@
 """The array page over HTTP: /, /array.json, /fringe.json, /healthz and /metrics.
 
-Access:    the name in Host: must be an address, localhost, a name of this host or one of http.names; http.allow
-           limits the
-           networks.  The answers are read-only.
-Limits:    a request's header must be complete within 10 s.  Of more than 64 connections, the oldest of the host with
-           the most
-           connections is closed.
+Access:    the name in the header Host: must be an address, localhost, a name of this host or one of http.names.
+           http.allow names the networks whose hosts may connect.  No request changes anything.
+Limits:    a request's header must be complete within 10 s.  If more than 64 connections are open, the server closes the
+           oldest connection of the host that has the most connections.
 """
 
 import asyncio
@@ -23,7 +21,7 @@ from control_fringe import Fringes, Refused
 from control_watch import Watch
 
 HERE = pathlib.Path(__file__).resolve().parent
-# array.css and array.js use the style sheet and the plots of the engines' page
+# The second folder has the style sheet and the plots of the engines' page, which the array page uses, too.
 FOLDERS = (HERE / "page", HERE.parent / "common" / "http" / "page")
 FILES = {
     "index.html": "text/html",
@@ -35,7 +33,7 @@ FILES = {
 }
 MAX_CONNECTIONS = 64
 HEADER_S = 10.0
-SETTLE_S = 0.02  # asyncio makes a connection's transport after the connection
+SETTLE_S = 0.02  # a connection gets its transport a moment after asyncio has made it
 HEADERS = {
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
@@ -54,12 +52,13 @@ def words(text):
 
 
 def networks_of(text):
-    """Networks of "10.0.0.0/8, 192.168.1.7".  Raises ValueError."""
+    """Returns the networks in a text such as "10.0.0.0/8, 192.168.1.7".  Raises ValueError."""
     return [ipaddress.ip_network("0.0.0.0/0" if w == "any" else w) for w in words(text)]
 
 
 def own_names():
-    """The names of this host: localhost, its name with and without domain, and its other names in /etc/hosts."""
+    """Returns the names of this host: localhost, its name with and without domain, and its other names in
+    /etc/hosts."""
     name = socket.gethostname().lower()
     names = {"localhost", name, name.split(".")[0]}
     try:
@@ -73,7 +72,7 @@ def own_names():
 
 
 def is_name_accepted(names, host):
-    """True if the Host: header is an address or one of 'names', with or without a port."""
+    """Returns True if the header Host: has an address or one of 'names', with or without a port."""
     found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(:[0-9]*)?", host)
     if not found:
         return False
@@ -88,7 +87,8 @@ def is_name_accepted(names, host):
 def make_guard(names, networks):
     @web.middleware
     async def guard(request, handler):
-        """Refuses clients of other networks and other sites' names.  Adds the headers that every answer has."""
+        """Refuses clients of networks that are not allowed, and requests for names of other hosts.  Adds the headers
+        that every answer has."""
         remote = ipaddress.ip_address(request.remote)
         host = request.headers.get("Host")
         if networks and not remote.is_loopback and not any(remote in n for n in networks):
@@ -117,8 +117,8 @@ def make_guard(names, networks):
 
 
 def close_surplus(server):
-    """Closes connections until at most MAX_CONNECTIONS are open: each time the oldest one of the host with the most
-    connections."""
+    """Closes connections until at most MAX_CONNECTIONS are open.  Each time, closes the oldest connection of the host
+    that has the most connections."""
     hosts = {
         c: (c.transport.get_extra_info("peername") or ("",))[0]
         for c in server.connections
@@ -132,7 +132,7 @@ def close_surplus(server):
 
 
 def limit(server):
-    """A factory of connections, which closes surplus connections a moment after it has made one."""
+    """Returns a function that makes a connection and, a moment later, closes surplus connections."""
 
     def make():
         asyncio.get_running_loop().call_later(SETTLE_S, close_surplus, server)
@@ -148,7 +148,7 @@ class Answers:
     def __init__(self, watch):
         self.watch, self.fringes = watch, Fringes(watch)
         self.files = {name: next(d / name for d in FOLDERS if (d / name).exists()).read_bytes() for name in FILES}
-        self.made = (None, b"", b"")  # the state, and its JSON, plain and packed
+        self.made = (None, b"", b"")  # state, its JSON, and its JSON compressed by gzip
 
     def routes(self):
         return [
@@ -191,7 +191,7 @@ class Answers:
         return web.Response(text=json.dumps(found, separators=(",", ":")), content_type="application/json")
 
     async def health(self, request):
-        """The controller's own health: it lives.  Missing engines are no reason to start the controller again."""
+        """Answers ok while the controller runs.  Missing engines are no reason to restart the controller."""
         return web.Response(text="ok\n")
 
     async def metrics(self, request):
@@ -221,15 +221,17 @@ class Answers:
                 f"Number of {what} in each state.",
                 [(f'{{state="{s}"}}', states[s]) for s in ("ok", "warn", "bad", "absent")],
             )
-        yield from metric("page_reads_total", "counter", "Reads of engines' status pages.", [("", watch.n_reads)])
+        yield from metric(
+            "page_reads_total", "counter", "Number of reads of engines' status pages.", [("", watch.n_reads)]
+        )
         yield from metric(
             "page_read_failures_total",
             "counter",
-            "Reads of engines' status pages without an answer.",
+            "Number of reads of engines' status pages that failed.",
             [("", watch.n_failed)],
         )
         yield from metric(
-            "merge_seconds", "gauge", "Time that the newest merge of all pages took.", [("", watch.build_s)]
+            "merge_seconds", "gauge", "Duration of the newest merge of all status pages.", [("", watch.build_s)]
         )
 
 
@@ -250,14 +252,12 @@ class Http:
 
 
 async def start(config, controller):
-    """Starts the array page of control.yaml ('config').  Returns an Http, whose stop() ends it.  Raises OSError if
-    the address is taken,
-    and ValueError if http.allow is wrong.
+    """Starts the array page.  'config' is control.yaml as a dictionary.  Returns an Http, whose stop() ends the page.
+    Raises OSError if the address is in use, and ValueError if http.allow is wrong.
 
-    'controller' has .engines, a list of objects with .name, .state (present, absent or hung) and .why, and
-    .report(), a dictionary for
-    "settings" in /array.json: {"pointing": {STREAM: {"target", "until"}}, "calibration": {STREAM: {"time",
-    "coherence", "reference"}}}.
+    'controller' has .engines, a list of objects with .name, .state (present, absent or hung) and .why.  It also has
+    .report(), which returns "settings" of /array.json: {"pointing": {STREAM: {"target", "until"}}, "calibration":
+    {STREAM: {"time", "coherence", "reference"}}}.
     """
     http = config["http"]
     names = own_names() | {n.lower() for n in words(http.get("names"))}

@@ -1,20 +1,21 @@
-"""The last hour of the array: its state, its losses and its troubles, also of engines that have restarted since."""
+"""The last hour of the array: its states, losses and troubles.  A restart of an engine does not remove them."""
 
 from control_merge import RANK
 
 HOUR_S = 3600
-ROW_S = 20  # of the history
+ROW_S = 20  # length of a row of the history
 LATELY_S = 60
 
 
 class Losses:
-    """When each loss last grew.  Counters begin at 0 again if an engine restarts."""
+    """The times at which each loss last grew.  After a restart, an engine's counters begin at 0 again."""
 
     def __init__(self):
         self.totals, self.last = {}, {}
 
     def take(self, rows, now):
-        """The rows that grew in the last hour, each with "last", the UNIX time of the last growth."""
+        """Returns the rows of losses that grew in the last hour.  Adds "last" to each row, the UNIX time of the last
+        growth."""
         kept = []
         for row in rows:
             key = (row.get("antenna") or row.get("engine"), row["stage"])
@@ -29,14 +30,13 @@ class Losses:
 
 
 class Troubles:
-    """The troubles that engines reported in the last hour, and engines that did not answer.  Equal troubles of
-    several engines
-    are one row."""
+    """Troubles that engines reported in the last hour, and engines that did not answer.  The same trouble of several
+    engines is one row."""
 
     def __init__(self):
-        self.rows = {}  # (engine, where, stage, what): the engine's row
+        self.rows = {}  # (engine, where, stage, what): row of a trouble of one engine
         self.started = {}  # engine: start time of its process
-        self.before = {}  # the same key: n_hour of the process before
+        self.before = {}  # key of a row: n_hour of the engine's former process
 
     def take(self, pages, now):
         for page in pages:
@@ -65,7 +65,7 @@ class Troubles:
             "ongoing": True,
             "n_hour": 0,
             "advice": f"look at the host {page.host}, then at the engine there: systemctl status "
-            f"'{page.program}@*'; journalctl shows why it ended",
+            f"'{page.program}@*'; journalctl shows why the engine ended",
         }
 
     def _answer(self, page, now):
@@ -77,7 +77,7 @@ class Troubles:
             key = (page.name, t["where"], t["stage"], t["what"])
             said.add(key)
             row = self.rows.get(key)
-            # a row of the process before keeps its beginning
+            # a trouble that the engine's former process reported keeps its first time
             since = min(filter(None, (t["since"], row and row["since"])), default=now)
             n_hour = (t["n_hour"] if not t["unit"] else 0) + (self.before.get(key, 0) if row else 0)
             self.rows[key] = {
@@ -98,7 +98,8 @@ class Troubles:
                 row["ongoing"] = False
 
     def _group(self):
-        """The rows, the worst and latest first, with the engines that report the same."""
+        """Returns the rows with the engines that report each trouble: ongoing troubles first, then the worst, then the
+        latest."""
         groups = {}
         for row in self.rows.values():
             key = (row["where"], row["stage"], row["what"])
@@ -118,7 +119,7 @@ class Troubles:
 
 
 class History:
-    """A row for each 20 s of the last hour: the worst state, the largest loss and the mean rate in this time."""
+    """A row for each 20 s of the last hour: the worst state, the largest loss and the mean data rate in these 20 s."""
 
     def __init__(self):
         self.rows = []

@@ -15,9 +15,9 @@ OWN_STAGES = {
     "xbgpu": ("X-engine", "socket of the X-engine", "host clock"),
     "visrec": None,
     "beamrec": None,
-}  # stages that an engine's lamp shows; None: all stages
-GONE = ("dead", "silent")  # states of an antenna in an X-engine
-START_S = 10  # an engine may be without data for so long after its start
+}  # an engine's lamp shows troubles of these stages; None: of all stages
+GONE = ("dead", "silent")  # states in which an X-engine receives nothing from an antenna
+START_S = 10  # time after its start in which an engine may be without data
 
 
 @dataclass
@@ -33,23 +33,23 @@ class Page:
     status: dict | None = None
     why: str = "has not answered yet"
     answered: float = 0.0  # UNIX time of the newest answer
-    quiet: set = field(default_factory=set)  # inputs of an F-engine without a heap between the last two answers
-    fengs: dict = field(default_factory=dict)  # of an X-engine: {antenna: its row of "fengs"}
-    katcp: str = "present"  # present, absent or hung
+    quiet: set = field(default_factory=set)  # F-engine's inputs that got no heap between the last two answers
+    fengs: dict = field(default_factory=dict)  # X-engine's antennas: {name: row of "fengs"}
+    katcp: str = "present"  # state of the KATCP connection: present, absent or hung
     katcp_why: str = ""
 
     def full_name(self):
         return f"{self.name} on {self.host}"
 
     def take(self, status, now):
-        """Takes a new answer."""
+        """Stores a new answer of the status page."""
         self.quiet = quiet_inputs(self.status, status) if self.status and self.program == "fgpu" else set()
         self.fengs = {f["antenna"]: f for f in status.get("fengs", [])} if self.program == "xbgpu" else {}
         self.status, self.why, self.answered = status, "", now
 
 
 def per_s(counter):
-    """The rate of a counter of /status.json; 0 if the rate is not known."""
+    """Returns the rate of a counter of /status.json; 0 if the rate is not known."""
     return (counter or {}).get("per_s") or 0.0
 
 
@@ -58,14 +58,14 @@ def total(counter):
 
 
 def sum_of(counters, read):
-    """The sum over all reasons of {reason: counter}, or the value of one counter."""
+    """Returns read(counter) of one counter, or the sum of read(counter) over {reason: counter}."""
     if not counters:
         return 0
     return read(counters) if "total" in counters else sum(read(c) for c in counters.values())
 
 
 def names_of(names, most=3):
-    """The names as text: "m000, m001, m002 and 5 more"."""
+    """Returns names as text, such as "m000, m001, m002 and 5 more"."""
     names = list(names)
     if len(names) <= most + 1:
         return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
@@ -77,7 +77,7 @@ def percent(fraction):
 
 
 def quiet_inputs(before, status):
-    """{(antenna, pol)} of the inputs of an F-engine that received no heap between two answers."""
+    """Returns {(antenna, pol)} of an F-engine's inputs that received no heap between two answers."""
     if before["start_time"] != status["start_time"]:
         return set()
     totals = {(i.get("antenna"), i.get("pol")): total(i.get("heaps")) for i in before.get("inputs", [])}
@@ -89,8 +89,7 @@ def quiet_inputs(before, status):
 
 
 def worst(found):
-    """(state, why) of the worst of [(state, why)]: the first one of the highest rank, followed by other causes of
-    the rank."""
+    """Returns the worst state in [(state, why)], and all causes of this state as one text."""
     if not found:
         return "ok", ""
     state = max((s for s, _ in found), key=RANK.get)
@@ -98,7 +97,7 @@ def worst(found):
 
 
 def current(status):
-    """The troubles that exist now or existed in the last minute."""
+    """Returns the troubles that exist now or existed in the last minute."""
     return [t for t in status.get("troubles") or [] if t["ongoing"] or t["n_minute"] > 0]
 
 
@@ -112,12 +111,13 @@ def trouble_text(trouble):
 
 
 def of_antenna(antenna, where):
-    """True if a trouble's place is an antenna: "m000", "m000 pol 0" or "m000 wide", but not "m000 to m003"."""
+    """Returns True if the place of a trouble is this antenna: "m000", "m000 pol 0" or "m000 wide", but not "m000 to
+    m003"."""
     return where == antenna or where.startswith(f"{antenna} ") and not where.startswith(f"{antenna} to ")
 
 
 def judge_feed(page, antenna):
-    """[(state, why)] of an antenna, by its F-engine."""
+    """Returns [(state, why)] of an antenna, as its F-engine reports."""
     if page.status is None:
         return [("absent", f"{page.full_name()} {page.why}")]
     troubles = [t for t in current(page.status) if of_antenna(antenna, t["where"])]
@@ -143,7 +143,7 @@ def judge_feed(page, antenna):
 
 
 def loss_of(counters):
-    """The fraction of heaps that an input or an antenna's stream misses now."""
+    """Returns the fraction of heaps that an input or an antenna's stream loses now."""
     missing, heaps = per_s(counters.get("missing_heaps")), per_s(counters.get("heaps"))
     return missing / (missing + heaps) if missing else 0.0
 
@@ -152,8 +152,8 @@ def loss_of(counters):
 
 
 def hearing(x_pages):
-    """{antenna: {engine: (state, fraction lost)}} of X-engines that answer.  A state is receiving, losing, silent,
-    dead, late."""
+    """Returns {antenna: {X-engine: (state, lost fraction)}} for the X-engines that answer.  A state is receiving,
+    losing, silent, dead or late."""
     heard = {}
     for page in x_pages:
         for antenna, feng in page.fengs.items():
@@ -166,15 +166,14 @@ def hearing(x_pages):
 
 
 def is_deaf(page):
-    """True if no antenna's heaps arrive at an X-engine, which is not just starting."""
+    """Returns True if an X-engine receives heaps from no antenna, although it has run for more than START_S."""
     started_s = page.status["time"] - page.status["start_time"]
     return started_s > START_S and bool(page.fengs) and all(f["state"] in GONE for f in page.fengs.values())
 
 
 def blame(heard, deaf):
-    """Divides losses between antennas and X-engines: ({antenna: {engine: ...}}, {engine: {antenna: ...}}).  'deaf'
-    X-engines
-    receive nothing and say nothing about antennas."""
+    """Attributes each loss to an antenna or to an X-engine.  Returns ({antenna: {X-engine: value}}, {X-engine:
+    {antenna: value}}).  X-engines in 'deaf' receive nothing, so their reports about antennas do not count."""
     of_antennas, of_engines = {}, {}
     for antenna, engines in heard.items():
         told = {e: v for e, v in engines.items() if e not in deaf}
@@ -188,7 +187,7 @@ def blame(heard, deaf):
 
 
 def heard_text(lost):
-    """(state, why) of an antenna that X-engines do not receive, or not whole."""
+    """Returns (state, why) of an antenna from which X-engines receive nothing or lose heaps."""
     gone = [e for e, (state, _) in lost.items() if state in GONE]
     if gone:
         return "bad", f"no heaps arrive at {names_of(gone)}"
@@ -199,7 +198,8 @@ def heard_text(lost):
 
 
 def judge_engine(page, antennas, lost, deaf, f_sends):
-    """[(state, why)] of an engine.  'lost': antennas that only this X-engine misses."""
+    """Returns [(state, why)] of an engine.  'lost' has the antennas whose heaps this X-engine misses, but most
+    X-engines receive.  'f_sends' is true if an F-engine sends data."""
     if page.status is None:
         return [("absent", page.why)]
     s, found = page.status, []
@@ -234,7 +234,7 @@ def gbps(parts, key="bytes"):
 
 
 def rates(page):
-    """(Gb/s received, Gb/s sent) of an engine."""
+    """Returns (Gb/s received, Gb/s sent) of an engine."""
     s = page.status or {}
     if page.program in ("visrec", "beamrec"):
         return gbps([s.get("other") or {}, *s.get("inputs", []), *s.get("streams", [])]), 0.0
@@ -242,7 +242,7 @@ def rates(page):
 
 
 def carries(page):
-    """The antennas of an F-engine, the channels of an X-engine or the stream of a recorder, in words."""
+    """Returns the antennas of an F-engine, the channels of an X-engine or the stream of a recorder as text."""
     place = page.place
     if page.program == "fgpu":
         names = place.get("antennas", [])
@@ -300,7 +300,7 @@ def antenna_row(name, page, heard, found):
 
 
 def loss(key, stage, lost, received=()):
-    """A row of losses.  'lost' and 'received' are counters."""
+    """Returns a row of losses.  'lost' and 'received' are lists of counters."""
     n = sum(sum_of(c, total) for c in lost)
     rate = sum(sum_of(c, per_s) for c in lost) if n else 0.0
     whole = sum(map(per_s, received)) if rate else 0.0
@@ -360,7 +360,8 @@ def losses_of_engine(page):
 
 
 def stream_row(stream, pages, antennas):
-    """A stream's state.  A stream of F-engines is whole if all antennas are there; others, if all X-engines are."""
+    """Returns the state of a stream.  A stream of F-engines is whole if no antenna is missing.  A stream of X-engines
+    is whole if all its X-engines answer."""
     name, kind = stream["name"], stream["kind"]
     sent = gbps(
         [
@@ -389,7 +390,7 @@ def stream_row(stream, pages, antennas):
 
 
 def flow(pages, losses):
-    """The data rates and losses between digitisers, F-engines, the switch, X-engines and recorders."""
+    """Returns the data rates and losses between digitisers, F-engines, the switch, X-engines and recorders."""
 
     def lost(*wanted):
         return round(sum(row["per_s"] for row in losses if (row["stage"], "antenna" in row) in wanted), 3)
@@ -413,9 +414,10 @@ def flow(pages, losses):
 
 
 def merge(config, pages):
-    """The array's state from its pages: {"engines", "antennas", "streams", "flow", "losses"}.
+    """Returns the array's state: {"engines", "antennas", "streams", "flow", "losses"}.
 
-    'config' is control.yaml; 'pages' are Pages of engines and recorders."""
+    'config' is control.yaml as a dictionary.  'pages' are the Pages of the engines and recorders.
+    """
     names = [a["name"] for a in config["antennas"]]
     owner = {a: p for p in pages if p.program == "fgpu" for a in p.place.get("antennas", [])}
     x_pages = [p for p in pages if p.program == "xbgpu" and p.status]

@@ -1,6 +1,6 @@
-"""Names of the engines' sensors in the array: from engine and index to stream and input label.
+"""Names of the engines' sensors in the array.  They have streams and inputs' labels in place of an engine's indices.
 
-Sites that run the reference implementation know these names:
+Clients of the reference implementation use the same names:
     fgpu   input{i}.NAME                -> STREAM.LABEL.NAME, for each stream of voltages
            STREAM.input{i}.NAME         -> STREAM.LABEL.NAME
            STREAM.dither-seed           -> STREAM.LABEL.dither-seed, for each label of the engine
@@ -8,12 +8,13 @@ Sites that run the reference implementation know these names:
            STREAM.NAME                  -> STREAM.INDEX.NAME; INDEX counts the X-engines of the stream by channel
     both   a constant of a stream       -> STREAM.NAME, once for all engines
            any other sensor             -> ENGINE.NAME
-Some sensors of X-engines are parts of a sensor of the stream (RULES).
+RULES has the sensors of X-engines that are combined into one sensor of the stream.
 """
 import re
 from dataclasses import dataclass
 
-# How the parts of X-engines become one sensor STREAM.NAME.  The parts in HIDDEN are not shown themselves.
+# How the values of all X-engines become one sensor STREAM.NAME.  The array does not show the X-engines' own sensors of
+# names in HIDDEN.
 RULES = {"rx.synchronised": "all", "xeng-clip-cnt": "sum", "beng-clip-cnt": "sum", "audit-failure-cnt": "sum",
          "wrong-dump-cnt": "sum", "delay": "latest", "quantiser-gain": "latest", "weight": "latest"}
 HIDDEN = set(RULES) - {"audit-failure-cnt", "wrong-dump-cnt"}
@@ -22,15 +23,15 @@ CONSTANTS = {
     "feng-out-bits-per-sample", "beng-out-bits-per-sample", "int-time", "n-accs", "n-ants", "n-bls", "n-chans",
     "n-chans-per-substream", "n-samples-between-spectra", "n-xengs", "pfb-group-delay", "scale-factor-timestamp",
     "spectra-per-heap", "sync-time", "xeng-out-bits-per-sample"}
-# Constants of a stream that name only the inputs of one engine.
+# Names of engines' sensors that describe only the engine's own inputs.
 OF_ENGINE = {"input-labels", "source-indices"}
 INPUT = re.compile(r"input(\d+)\.(.+)")
 
 
 @dataclass(frozen=True)
 class Place:
-    """The sensors that an engine's sensor feeds.  'names' are its own names in the array.  'whole' is (name, rule) of
-    the sensor of which it is a part."""
+    """The sensors of the array that get the value of an engine's sensor.  'names' are the sensors that have this value
+    alone.  'whole' is (name, rule) of a sensor that combines the values of several engines."""
 
     names: tuple = ()
     whole: tuple | None = None
@@ -50,7 +51,7 @@ class Names:
             if engine.program == "xbgpu":
                 self.made[engine.name] = [stream.name for stream in config.made_of(engine.stream)]
                 self.index[engine.name] = config.xengs(config.streams[engine.stream]).index(engine)
-        # The names with which sensors may begin: streams, and the single beams of detected beams.
+        # Prefixes of sensors' names: each stream, and each beam in a stream of detected beams.
         self.prefixes = list(config.streams)
         for stream in config.streams.values():
             if stream.kind == "detected":
@@ -58,14 +59,14 @@ class Names:
         self.prefixes.sort(key=len, reverse=True)
 
     def place(self, engine, name):
-        """The Place of the sensor 'name' of an EngineConfig."""
+        """Returns the Place of the sensor 'name' of an EngineConfig."""
         if name == "steady-state-timestamp":
             return Place((f"{engine.name}.{name}",), whole=(name, "max"))
         found = (self._of_feng if engine.program == "fgpu" else self._of_xeng)(engine, name)
         return found or Place((f"{engine.name}.{name}",))
 
     def _split(self, name):
-        """(stream or beam, rest) of a sensor's name; ('', name) if the name begins with no stream."""
+        """Returns (stream or beam, rest) of a sensor's name; ('', name) if the name does not begin with a stream."""
         for prefix in self.prefixes:
             if name.startswith(prefix + "."):
                 return prefix, name[len(prefix) + 1:]

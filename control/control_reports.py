@@ -1,11 +1,11 @@
-"""Reports of tools that point and calibrate the array: kept, and shown as sensors and on the page."""
+"""Reports of cbf-point and phaseup.  The controller stores them, and shows them as sensors and on the array page."""
 import time
 
 from aiokatcp import Sensor
 from aiokatcp.core import Timestamp
 
 Status = Sensor.Status
-OLD_EOP_S = 30 * 86400    # the earth's rotation is then uncertain by more than a millisecond
+OLD_EOP_S = 30 * 86400    # age of a table after which the earth's rotation is uncertain by more than a millisecond
 CHECK_S = 1.0
 
 
@@ -18,13 +18,13 @@ class Reports:
         streams = [stream.name for stream in config.streams.values() if stream.kind == "voltages"]
         for name in streams:
             self._add(board, name, "pointing-target", str, "Target that cbf-point tracks.")
-            self._add(board, name, "pointing-until", Timestamp, "UNIX time until which delay models have been sent; "
-                      "error when this time is past.", "s")
+            self._add(board, name, "pointing-until", Timestamp, "UNIX time until which delay models have been sent.  "
+                      "The status is error when this time is past.", "s")
             self._add(board, name, "calibration-time", Timestamp, "UNIX time of the calibration.", "s")
-            self._add(board, name, "calibration-coherence", float, "Coherence of the calibrated sum, from 0 to 1.")
-            self._add(board, name, "calibration-reference", str, "Antenna to which the phases refer.")
-        self.age = board.add("earth-orientation-age", float, "Age of the tables of the earth's rotation that cbf-point "
-                             "uses: warn above 30 days.", "s")
+            self._add(board, name, "calibration-coherence", float, "Coherence of the sum of all antennas, from 0 to 1.")
+            self._add(board, name, "calibration-reference", str, "Antenna relative to which phases are calibrated.")
+        self.age = board.add("earth-orientation-age", float, "Age of the table of the earth's rotation that cbf-point "
+                             "uses.  The status is warn above 30 days.", "s")
         for kind, name in [key[1:] for key in settings.keys("report")]:
             if name in streams:
                 self._show(kind, name)
@@ -52,14 +52,14 @@ class Reports:
                 self.sensors[stream, f"{kind}-{name}"].set_value(value, status)
 
     def check(self):
-        """Sets the sensors of models that have ended to error."""
+        """Gives a sensor pointing-until the status error if the models of its stream have ended."""
         for _, kind, stream in self.settings.keys("report"):
             sensor = self.sensors.get((stream, "pointing-until"))
             if kind == "pointing" and sensor and sensor.value < time.time() and sensor.status == Status.NOMINAL:
                 sensor.set_value(sensor.value, Status.ERROR)
 
     def as_dict(self):
-        """{kind: {stream: report}} of all reports."""
+        """Returns all reports: {kind: {stream: report}}."""
         found = {"pointing": {}, "calibration": {}}
         for key in self.settings.keys("report"):
             found[key[1]][key[2]] = self.settings.get(key)

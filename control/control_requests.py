@@ -6,28 +6,29 @@ from control_xengs import XengRequests
 
 
 class Controller(XengRequests):
-    """The requests of the array itself.  Other requests: control_fengs, control_xengs, control_server."""
+    """Requests that concern the array as a whole.  control_fengs, control_xengs and control_server have the other
+    requests."""
 
     async def request_engine_list(self, ctx) -> None:
-        """Lists engines: name, program, host, KATCP address, HTTP address, state, reason of the state."""
+        """Lists engines: name, program, host, KATCP address, HTTP address, state, reason for the state."""
         ctx.informs([(engine.name, engine.program, engine.host, "%s:%d" % engine.config.katcp, engine.config.http,
                       engine.state, engine.why) for engine in self.engines])
 
     async def request_pointing_report(self, ctx, stream: str, target: str, until: float, eop_age: float) -> None:
-        """Reports the state of cbf-point, which becomes sensors of the stream.
+        """Reports the state of cbf-point, which the controller shows as sensors of the stream.
 
         ?pointing-report STREAM TARGET UNTIL EOP_AGE.  UNTIL is the UNIX time until which models have been sent.
-        EOP_AGE is the age of the tables of the earth's rotation, in s.
+        EOP_AGE is the age of the table of the earth's rotation, in s.
         """
         self._stream(stream, "voltages")
         self.reports.pointing(stream, target, values.number(str(until), "UNTIL"),
                               values.number(str(eop_age), "EOP_AGE"))
 
     async def request_calibration_report(self, ctx, stream: str, time: float, coherence: float, reference: str) -> None:
-        """Reports a calibration, which becomes sensors of the stream.
+        """Reports a calibration, which the controller shows as sensors of the stream.
 
         ?calibration-report STREAM TIME COHERENCE REFERENCE.  TIME is the UNIX time of the data.  COHERENCE is from 0 to
-        1.  REFERENCE is the antenna to which the phases refer.
+        1.  REFERENCE is the antenna relative to which phases are calibrated.
         """
         self._stream(stream, "voltages")
         if not 0 <= coherence <= 1:

@@ -1,9 +1,9 @@
 """The engines' sensors under the array's names, and the state of the array.
 
 Flow:   engine --#sensor-status--> Mirror --> Board --> Controller.sensors --> clients
-A Mirror reads the sensors of one engine.  The Board owns the sensors of the array: the mirrored ones (control_names
-says under which names), sensors made of parts of several engines, constants of streams, and the state of array and
-streams.  While an engine is not present, its sensors have the status unreachable.
+A Mirror reads the sensors of one engine.  The Board owns the sensors of the array: copies of the engines' sensors (with
+the names of control_names), sensors that combine the values of several engines, constants of streams, and the states of
+the array and its streams.  While an engine is not present, its sensors have the status unreachable.
 """
 import asyncio
 import enum
@@ -18,8 +18,8 @@ from aiokatcp.core import Timestamp, decode, encode
 from control_names import Names
 from control_streams import constants
 
-REQUEST_S = 30.0     # limit for the list of the sensors, and for their subscription
-# An X-engine counts the heaps of each antenna, and would send each count every second.
+REQUEST_S = 30.0     # time limit for the list of an engine's sensors and the subscription to them
+# An X-engine counts the heaps of each antenna.  With the strategy auto it would send each count every second.
 COUNTS = re.compile(r"\.rx\.(heaps|late-heaps|missing-heaps|refused-heaps)$")
 COUNTS_STRATEGY = ("event-rate", "5", "inf")
 TYPES = {"integer": int, "float": float, "boolean": bool, "timestamp": Timestamp, "address": aiokatcp.Address,
@@ -36,7 +36,8 @@ class _Word:
 
 
 def sensor_type(name, params):
-    """The Python type of a KATCP type; None: unknown.  The same words give the same enum."""
+    """Returns the Python type of a KATCP type; None if the type is unknown.  Discrete sensors with the same words get
+    the same enum."""
     if name != "discrete":
         return TYPES.get(name)
     key = tuple(params)
@@ -46,7 +47,7 @@ def sensor_type(name, params):
 
 
 class Whole:
-    """A sensor made of the readings of several engines.  'n' engines have a part."""
+    """A sensor that combines the readings of 'n' engines."""
 
     def __init__(self, sensor, rule, n):
         self.sensor, self.rule, self.n = sensor, rule, n
@@ -65,17 +66,17 @@ class Whole:
         elif self.rule == "latest":
             latest = max(valid, key=lambda part: part.timestamp)
             self.sensor.set_value(latest.value, latest.status, latest.timestamp)
-        else:  # an engine that is away keeps its part
+        else:  # the last value of an engine that is away still counts
             value = (sum if self.rule == "sum" else max)(part.value for part in parts)
             self.sensor.set_value(value, max(part.status for part in valid), newest.timestamp)
 
 
 class Mirror:
-    """Feeds one engine's sensors to the board.  'sensors' are the engine's own names and what they feed."""
+    """Copies the readings of one engine's sensors to the Board."""
 
     def __init__(self, board, engine):
         self.board, self.engine = board, engine
-        self.feeds = {}  # name -> (type, [Sensor], Whole or None)
+        self.feeds = {}  # name of the engine's sensor -> (type, [Sensor], Whole or None)
 
     async def run(self, client):
         """Subscribes to all sensors, and again after #interface-changed.  Runs until it is cancelled."""
@@ -89,7 +90,7 @@ class Mirror:
                     await self._subscribe(client)
             except (TimeoutError, OSError, aiokatcp.FailReply, aiokatcp.InvalidReply) as error:
                 logger.warning("%s: sensors cannot be read: %s", self.engine, str(error) or "no answer in time")
-            except Exception:  # a defect costs the sensors, not the engine
+            except Exception:  # after a defect in this program, the engine still takes requests
                 logger.exception("%s: sensors cannot be read", self.engine)
             await changed.wait()
 
@@ -101,7 +102,7 @@ class Mirror:
             if stype := sensor_type(kind, inform.arguments[4:]):
                 seen[name] = self.board.feeds(self.engine, name, description, units, stype)
             if i % 100 == 99:
-                await asyncio.sleep(0)  # requests come first
+                await asyncio.sleep(0)  # lets other tasks run, such as requests
         for name in set(self.feeds) - set(seen):
             self.board.remove(self.feeds[name][1])
         self.feeds = seen
@@ -134,7 +135,7 @@ class Mirror:
         self.board.note(self.engine, name, status, raw)
 
     def disconnected(self):
-        """All sensors are unreachable from now on."""
+        """Gives all sensors of the engine the status unreachable."""
         now = time.time()
         for _, sensors, whole in self.feeds.values():
             for sensor in sensors:
@@ -161,15 +162,15 @@ class Board:
                 self.add(f"{stream.name}.{name}", stype, description, units).set_value(value)
 
     def add(self, name, stype, description, units=""):
-        """A sensor that the controller sets itself."""
+        """Adds a sensor whose value the controller sets itself.  Returns the Sensor."""
         sensor = Sensor(stype, name, description, units)
         self.sensors.add(sensor)
         self.own.add(name)
         return sensor
 
     def feeds(self, engine, name, description, units, stype):
-        """(type, [Sensor], Whole or None): the sensors of the array that an engine's sensor feeds.  Sensors that exist
-        stay, so that clients keep their samplings."""
+        """Returns (type, [Sensor], Whole or None): the sensors of the array that get the value of an engine's sensor.
+        Existing sensors are kept, so that clients keep their subscriptions."""
         place = self.names.place(engine.config, name)
         whole = None
         if place.whole and place.whole[0] not in self.own:

@@ -5,9 +5,9 @@ import ipaddress
 import aiokatcp
 
 
-MAX_PENDING = 1000   # requests in progress; a hung engine keeps some of them waiting
-BATCH = 100          # informs of a long answer, after which other requests take their turn
-EXIT_RESTART = 75    # as of the engines: systemd starts the program again
+MAX_PENDING = 1000   # largest number of requests in progress; requests to a hung engine wait
+BATCH = 100          # a long answer lets other requests run after this number of informs
+EXIT_RESTART = 75    # exit code, as in the engines, after which systemd starts the program again
 
 
 class Server(aiokatcp.DeviceServer):
@@ -21,11 +21,11 @@ class Server(aiokatcp.DeviceServer):
     # ---- Access ------------------------------------------------------------------------------------------------------
 
     def is_allowed(self, host):
-        """Whether an ipaddress may send requests."""
+        """Returns whether a host with this IP address may send requests."""
         return host.is_loopback or self._allow is None or any(host in network for network in self._allow)
 
     def _connection_made(self, conn):
-        """aiokatcp calls this function before the client gets anything."""
+        """aiokatcp calls this function before it sends anything to the client."""
         if not self.is_allowed(ipaddress.ip_address(conn.address.host)):
             conn.logger.warning("refused: katcp.allow does not name this host")
             conn.write_message(aiokatcp.Message.inform("disconnect", "this host is not allowed (katcp.allow)"))
@@ -36,8 +36,8 @@ class Server(aiokatcp.DeviceServer):
 
     @staticmethod
     def _first_bytes(conn, n_bytes):
-        """Closes a connection that does not begin with a request, such as one of a web browser: a page that a user of
-        this host visits cannot send requests."""
+        """Closes a connection whose first byte does not begin a request, such as a connection of a web browser.  So a
+        web page that a user of this host visits cannot send requests."""
         del conn.buffer_updated
         if bytes(conn.get_buffer(-1)[:1]) != b"?":
             conn.abort()
@@ -60,7 +60,7 @@ class Server(aiokatcp.DeviceServer):
     async def request_sensor_list(self, ctx, name: str = None) -> int:
         """Describes the sensors: name, description, units, type, and the values of discrete sensors.
 
-        NAME is a sensor, or /regular expression/.
+        NAME is the name of a sensor, or /REGULAR EXPRESSION/.
         """
         return await self._long(ctx, ((s.name, s.description, s.units, s.type_name, *s.params)
                                       for s in self._get_sensors(name)))
@@ -68,13 +68,13 @@ class Server(aiokatcp.DeviceServer):
     async def request_sensor_value(self, ctx, name: str = None) -> int:
         """Reads sensors: time, 1, name, status, value.
 
-        NAME is a sensor, or /regular expression/.
+        NAME is the name of a sensor, or /REGULAR EXPRESSION/.
         """
         return await self._long(ctx, ((s.timestamp, 1, s.name, s.status, s.value) for s in self._get_sensors(name)))
 
     @staticmethod
     async def _long(ctx, informs):
-        """Sends informs, and lets other requests take their turns.  Returns the number of informs."""
+        """Sends informs, and lets other requests run in between.  Returns the number of informs."""
         n = 0
         for n, inform in enumerate(informs, 1):
             ctx.inform(*inform)

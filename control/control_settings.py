@@ -1,18 +1,19 @@
-"""Settings that the controller holds against the engines, kept in an SQLite file.
+"""Settings that the controller stores for the engines, in an SQLite file.
 
 A setting has a key (request, stream, input or beam) and a value.  A request stores its values before the request is
-sent.  So an engine that comes back meanwhile gets them, too.  If the engines refuse a value, the former value is stored
-again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered request.
+sent.  So an engine that comes back meanwhile gets the new values, too.  If the engines refuse a value, the former value
+is stored again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered
+request.
 
     key                              value
     ("gain-all", STREAM, "")         [texts of 1 or n_channels gains], or ["default"]
-    ("gain", STREAM, LABEL)          [texts of gains]: set after gain-all
+    ("gain", STREAM, LABEL)          [texts of gains]; an engine gets them after gain-all
     ("delays", STREAM, LABEL)        [[START in UNIX seconds as text, MODEL], ...] in the order of their starts
-    ("beam-weights", STREAM, BEAM)   arguments after the beam's name; also "beam-quant-gains"
+    ("beam-weights", STREAM, BEAM)   [arguments after the beam's name]; "beam-quant-gains" is alike
     ("beam-delays", STREAM, BEAM)    [[START, MODEL, MODEL, ...], ...] in the order of their starts
     ("beam-calibration", STREAM, LABEL)  [texts of gains]
     ("capture", STREAM, "")          ["start"], ["start", TIMESTAMP] or ["stop"]
-    ("report", KIND, STREAM)         a dictionary of a tool's report
+    ("report", KIND, STREAM)         report of cbf-point or phaseup, as a dictionary
 """
 import ast
 import itertools
@@ -23,15 +24,15 @@ import os
 import sqlite3
 import time
 
-MAX_MODELS = 255     # of an input: as many as an engine takes
+MAX_MODELS = 255     # largest number of delay models of an input, as in the engines
 DATABASE = "settings.sqlite"
 logger = logging.getLogger("control")
 
 
 class Settings:
-    """Settings by key.  'directory' is a Path; None: settings end with the process.  'status' is none, kept, ignored (a
-    damaged file has been put aside at the start) or failed (a setting could not be written, and ends with the
-    process)."""
+    """Settings by key.  'directory' is a Path, or None: settings then end with the process.  'status' is one of: none
+    (no directory); kept; ignored (a damaged file was put aside at the start); failed (a setting could not be written,
+    and ends with the process)."""
 
     def __init__(self, directory):
         self.status = "kept" if directory else "none"
@@ -57,7 +58,7 @@ class Settings:
     def _connect(path):
         database = sqlite3.connect(path)
         try:
-            # A killed process loses nothing.  A host without power may lose the changes of the last moment.
+            # A killed process then loses no change.  A host that loses power may lose the newest changes.
             database.execute("pragma journal_mode = wal")
             database.execute("pragma synchronous = normal")
             if database.execute("pragma quick_check").fetchone() != ("ok",):
@@ -78,7 +79,7 @@ class Settings:
         return self._values.get(key, default)
 
     def serial(self, key):
-        """A number that grows with each change of the setting; 0: there is none."""
+        """Returns a number that grows with each change of the setting; 0 if the setting was never stored."""
         return self._serials.get(key, 0)
 
     def keys(self, kind):
@@ -93,7 +94,7 @@ class Settings:
                 self._database.executemany("delete from settings where key = ?", [[json.dumps(key)] for key in gone])
                 self._database.executemany("replace into settings values (?, ?)", [
                     [json.dumps(key), json.dumps(value)] for key, value in values.items() if value is not None])
-        except sqlite3.Error as error:  # a full disk must not keep delays from the engines
+        except sqlite3.Error as error:  # engines must get their delays even if the disk is full
             logger.error("a setting is not kept: %s", error)
             self.status = "failed"
         for key, value in values.items():
@@ -103,21 +104,21 @@ class Settings:
         return former
 
     def restore(self, former, serials):
-        """Takes back a put() for the keys of 'former', except keys that have changed since: 'serials' are the serials
-        after the put()."""
+        """Undoes a put() for the keys of 'former', except for keys that have changed since.  'serials' are the serials
+        of the keys after the put()."""
         self.put({key: value for key, value in former.items() if self.serial(key) == serials[key]})
 
 
 def current(models):
-    """The models [[START, ...], ...] that data still need: the newest that has begun, and all later ones.  An engine
-    may get them again while it uses them: each model replaces itself."""
+    """Returns those of the models [[START, ...], ...] that are still needed: the newest model that has begun, and all
+    later models.  An engine may get these models again while it uses them, because each model replaces itself."""
     begun = [i for i, model in enumerate(models) if float(model[0]) <= time.time()]
     return models[begun[-1] if begun else 0:]
 
 
 def add_model(models, start, numbers):
-    """Adds a model to the [[START, ...], ...] of an input or a beam, as an engine does: the new model removes those
-    that begin at the same time or later.  Returns a new list."""
+    """Adds a model to the models [[START, ...], ...] of an input or a beam.  As in an engine, the new model removes
+    models that begin at the same time or later.  Returns a new list."""
     earlier = [model for model in models or [] if float(model[0]) < float(start)]
     return current([*earlier, [start, *numbers]])[-MAX_MODELS:]
 
@@ -126,15 +127,18 @@ def add_model(models, start, numbers):
 
 
 class Sender:
-    """The messages that give an engine the settings of the controller."""
+    """Makes the messages that send the controller's settings to an engine."""
 
     def __init__(self, config, settings):
         self.config, self.settings = config, settings
 
     def messages(self, engine, sent, in_effect):
-        """[(request, arguments, timeout_s)] of the settings that are newer than those in 'sent' {key: serial}.  Notes
-        the returned settings in 'sent'.  'in_effect' {sensor: value} are the delay models that the F-engine uses: these
-        models are not sent again, because a model that is sent anew removes all later ones for an instant."""
+        """Returns [(request, arguments, timeout_s)] of the settings that are newer than in 'sent' {key: serial}.
+        Enters the returned settings in 'sent'.
+
+        'in_effect' {sensor: value} has the delay models that the F-engine uses.  These models are not sent, because a
+        model that is sent again removes all later models for an instant.
+        """
         make = self._of_feng if engine.program == "fgpu" else self._of_xeng
         return list(make(engine.config, lambda key: self._is_new(key, sent), in_effect))
 
@@ -154,7 +158,7 @@ class Sender:
                 yield from self._delays(stream.name, labels, is_new, in_effect)
 
     def _gains(self, stream, labels, is_new):
-        """The gains of all inputs first, because they replace the gains of each."""
+        """Yields the gains of all inputs first, because they replace the gains of single inputs."""
         new = [label for label in labels if is_new(("gain", stream, label))]
         if is_new(("gain-all", stream, "")):
             yield "gain-all", (stream, *self.settings.get(("gain-all", stream, ""))), self.config.gains_timeout_s
@@ -163,7 +167,7 @@ class Sender:
             yield "gain", (stream, label, *self.settings.get(("gain", stream, label))), self.config.gains_timeout_s
 
     def _delays(self, stream, labels, is_new, in_effect):
-        """One request for each start, for all inputs that have a model with this start."""
+        """Yields one request for each start, with the models of all inputs that start then."""
         starts = {}
         for i, label in enumerate(labels):
             if is_new(("delays", stream, label)):
@@ -176,8 +180,8 @@ class Sender:
             yield "delays", (stream, start, *starts[start]), self.config.delays_timeout_s
 
     def _is_in_effect(self, model, text):
-        """Whether the sensor's text (start in ADC samples, delay, rate, phase, phase rate) is this model.  Models with
-        accelerations count as different."""
+        """Returns whether the text of a sensor (start in ADC samples, delay, rate, phase, phase rate) describes this
+        model.  A model with accelerations never matches."""
         try:
             start, *numbers = ast.literal_eval(text)
             wanted = [float(x) for part in model[1].split(":") for x in part.split(",")]
@@ -187,7 +191,7 @@ class Sender:
             return False
         begin = (float(model[0]) - self.config.sync_time_s) * self.config.adc_sample_rate_hz
         turns = (numbers[2] - wanted[2]) / (2 * math.pi)
-        # Of a UNIX time in double precision, a microsecond is certain.
+        # A UNIX time in double precision may be wrong by almost a microsecond.
         return (abs(start - begin) <= 1 + 1e-6 * self.config.adc_sample_rate_hz and abs(turns - round(turns)) < 1e-9
                 and all(math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-30)
                         for a, b in zip(numbers[:2] + numbers[3:], wanted[:2] + wanted[3:])))
@@ -211,6 +215,6 @@ class Sender:
 
 
 def now_text(lead_s=0.0):
-    """A UNIX time as text, with nanoseconds that an engine reads exactly."""
+    """Returns the UNIX time in lead_s as text, with nanoseconds, which an engine reads exactly."""
     now_ns = time.time_ns() + int(lead_s * 1e9)
     return f"{now_ns // 10**9}.{now_ns % 10**9:09d}"

@@ -40,18 +40,18 @@ class ArrayState:
         self.level = Level.FAIL
         self._timer = None
         self.sensors = {
-            "array": [board.add(name, Level, "State of the array: degraded while an engine or antenna is missing; fail "
-                                "while no stream has data.") for name in ("array-status", "device-status")],
-            "antennas": board.add("missing-antennas", str, "Antennas of which streams lack data, separated by commas."),
+            "array": [board.add(name, Level, "State of the array: degraded while an engine or an antenna is missing; "
+                                "fail while no stream has data.") for name in ("array-status", "device-status")],
+            "antennas": board.add("missing-antennas", str, "Antennas whose data streams lack, separated by commas."),
             "engines": board.add("missing-engines", str, "Engines that are absent or hung, separated by commas.")}
         self.of_engine = {engine.name: board.add(f"{engine.name}.state", EngineState,
-                                                 f"Whether {engine} takes requests.") for engine in engines}
-        whole = "Whether the stream is whole: degraded while antennas or channels are missing, fail while all are."
+                                                 f"Whether {engine} is present, absent or hung.") for engine in engines}
+        whole = "State of the stream: degraded while antennas or channels are missing; fail while all are missing."
         self.of_stream = {name: board.add(f"{name}.status", Level, whole) for name in config.streams}
         self.compute()
 
     def note(self, engine, name, status, raw):
-        """Notes a reading of an engine's sensor."""
+        """Handles a new reading of an engine's sensor."""
         if match := FENG_STATE.fullmatch(name):
             antenna = match[1] if status == Status.ERROR and raw in (b"silent", b"dead") else None
         elif match := INPUT_TIMESTAMP.fullmatch(name):
@@ -64,12 +64,12 @@ class ArrayState:
             self.schedule()
 
     def schedule(self):
-        """Computes the state soon, once for all changes of an instant."""
+        """Computes the state 0.2 s later, once for all changes until then."""
         if self._timer is None:
             self._timer = self.loop.call_later(RECOMPUTE_S, self.compute)
 
     def missing_antennas(self):
-        """Names, in the order of the array."""
+        """Returns the names of the missing antennas, in the order of the array."""
         away = {engine.name for engine in self.engines if engine.state != PRESENT}
         missing = {name for engine in self.config.fengs() if engine.name in away for name in engine.antennas}
         missing |= {antenna for (engine, _), antenna in self.silent.items() if antenna and engine not in away}

@@ -1,10 +1,10 @@
-"""Constants of the streams, which the controller knows from control.yaml: the sensors STREAM.NAME of sites that run the
-reference implementation."""
+"""Sensors with constants of the streams, which the controller takes from control.yaml.  The sensors have the names
+STREAM.NAME of the reference implementation."""
 
 
 def _of_voltages(config, stream):
     labels = config.labels
-    yield "n-chans-per-substream", int, "", "Channels of a substream.", _substream(stream)
+    yield "n-chans-per-substream", int, "", "Number of channels of a substream.", _substream(stream)
     yield "n-fengs", int, "", "Number of F-engines of the array: one for each antenna.", len(config.antennas)
     yield "input-labels", str, "", "Labels of the inputs, in order.", repr(labels)
     yield "source-indices", str, "", "Numbers of the inputs, in order.", repr(
@@ -12,7 +12,7 @@ def _of_voltages(config, stream):
     for key, name in (("samples_between_spectra", "n-samples-between-spectra"),
                       ("spectra_per_heap", "spectra-per-heap")):
         if stream.get(key):
-            yield name, int, "", "The same number as of the F-engines.", stream.get(key)
+            yield name, int, "", "Value of the F-engines' sensors of this name.", stream.get(key)
 
 
 def _substream(stream):
@@ -32,12 +32,12 @@ def constants(config, stream):
         return
     yield "n-ants", int, "", "Number of antennas; each has two polarisations.", len(config.antennas)
     yield "n-inputs", int, "", "Number of inputs.", 2 * len(config.antennas)
-    yield "n-chans", int, "", "Channels of the stream.", source.get("channels")
+    yield "n-chans", int, "", "Number of channels of the stream.", source.get("channels")
     if source.get("bandwidth"):
         yield "bandwidth", float, "Hz", "Bandwidth of all channels together.", float(source.get("bandwidth"))
     centre_hz = source.get("sky_centre_frequency") or source.get("centre_frequency")
     if centre_hz:
-        yield "center-freq", float, "Hz", "Frequency of the stream's centre, on the sky if control.yaml has it.", \
+        yield "center-freq", float, "Hz", "Centre of the stream: its sky frequency if control.yaml has it.", \
             float(centre_hz)
     if stream.kind == "voltages":
         yield from _of_voltages(config, stream)
@@ -47,7 +47,7 @@ def constants(config, stream):
         "Number of X-engines that make the stream.", n_engines
     if stream.kind == "visibilities":
         n = len(config.antennas)
-        yield "n-bls", int, "", "Number of correlation products per channel: four for each pair of antennas.", \
+        yield "n-bls", int, "", "Products per channel: four for each pair of antennas, also for each antenna alone.", \
             2 * n * (n + 1)
         if stream.get("integration_s"):
             yield "int-time", float, "s", "Length of an accumulation.", float(stream.get("integration_s"))

@@ -1,13 +1,13 @@
-"""Checks of the arguments of requests, with the engines' limits.  Each check returns the text that the engines get, or
-raises FailReply with one sentence."""
+"""Checks of requests' arguments, with the same limits as in the engines.  Each check returns the text that the engines
+get, or raises FailReply with one sentence."""
 import math
 import re
 
 from aiokatcp import FailReply
 
-MAX_GAIN = 1e9             # as in fgpu
+MAX_GAIN = 1e9             # the same limit as in fgpu
 MAX_RATE = 1e-3            # s/s
-MAX_DELAY_S = 1.0          # recv.max_delay of fgpu; limit of beams' delays
+MAX_DELAY_S = 1.0          # limit for beams, and for streams without max_delay
 MODEL = re.compile(r"[^,:]+(,[^,:]+){1,2}:[^,:]+(,[^,:]+){1,2}")
 BEAM_DELAY = re.compile(r"[^,:]+:[^,:]+")
 BEAM_MODEL = re.compile(r"[^,:]+(,[^,:]+)?:[^,:]+(,[^,:]+)?")
@@ -24,7 +24,7 @@ def number(text, what):
 
 
 def gains(texts, channels):
-    """Complex gains: one, or one for each channel."""
+    """Checks complex gains: one for all channels, or one for each channel."""
     if len(texts) not in (1, channels):
         raise FailReply(f"the request must have one gain or {channels} gains, not {len(texts)}")
     for text in texts:
@@ -49,7 +49,7 @@ def _check_numbers(text, max_delay_s):
 
 
 def model(text, max_delay_s=MAX_DELAY_S):
-    """A model delay,rate:phase,phase_rate, or with one or two accelerations."""
+    """Checks a model delay,rate:phase,phase_rate, or such a model with one or two accelerations."""
     if not MODEL.fullmatch(text):
         raise FailReply(f"a model must be delay,rate:phase,phase_rate in s, s/s, rad, rad/s, not '{text[:64]}'")
     _check_numbers(text, max_delay_s)
@@ -57,7 +57,8 @@ def model(text, max_delay_s=MAX_DELAY_S):
 
 
 def models(texts, labels, max_delay_s=MAX_DELAY_S):
-    """{label: model} of a request: a model for each input in order, or INPUT=MODEL; INPUT is a label or a number."""
+    """Returns {label: model} of a request.  The request has a model for each input in order, or INPUT=MODEL.  INPUT is
+    a label or a number."""
     addressed = ["=" in text for text in texts]
     if not texts or (any(addressed) and not all(addressed)):
         raise FailReply("INPUT= must stand before all models or before none")
@@ -76,7 +77,7 @@ def models(texts, labels, max_delay_s=MAX_DELAY_S):
 
 
 def input_label(text, labels):
-    """The label of an input, which may be given by its number."""
+    """Returns the label of an input, which may be given by its number."""
     if text in labels:
         return text
     if text.isascii() and text.isdigit() and int(text) < len(labels):
@@ -86,14 +87,14 @@ def input_label(text, labels):
 
 
 def start(text, sync_time_s):
-    """A load time in UNIX seconds."""
+    """Checks a load time in UNIX seconds."""
     if number(text, "the load time") < sync_time_s:
         raise FailReply(f"the load time {text[:64]} is before the sync time {sync_time_s:.15g}")
     return text
 
 
 def weights(texts, counts, is_incoherent=False):
-    """Real weights; 'counts' are the possible numbers of weights."""
+    """Checks real weights.  'counts' are the possible numbers of weights."""
     if len(texts) not in counts:
         raise FailReply(f"the request must have {' or '.join(map(str, sorted(counts)))} weights, not {len(texts)}")
     for text in texts:
@@ -103,7 +104,7 @@ def weights(texts, counts, is_incoherent=False):
 
 
 def beam_models(texts, counts, is_timed):
-    """Models of a beam: delay:phase, or with a load time also delay,rate:phase,phase_rate."""
+    """Checks models of a beam: delay:phase.  With a load time, they may also be delay,rate:phase,phase_rate."""
     if len(texts) not in counts:
         raise FailReply(f"the request must have {' or '.join(map(str, sorted(counts)))} delays, not {len(texts)}")
     for text in texts:

@@ -1,12 +1,10 @@
 """Reads the status pages of all engines and recorders every 2 s, and keeps the array's state for the array page.
 
-Flow:      /status.json?spectrum=none&sensors=none of each engine -> Page -> merge() once a second -> memory of the
-           last hour ->
-           Watch.state, which is /array.json
-Threads:   one asyncio loop, and a thread that merges copies of the pages.  The reads are spread over the interval.
-           So no long
-           computation delays KATCP requests.
-Failures:  an engine without an answer is absent from the array's state.  Nothing else stops.
+Flow:      /status.json?spectrum=none&sensors=none of each engine -> Page -> merge() once a second -> memory of the last
+           hour -> Watch.state, which is /array.json
+Threads:   an asyncio loop reads the pages, and spreads the reads over the 2 s.  Another thread merges copies of the
+           pages.  So no long computation delays KATCP requests.
+Failures:  an engine that does not answer has the state absent.  All other parts of the page go on.
 """
 
 import asyncio
@@ -24,18 +22,18 @@ from control_merge import RANK, Page, merge
 INTERVAL_S = 2.0
 BUILD_S = 1.0
 TIMEOUT_S = 2.0
-MAX_BYTES = 16 << 20  # of a status page
+MAX_BYTES = 16 << 20  # largest size of a status page
 STAGE_WORDS = {
     "feed": "packets from the digitiser",
-    "feed late": "packets from the digitiser, too late",
+    "feed late": "late packets from the digitiser",
     "feed refused": "refused packets from the digitiser",
     "fgpu": "heaps in the F-engine",
     "network": "heaps between engines",
-    "late": "heaps, too late",
+    "late": "late heaps",
     "refused": "refused heaps",
     "socket": "packets in the socket",
     "xbgpu": "heaps or dumps in the X-engine",
-    "recorder": "dumps, not written",
+    "recorder": "dumps that were not written",
 }
 
 log = logging.getLogger(__name__)
@@ -48,7 +46,7 @@ def pages_of(config):
 
 
 def failure(error):
-    """A sentence's end for a failed read of a status page."""
+    """Returns the end of a sentence that says why a status page could not be read."""
     if isinstance(error, TimeoutError):
         return f"does not answer within {TIMEOUT_S:g} s"
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -69,9 +67,9 @@ class Watch:
             control_memory.Troubles(),
             control_memory.History(),
         )
-        self.state = None  # the newest array.json as an object
+        self.state = None  # the newest /array.json, as a dictionary
         self.n_reads, self.n_failed = 0, 0
-        self.build_s = 0.0  # time of the newest merge
+        self.build_s = 0.0  # duration of the newest merge
         self.session = None
         self.tasks = []
 
@@ -93,8 +91,8 @@ class Watch:
             await self.session.close()
 
     async def read(self, page, query):
-        """The status page for a query.  Raises TimeoutError, aiohttp.ClientError, or ValueError if the answer is no
-        status page."""
+        """Returns the status page for a query.  Raises TimeoutError, aiohttp.ClientError, or ValueError if the answer
+        is no status page."""
         if page.program == "beamrec":
             return await self._read_health(page)
         async with self.session.get(
@@ -109,7 +107,7 @@ class Watch:
         return status
 
     async def _read_health(self, page):
-        """The part of a status page that /healthz tells.  beamrec has no status page."""
+        """Returns the items of a status page that /healthz gives, because beamrec has no status page."""
         async with self.session.get(f"{page.url}healthz", allow_redirects=False) as reply:
             if reply.status not in (200, 503):
                 reply.raise_for_status()
@@ -136,7 +134,7 @@ class Watch:
             try:
                 # in a thread: a merge of many pages must not delay KATCP requests
                 self.state = await asyncio.to_thread(self._compute, time.time(), *self._snapshot())
-            except Exception:  # a page of another version may lack any key: the controller lives on
+            except Exception:  # a page of another version may lack any key, which must not end the controller
                 log.exception("The array's state cannot be computed")
             self.build_s = time.monotonic() - begin
             await asyncio.sleep(max(0.1, BUILD_S - self.build_s))
@@ -146,7 +144,7 @@ class Watch:
         self.state = self._compute(now, *self._snapshot())
 
     def _snapshot(self):
-        """(pages, settings) of this moment, which do not change any more."""
+        """Returns (pages, settings) of this moment: copies that do not change any more."""
         engines = {e.name: e for e in self.controller.engines}
         for page in self.pages:
             engine = engines.get(page.name)
@@ -154,7 +152,7 @@ class Watch:
         return [dataclasses.replace(p) for p in self.pages], self.controller.report()
 
     def _compute(self, now, pages, settings):
-        """The object of array.json; None until all pages have been read once."""
+        """Returns the contents of /array.json; None until all pages have been read once."""
         if self.state is None and any(p.status is None and p.why == Page.why for p in pages):
             return None
         found = merge(self.config, pages)
@@ -175,7 +173,7 @@ class Watch:
 
     @staticmethod
     def _lately(losses, now):
-        """Texts of the losses of the last minute, the newest first."""
+        """Returns texts about the losses of the last minute, the newest loss first."""
         rows = sorted((r for r in losses if now - r["last"] < control_memory.LATELY_S), key=lambda r: -r["last"])
         return [
             f"{r.get('antenna') or r.get('engine')} lost {STAGE_WORDS[r['stage']]}, "
@@ -184,5 +182,5 @@ class Watch:
         ]
 
     def worst(self):
-        """The rank of the array's colour: 0 ok, 1 warn, 2 bad; 3 before all pages have been read once."""
+        """Returns the rank of the array's colour: 0 ok, 1 warn, 2 bad; 3 before all pages have been read once."""
         return RANK[self.state["level"]] if self.state else 3

@@ -5,15 +5,16 @@ import control_values as values
 from control_fengs import FengRequests
 from control_settings import add_model, now_text
 
-BEAM_LEAD_S = 0.2     # from a request without a load time to its load time, which is the same for all X-engines
+BEAM_LEAD_S = 0.2     # a request without a load time takes effect after this time, in all X-engines at once
 SENT = ("visibilities", "beam", "detected")
 
 
 class XengRequests(FengRequests):
-    """STREAM is a stream that X-engines make.  BEAM is a voltage beam, or STREAM.NUMBER, one of the detected beams."""
+    """Requests for X-engines.  STREAM is a stream that X-engines make.  BEAM is a voltage beam, or STREAM.NUMBER for
+    one beam of a stream of detected beams."""
 
     def _beam(self, name):
-        """(Stream, possible numbers of values, Engines) of a beam."""
+        """Returns (Stream, possible numbers of values, Engines) of a beam."""
         base, _, number = name.rpartition(".")
         stream = self.config.streams.get(name)
         if stream is None or stream.kind == "detected":
@@ -34,8 +35,8 @@ class XengRequests(FengRequests):
     async def request_beam_weights(self, ctx, beam: str, *weights: str) -> None:
         """Sets the weights of a beam.
 
-        ?beam-weights BEAM WEIGHT...  A WEIGHT is a real number.  Give one for each antenna.  A detected beam also takes
-        one for each input.
+        ?beam-weights BEAM WEIGHT...  A WEIGHT is a real number.  Give one WEIGHT for each antenna.  For a detected
+        beam, one WEIGHT for each input is also possible.
         """
         stream, counts, engines = self._beam(beam)
         checked = values.weights(weights, counts, stream.get("incoherent", False))
@@ -52,7 +53,7 @@ class XengRequests(FengRequests):
                                   self.config.delays_timeout_s)
 
     async def request_beam_delays(self, ctx, beam: str, *models: str) -> None:
-        """Sets the delays of a beam, at one time in all X-engines.
+        """Sets the delays of a beam at the same time in all X-engines.
 
         ?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...  Give a DELAY in s and a PHASE in rad for each antenna.  The phase
         applies at the centre of the stream.  LOAD_TIME is in UNIX seconds.  With a LOAD_TIME, models may be
@@ -110,12 +111,12 @@ class XengRequests(FengRequests):
         await self._apply({key: [what, *args]}, calls, self.config.delays_timeout_s)
 
     def is_up(self, stream):
-        """Whether a stream is sent, by the last request, else by control.yaml."""
+        """Returns whether a stream is sent, by the last request; without a request, by control.yaml."""
         kept = self.settings.get(("capture", stream.name, ""))
         return kept[0] == "start" if kept else bool(stream.get("send_enabled", True))
 
     async def request_capture_list(self, ctx, stream: str = None) -> None:
-        """Lists streams: name, addresses, up or down.
+        """Lists streams: name, addresses, up (sent) or down (not sent).
 
         ?capture-list [STREAM].
         """

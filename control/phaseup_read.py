@@ -1,8 +1,8 @@
 """Reads visibilities for phaseup_solve: from the X-engines' live streams, or from a file of visrec.
 
-A baseline is a2 (a2 + 1) / 2 + a1 with a1 <= a2.  On the wire its products follow each other: 4 baseline + p1 + 2 p2,
-with polarisations p1 of a1 and p2 of a2.  phaseup uses the products 00 and 11.  docs/visibilities.md explains the
-signs.
+The baseline of antennas a1 <= a2 has the number a2 (a2 + 1) / 2 + a1.  In a heap, the product of polarisations p1 of a1
+and p2 of a2 has the number 4 baseline + p1 + 2 p2.  phaseup uses the products with p1 = p2.  docs/visibilities.md
+explains the signs.
 """
 import ipaddress
 import threading
@@ -20,14 +20,14 @@ from phaseup_search import baseline_of
 from phaseup_solve import Data
 
 N_POLS = 2
-LIVE_GRACE_S = 10  # more waiting time; X-engines repeat descriptors every 5 s
-MAX_HEAPS = 4  # of a substream, in memory; with 80 antennas a heap has megabytes
+LIVE_GRACE_S = 10  # extra waiting time, because X-engines repeat descriptors only every 5 s
+MAX_HEAPS = 4  # number of heaps of a substream in memory; with 80 antennas a heap has megabytes
 BAD_VALUE = -(1 << 31)  # real part of a visibility that could not be computed
 
 
 @dataclass
 class Stream:
-    """A stream of visibilities and the stream of voltages that it comes from, as in the controller's configuration."""
+    """A stream of visibilities, and the stream of voltages from which X-engines make it, as in control.yaml."""
 
     name: str
     voltages: str  # name of the stream of voltages
@@ -39,7 +39,7 @@ class Stream:
     integration_s: float
     endpoints: list  # [(address, port)] of all substreams
     katcp: tuple  # (host, port) of the controller
-    items: dict = field(default_factory=dict)  # {endpoint: ItemGroup}, so that a second reading needs no descriptors
+    items: dict = field(default_factory=dict)  # {endpoint: ItemGroup}; a second read_live() needs no descriptors
 
     @property
     def channel_hz(self):
@@ -74,7 +74,7 @@ def endpoints_of(path, text):
 
 
 def load_stream(path, name=None):
-    """Returns the Stream 'name' of the controller's configuration; without a name, the first stream of visibilities."""
+    """Returns the Stream 'name' of control.yaml; without a name, the first stream of visibilities."""
     config = load_yaml(path)
     try:
         streams = {stream["name"]: stream for stream in config["streams"]}
@@ -82,7 +82,7 @@ def load_stream(path, name=None):
         if not kinds:
             raise Unusable(f"{path}: has no stream of visibilities")
         if name is not None and name not in kinds:
-            raise Unusable(f"{path}: has no visibilities '{name}', only {', '.join(kinds)}")
+            raise Unusable(f"{path}: has no stream of visibilities '{name}', only {', '.join(kinds)}")
         vis = streams[name or kinds[0]]
         voltages = streams[vis["source"]]
         antennas = sorted(config["antennas"], key=lambda antenna: antenna["feng_id"])
@@ -101,19 +101,20 @@ def load_stream(path, name=None):
 
 
 class Sums:
-    """Sums of all dumps.  Each substream adds its own channels, so threads share no elements."""
+    """Sums over all dumps.  The thread of a substream adds only the substream's channels, so threads share no
+    elements."""
 
     def __init__(self, stream):
         self.stream = stream
         n_ant = len(stream.names)
         shape = (N_POLS, n_ant * (n_ant + 1) // 2, stream.n_chan)
         self.vis, self.n_spectra = np.zeros(shape, np.complex64), np.zeros(shape, np.float32)
-        self.timestamps = []  # of dumps
+        self.timestamps = []  # timestamps of the dumps
 
     def add(self, first, raw, weights):
         """Adds a heap.  raw: [chan, product, 2].  weights: numbers of spectra, [baseline] or [chan, baseline].
 
-        Without weights, all sums have the stream's number of spectra.
+        Without weights, each visibility is the sum of the stream's number of spectra.
         """
         n_chan, n_product = raw.shape[:2]
         if first + n_chan > self.stream.n_chan or n_product != 4 * self.vis.shape[1]:
@@ -129,7 +130,8 @@ class Sums:
         self.n_spectra[part] += is_good * n
 
     def data(self, near_unix_s):
-        """Returns the Data.  Timestamps are those nearest to 'near_unix_s'."""
+        """Returns the Data.  Adds to each timestamp the multiple of WRAP that brings its time nearest to
+        'near_unix_s'."""
         stream = self.stream
         near = round((near_unix_s - stream.sync_time) * stream.adc_rate_hz)
         times = [near + (t - near + WRAP // 2) % WRAP - WRAP // 2 for t in self.timestamps]
@@ -138,7 +140,7 @@ class Sums:
 
 
 def take(spead_stream, items, sums, n_dumps, not_before, failures):
-    """Adds 'n_dumps' dumps of a substream, from the timestamp 'not_before' on.  Also returns when the stream stops."""
+    """Adds 'n_dumps' dumps of a substream, from the timestamp 'not_before' on.  Returns earlier if the stream stops."""
     n_taken = 0
     try:
         for heap in spead_stream:
@@ -159,7 +161,7 @@ def take(spead_stream, items, sums, n_dumps, not_before, failures):
 
 
 def read_live(stream, interface, n_dumps, not_before=None):
-    """Receives 'n_dumps' dumps of each substream, on the interface with this address.
+    """Receives 'n_dumps' dumps of each substream, on the interface with the IPv4 address 'interface'.
 
     not_before: timestamp, in ADC samples, of the first dump to use.  Returns (Data, [substreams without data]).
     """
@@ -189,7 +191,7 @@ def read_live(stream, interface, n_dumps, not_before=None):
     if failures:
         raise failures[0]
     if not sums.timestamps:
-        raise Unusable(f"{stream.name}: no complete heap came on {interface}: is the stream sent (?capture-start)?")
+        raise Unusable(f"{stream.name}: no complete heap came on {interface}: do X-engines send it (?capture-start)?")
     width = stream.n_chan // len(stream.endpoints)
     heard = sums.n_spectra.any((0, 1)).reshape(-1, width).any(1)
     return sums.data(now_s), [f"{a}:{p}" for (a, p), ok in zip(stream.endpoints, heard) if not ok]
@@ -199,7 +201,7 @@ def read_live(stream, interface, n_dumps, not_before=None):
 
 
 def read_file(path, n_dumps=None):
-    """Returns the Data of a file: of its last 'n_dumps' dumps, or of all dumps."""
+    """Returns the Data of the last 'n_dumps' dumps of a file, or of all dumps."""
     dumps = slice(-n_dumps if n_dumps else None, None)
     try:
         sets = [visfile.load(path, pol, dumps) for pol in ("xx", "yy")]
@@ -208,7 +210,7 @@ def read_file(path, n_dumps=None):
     first = sets[0]
     n_ant, n_chan = len(first.names), len(first.freqs_hz)
     if n_chan < 2:
-        raise Unusable(f"{path}: has one channel; a delay needs more")
+        raise Unusable(f"{path}: has one channel, but a delay needs two or more")
     channel_hz = float(first.freqs_hz[1] - first.freqs_hz[0])
     shape = (N_POLS, n_ant * (n_ant + 1) // 2, n_chan)
     vis, n_spectra = np.zeros(shape, np.complex64), np.zeros(shape, np.float32)

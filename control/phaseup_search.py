@@ -1,15 +1,16 @@
-"""Searches the visibilities of one polarisation: channels with interference, and approximate delays.
+"""Finds channels with interference, and approximate delays, in the visibilities of one polarisation.
 
-All visibilities are sums of e_a1 conj(e_a2), complex64 [baseline, chan], with baseline = a2 (a2 + 1) / 2 + a1.
-'inverse' is 1 / root of each input's power, float32 [ant, chan]; 0 without data.
+All visibilities are sums of e_a1 conj(e_a2) of the voltages e of antennas a1 and a2, complex64 [baseline, chan].  The
+baseline has the number a2 (a2 + 1) / 2 + a1.  'inverse' is 1 / root of each input's power, float32 [ant, chan]; 0
+without data.
 """
 import numpy as np
 
-PADDING = 4  # factor of zero padding in the transform that finds the approximate delay
-MIN_PEAK = 5  # fringe peak / noise; noise alone reaches this peak once in 10^7 transforms
-ENOUGH_FRINGES = 5  # antennas whose sum finds the other antennas
-OUTLIER_SIGMA = 6  # of a channel
-OUTLIER_FRACTION = 0.1  # smallest deviation of an outlier, relative to the channels nearby
+PADDING = 4  # length of the Fourier transform that finds a delay, in lengths of the band
+MIN_PEAK = 5  # lowest fringe peak / noise; noise alone reaches this ratio once in 10^7 transforms
+ENOUGH_FRINGES = 5  # number of antennas with fringes whose sum then finds the other antennas
+OUTLIER_SIGMA = 6  # lowest deviation of a channel with interference, in standard deviations
+OUTLIER_FRACTION = 0.1  # lowest deviation of such a channel, relative to the channels nearby
 MAD_SIGMA = 1.4826  # standard deviation / median absolute deviation
 
 
@@ -18,12 +19,12 @@ def baseline_of(a1, a2):
 
 
 def row(ant):
-    """Returns the slice of the baselines of an antenna with all earlier antennas."""
+    """Returns the slice of the baselines that an antenna forms with all antennas of lower index."""
     return slice(baseline_of(0, ant), baseline_of(ant, ant))
 
 
 def with_antenna(vis, ant, n_ant):
-    """Returns the sums of e_i conj(e_ant) of all antennas i, [ant, chan]."""
+    """Returns the visibilities e_i conj(e_ant) of all antennas i with 'ant', [ant, chan]."""
     others = np.arange(n_ant)
     found = vis[baseline_of(np.minimum(others, ant), np.maximum(others, ant))]
     found[ant + 1:] = found[ant + 1:].conj()
@@ -34,7 +35,7 @@ def with_antenna(vis, ant, n_ant):
 
 
 def local_outliers(values):
-    """Returns the channels, bool [chan], whose value differs from the values of the channels nearby."""
+    """Returns the channels, bool [chan], whose values differ too much from the values of the channels nearby."""
     size = max(1, min(64, len(values) // 4))
     parts = np.array_split(values, max(1, len(values) // size))
     middles = np.array([np.median(part) for part in parts])
@@ -49,7 +50,7 @@ def local_outliers(values):
 def find_interference(inverse, vis, n_spectra):
     """Returns (channels without data or with interference, sum of all normalised visibilities in each channel).
 
-    Interference changes the mean squared correlation.  Power that is not correlated does no harm.
+    Interference increases the mean square of the correlation.  Power that is not correlated does no harm.
     """
     n_chan = vis.shape[1]
     energy, coherent = np.zeros(2 * n_chan), np.zeros(n_chan)
@@ -82,7 +83,8 @@ def fringe_peaks(spectra, channel):
 
 
 def find_anchor(vis, inverse, order, channel):
-    """Returns (turns, phases, is_found) from the baselines of the first antenna that has fringes with enough others."""
+    """Returns (turns, phases, is_found) from the baselines of one antenna: the first that has fringes with enough other
+    antennas."""
     best = None
     n_enough = min((inverse > 0).any(1).sum() / 2, ENOUGH_FRINGES)
     for ant in order:
@@ -100,7 +102,7 @@ def find_anchor(vis, inverse, order, channel):
 
 
 def rotation(inverse, turns, phase, channel):
-    """Returns the factors, complex64 [ant, chan], that remove delays, phases and powers."""
+    """Returns the factors, complex64 [ant, chan], that remove delays, phases and powers from visibilities."""
     return (inverse * np.exp(1j * (2 * np.pi * turns[:, None] * channel - phase[:, None]))).astype(np.complex64)
 
 

@@ -1,7 +1,7 @@
 """Turns solutions into settings: gains or delay models, as requests to the array's controller or as files for fgpu.
 
-A gain of an input is multiplied by exp(-i phase) in each channel, where 'phase' is the phase of the solution.  Its
-magnitude, and so the rms of the quantised voltages, does not change, unless amplitudes are corrected, too.
+In each channel, the gain of an input is multiplied by exp(-i phase), where 'phase' is the phase of the solution.  So
+the gain's magnitude and the rms of the quantised voltages do not change, unless amplitudes are corrected, too.
 """
 import ast
 import asyncio
@@ -14,8 +14,8 @@ from gnsscal_read import Unusable
 from phaseup_solve import DB, line_phase
 
 TIMEOUT_S = 15  # a little more than the controller's longest time-out
-N_PARALLEL = 8  # requests for gains that wait at the same time
-AMPLITUDE_LIMIT = 2  # largest factor of a level
+N_PARALLEL = 8  # number of requests for gains that are sent at the same time
+AMPLITUDE_LIMIT = 2  # largest factor by which an amplitude changes
 
 
 @dataclass
@@ -52,9 +52,10 @@ class Model:
 
 
 def amplitude_factors(solution):
-    """Returns the factors, [ant], that give all solved inputs the same response to the source.
+    """Returns the factors, [ant], after which all solved inputs have the same response to the source.
 
-    Factors are limited, and keep the mean power of all solved inputs.  Inputs without a solution have the factor 1.
+    The factors are limited to AMPLITUDE_LIMIT, and do not change the mean power of all solved inputs.  Inputs without a
+    solution have the factor 1.
     """
     solved = np.array([gain is not None for gain in solution.gain_db])
     if any(gain and not np.isfinite(gain.error) for gain in solution.gain_db):
@@ -80,7 +81,7 @@ def corrections(data, labels, solutions, amplitudes=False):
 
 
 def model_changes(labels, solutions):
-    """Returns {label: (delay in s, phase in rad)} to add to the delay model of each solved input."""
+    """Returns {label: (delay in s, phase in rad)}: the numbers to add to the delay model of each solved input."""
     return {labels[ant][solution.pol]: (-delay.value, -solution.phase_rad[ant].value)
             for solution in solutions for ant, delay in enumerate(solution.delay_s) if delay}
 
@@ -126,8 +127,8 @@ class Controller:
         return informs[0][4]
 
     async def for_each(self, keys, call):
-        """Awaits call(key) for all keys, some at the same time.  Returns {key: result}.  Raises one Unusable that names
-        each failure, after all calls have ended."""
+        """Awaits call(key) for all keys, N_PARALLEL at a time.  Returns {key: result}.  After all calls have ended,
+        raises one Unusable that names all failures."""
         places = asyncio.Semaphore(N_PARALLEL)
 
         async def one(key):
@@ -144,13 +145,13 @@ class Controller:
         return dict(zip(keys, results))
 
     async def gains(self, stream, labels):
-        """Returns {label: gains in force, complex [1] or [chan]}."""
+        """Returns {label: present gains, complex [1] or [chan]}."""
         async def read(label):
             reply, _ = await self.request("gain", stream, label)
             try:
                 return np.array([complex(text) for text in reply])
             except ValueError as error:
-                raise Unusable(f"?gain {stream} {label}: the reply has something else than gains: {error}") from error
+                raise Unusable(f"?gain {stream} {label}: the reply does not have gains: {error}") from error
         return await self.for_each(labels, read)
 
     async def set_gains(self, stream, gains):
@@ -163,7 +164,7 @@ class Controller:
                                                                     *map(gain_text, gains[label])))
 
     async def model(self, stream, label, start_unix_s, of_stream):
-        """Returns the delay model in force, as it continues at 'start_unix_s'."""
+        """Returns the present delay model of an input, moved to the start 'start_unix_s'."""
         text = await self.sensor(f"{stream}.{label}.delay")
         try:
             start, *terms = [float(term) for term in ast.literal_eval(text)]
@@ -177,7 +178,7 @@ class Controller:
         return in_force.after((now - start) / of_stream.adc_rate_hz)
 
     async def add_delays(self, of_stream, start_unix_s, changes):
-        """Adds {label: (delay, phase)} to the models in force, from 'start_unix_s' on."""
+        """Adds {label: (delay in s, phase in rad)} to the present delay models, from 'start_unix_s' on."""
         stream = of_stream.voltages
         models = await self.for_each(list(changes), lambda label: self.model(stream, label, start_unix_s, of_stream))
         await self.request("delays", stream, f"{start_unix_s:.6f}",

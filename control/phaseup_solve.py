@@ -1,4 +1,4 @@
-"""Solves the delay and the complex gain of every input against a point source at the phase centre.
+"""Finds the delay and the complex gain of every input, from visibilities of a point source at the phase centre.
 
 The model of an input's voltage is e_i = g_i s + noise, where s is the source.  A visibility is then
 V_ij = sum of e_i conj(e_j) = n g_i conj(g_j), where n is the number of spectra.  The phase of g_i is
@@ -7,8 +7,8 @@ phase_i - 2 pi x df delay_i.  x is the channel, counted from the centre of the b
 The steps for each polarisation:
 1. Every visibility is divided by the roots of its inputs' powers.  All baselines then have the same noise.
 2. Channels with interference are found by their correlation.
-3. A Fourier transform over the channels of one antenna's baselines finds the approximate delays.  If the transform
-   misses an antenna, the sum of all other antennas replaces the one antenna.
+3. A Fourier transform over the channels of one antenna's baselines finds the approximate delays.  An antenna without
+   fringes in the transform is searched again, on the baseline with the sum of all other antennas.
 4. The delays are removed, and groups of channels are averaged.
 5. StefCal finds the gains in each group (phaseup_stefcal.py).  Lines through the groups' phases refine the delays.
 """
@@ -22,11 +22,11 @@ from gnsscal_solve import Estimate
 from phaseup_search import MAD_SIGMA, MIN_PEAK, baseline_of, beam_spectra, find_delays, find_interference, rotation, row
 from phaseup_stefcal import amplitude_covariance, phase_covariance, stefcal
 
-N_GROUPS = 64  # most groups of channels that the delays are fitted to
-GROUP_SIGMA = 5  # outliers among the groups of the line fit
-MIN_GROUPS = 8  # groups are not merged to fewer than this number
-MIN_GROUP_PEAK = 5  # fringe / noise in each group
-SMOOTHED = 9  # groups over which amplitudes are averaged, for their errors
+N_GROUPS = 64  # largest number of groups of channels to which a delay is fitted
+GROUP_SIGMA = 5  # a group with a larger deviation, in standard deviations, is left out of the fit of a line
+MIN_GROUPS = 8  # lowest number of groups after groups are merged
+MIN_GROUP_PEAK = 5  # lowest fringe / noise in each group
+SMOOTHED = 9  # number of groups over which amplitudes are averaged for the computation of errors
 BANDPASS_ROUNDS = 2
 MAX_BANDPASS_ERROR_DEG = 15
 DB = 20 / np.log(10)
@@ -36,8 +36,8 @@ DB = 20 / np.log(10)
 class Data:
     """Sums of visibilities over all chosen dumps."""
 
-    names: list  # antennas
-    channel_hz: float  # spacing of channels
+    names: list  # names of antennas
+    channel_hz: float  # distance between two channels
     vis: np.ndarray  # complex64 [pol, baseline, chan]: sum of e_a1 conj(e_a2); baseline is a2 (a2 + 1) / 2 + a1
     n_spectra: np.ndarray  # float32 [pol, baseline, chan]: number of spectra in each sum
     start_unix_s: float
@@ -53,18 +53,18 @@ class Solution:
     """One polarisation of all antennas.  Phases and delays are relative to the reference antenna."""
 
     pol: int
-    delay_s: list  # Estimate of each antenna; None for an antenna without a solution
+    delay_s: list  # Estimate of each antenna; None if the antenna has no solution
     phase_rad: list  # Estimate at the centre of the band
     gain_db: list  # Estimate, relative to the mean of all antennas
     level: np.ndarray  # [ant]: rms of each input
     coherence: np.ndarray  # [ant]: coherence of the antenna with the others after the correction
     coherence_before: float
     coherence_after: float
-    noise_coherence: float  # |sum of V| / sum of |V| after a perfect correction; noise lowers it
+    noise_coherence: float  # |sum of V| / sum of |V| after a perfect correction; below 1 because of noise
     unsolved: dict  # {antenna: why it has no solution}
     flagged: np.ndarray  # bool [chan]
     reduced_chi2: float  # of the line fits; above 1 if the phases are not straight lines
-    bandpass: np.ndarray = field(default=None)  # complex [ant, chan]: gains / the line's gains, if asked for
+    bandpass: np.ndarray = field(default=None)  # complex [ant, chan]: gains / gains of the line; or None
 
 
 # ---- Groups of channels ----------------------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ def group_counts(n_spectra, n_ant, good, size):
 
 
 def fit_lines(phase, sigma, x):
-    """Fits phase = a + b x to each row, [row, group], with the error 'sigma', inf for a group without data.  Drops
-    outliers.  Returns (a, b, their covariance [row, 2, 2], reduced chi square, mean of all rows)."""
+    """Fits phase = a + b x to each row, [row, group].  'sigma' is the error of each phase, inf for a group without
+    data.  Leaves outliers out.  Returns (a, b, covariance of a and b [row, 2, 2], reduced chi square) of all rows."""
     weight = np.where(np.isfinite(sigma), 1 / np.maximum(sigma, 1e-12)**2, 0)
     for _ in range(3):
         s0, s1, s2 = weight.sum(1), weight @ x, weight @ x**2
@@ -109,26 +109,27 @@ def fit_lines(phase, sigma, x):
         limit = GROUP_SIGMA * np.maximum(np.where(np.isfinite(sigma), sigma, 0), scatter[:, None])
         chi2 = (weight * away**2).sum(1) / np.maximum(used.sum(1) - 2, 1)
         weight = np.where(away <= limit, weight, 0)
-    # One group gives no slope, and few groups no scatter.
+    # A chi square above 1 increases the errors.  A chi square below 1, as few groups may have, does not reduce them.
     worse = np.maximum(1, chi2)
     covariance = np.array([[s2, -s1], [-s1, s0]]).transpose(2, 0, 1) / det[:, None, None] * worse[:, None, None]
     return a, b, covariance, chi2
 
 
 def unwrap_near(phase, weight):
-    """Returns the phases, [row, group], within pi of the weighted mean of their row."""
+    """Returns the phases, [row, group], plus multiples of 2 pi that bring them within pi of the weighted mean of their
+    row."""
     middle = np.angle((weight * np.exp(1j * phase)).sum(1, keepdims=True))
     return middle + np.angle(np.exp(1j * (phase - middle)))
 
 
 def peak_over_noise(gain, counts):
-    """Returns |sum of all groups' gains| / noise of each antenna.  The groups' phases must be aligned."""
+    """Returns |sum of all groups' gains| / noise for each antenna.  The phases of all groups must be equal."""
     information = np.einsum("gij,gj->gi", counts, np.abs(gain)**2)
     return np.abs((gain * information).sum(0)) / np.sqrt(np.maximum(information.sum(0), 1e-30))
 
 
 def solve_groups(sums, counts, usable):
-    """Runs StefCal without the antennas that have no fringes.  Merges groups until most phases are certain.  Returns
+    """Runs StefCal without antennas that have no fringes.  Merges groups until most phases have small errors.  Returns
     (gains [group, ant], sums, counts, usable)."""
     while True:
         pairs = usable[:, None] & usable
@@ -164,7 +165,7 @@ class Fringes:
     turns: np.ndarray  # [ant]: approximate delay in turns per channel
     phase: np.ndarray  # [ant]: approximate phase at the centre
     gain: np.ndarray  # complex [group, ant]: gains after the removal of 'turns' and 'phase'
-    smooth: np.ndarray  # [group, ant]: |gain| with less noise
+    smooth: np.ndarray  # [group, ant]: |gain|, averaged over groups against noise
     sums: np.ndarray  # [group, ant, ant]
     counts: np.ndarray  # [group, ant, ant]
     usable: np.ndarray  # bool [ant]
@@ -176,7 +177,7 @@ def channels_of(data):
 
 
 def group_size(n_chan):
-    """Returns the number of channels of a group for the fit of lines."""
+    """Returns the number of channels in each group of the fit of lines."""
     return next(n_chan // n for n in range(min(N_GROUPS, n_chan), 0, -1) if n_chan % n == 0)
 
 
@@ -212,7 +213,7 @@ def find_fringes(data, pol, first):
 
 
 def choose_reference(names, fringes, name):
-    """Returns the index of the reference antenna: 'name', or without a name the first antenna with fringes in all
+    """Returns the index of the reference antenna 'name'.  Without a name, returns the first antenna with fringes in all
     polarisations."""
     in_all = np.logical_and.reduce([one.usable for one in fringes])
     if name is None:
@@ -227,7 +228,7 @@ def choose_reference(names, fringes, name):
 
 
 def find_gains_db(f):
-    """Returns (gain of each antenna relative to the mean, error), both in dB."""
+    """Returns (gain of each antenna relative to the mean of all antennas, its error), both in dB."""
     variance = amplitude_covariance(f.smooth, f.counts)
     weight = np.where(np.isfinite(variance), 1 / np.maximum(variance, 1e-30), 0).sum(0)
     total = np.where(np.isfinite(variance), 1 / np.maximum(variance, 1e-30), 0)
@@ -241,7 +242,7 @@ def find_gains_db(f):
 def solve_pol(data, pol, f, reference, bandpass):
     """Returns the Solution of one polarisation from its Fringes.
 
-    bandpass: channels per group of the bandpass, or 0.
+    bandpass: number of channels in a group of the bandpass; 0: no bandpass.
     """
     n_ant = len(data.names)
     x = channels_of(data).reshape(len(f.gain), -1).mean(1)
@@ -251,7 +252,7 @@ def solve_pol(data, pol, f, reference, bandpass):
     phase = unwrap_near(np.angle(f.gain * f.gain[:, [reference]].conj()).T, weight)
     offset, slope, covariance, chi2 = fit_lines(phase, sigma, x)
 
-    # From here on, turns and phases are those of the whole gain, relative to the reference.
+    # From here on, turns and phases describe the whole gain, relative to the reference antenna.
     turns = f.turns - slope / (2 * np.pi) - f.turns[reference]
     centre = f.phase + offset - f.phase[reference]
     centre = np.angle(np.exp(1j * centre))
@@ -260,7 +261,7 @@ def solve_pol(data, pol, f, reference, bandpass):
     gain_db, gain_error_db = find_gains_db(f)
 
     sums, phasor = f.sums, None
-    rest = np.exp(1j * (offset[:, None] + slope[:, None] * x)).T  # [group, ant], what the line removes from f.sums
+    rest = np.exp(1j * (offset[:, None] + slope[:, None] * x)).T  # [group, ant]: phases of the lines, as in f.sums
     if bandpass:
         turned = rotation(f.inverse, turns, centre, channels_of(data)) * f.usable[:, None]
         phasor = solve_bandpass(data, pol, f, turned, reference, bandpass)
@@ -278,10 +279,12 @@ def solve_pol(data, pol, f, reference, bandpass):
 
 
 def solve_bandpass(data, pol, f, turned, reference, size):
-    """Returns the phases of the gains after 'turned' as complex factors, [ant, chan]; 'size' channels have one phase.
+    """Returns the phases that the gains have after 'turned', as complex factors, [ant, chan].  Each group of 'size'
+    channels has one phase.
 
-    B_i, the sum over all other antennas j of |g_j| V_ij, has the phase of g_i minus the mean phase of the others.  If
-    the phases are small, a step by (1 - the antenna's share) of the phase of B_i is the solution of StefCal.
+    B_i is the sum over all other antennas j of |g_j| V_ij.  Its phase is the phase of g_i minus the mean phase of the
+    other antennas.  If the phases are small, a step of (1 - the antenna's share) times the phase of B_i is the solution
+    of StefCal.
     """
     if data.n_chan % size:
         raise Unusable(f"--bandpass: {size} channels do not divide the band's {data.n_chan} channels")
@@ -304,8 +307,8 @@ def solve(data, reference=None, bandpass=0):
     """Returns (name of the reference antenna, [Solution of each polarisation]).
 
     reference: name of an antenna; None: the first antenna with fringes in all polarisations.
-    bandpass: number of channels per group, whose phases are solved apart from the lines; 0: lines only.
-    Raises Unusable if the data give no solution.
+    bandpass: number of channels in a group; each group gets a phase of its own beside the line.  0: lines only.
+    Raises Unusable if the data have no solution.
     """
     if reference is not None and reference not in data.names:
         raise Unusable(f"--reference: there is no antenna '{reference}', only {', '.join(data.names)}")
@@ -316,7 +319,8 @@ def solve(data, reference=None, bandpass=0):
 
 
 def line_phase(solution, ant, n_chan, channel_hz):
-    """Returns the phase of the gain of an antenna in each channel, [chan], as delay, phase and bandpass say."""
+    """Returns the phase of an antenna's gain in each channel, [chan]: the sum of phase, delay and bandpass of the
+    solution."""
     x = np.arange(n_chan) - n_chan // 2
     phase = solution.phase_rad[ant].value - 2 * np.pi * channel_hz * x * solution.delay_s[ant].value
     return phase if solution.bandpass is None else phase + np.angle(solution.bandpass[ant])

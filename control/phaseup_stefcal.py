@@ -3,7 +3,7 @@
 Salvini and Wijnholds, "Fast gain calibration in radio astronomy using alternating direction implicit methods", A&A 571,
 A97 (2014).  The model is a point source: the visibility of antennas i and j is g_i conj(g_j).
 
-All functions work on many groups of channels at once.  Axes: group, ant.
+All functions compute many groups of channels at once.  The axes of arrays are [group, ant].
 """
 import numpy as np
 
@@ -12,10 +12,10 @@ TOLERANCE = 1e-5  # relative change of all gains between two rounds
 
 
 def stefcal(sums, counts):
-    """Returns the gains, complex [group, ant], that minimise sum of counts |sums / counts - g_i conj(g_j)|^2.
+    """Returns the gains g, complex [group, ant], that minimise the sum of counts |sums / counts - g_i conj(g_j)|^2.
 
-    sums: [group, ant, ant], Hermitian, sums of normalised visibilities.  Their phases should be near zero.
-    counts: the number of spectra in each sum.  Both are zero on the diagonal and where there are no data.  Antennas
+    sums: sums of normalised visibilities, [group, ant, ant], Hermitian.  Their phases should be near zero.  counts: the
+    number of spectra in each sum.  'sums' and 'counts' are zero on the diagonal and where there are no data.  Antennas
     without data get the gain 0.
     """
     heard = counts.sum(2)
@@ -39,8 +39,8 @@ def stefcal(sums, counts):
 def _voltage_covariance(level, counts):
     """Returns (C, n): the covariance of phase-aligned voltages, weighted by gains, and the typical number of spectra.
 
-    y_i = conj(g_i) e_i has the covariance |g_i|^2 |g_j|^2.  The variance is |g_i|^2, because normalised inputs have the
-    power 1.  An antenna with fewer spectra has a smaller weight.
+    The covariance of y_i = conj(g_i) e_i and y_j is |g_i|^2 |g_j|^2.  The variance of y_i is |g_i|^2, because
+    normalised inputs have the power 1.  An antenna with fewer spectra has a smaller weight.
     """
     present = counts.sum(2)
     n = present.max(1)[:, None] / np.maximum((present > 0).sum(1) - 1, 1)[:, None]
@@ -53,7 +53,7 @@ def _voltage_covariance(level, counts):
 
 
 def _inverse_normal(normal, present):
-    """Inverts the normal matrices of the antennas with data; rows and columns of other antennas become 0."""
+    """Inverts the normal matrices of the antennas with data.  The rows and columns of other antennas become 0."""
     index = np.arange(normal.shape[1])
     both = present[:, :, None] & present[:, None, :]
     normal = np.where(both, normal, 0)
@@ -64,9 +64,9 @@ def _inverse_normal(normal, present):
 def phase_covariance(level, counts, reference):
     """Returns the variances of phases relative to the antenna 'reference', [group, ant], in rad^2; inf without data.
 
-    level: |g| of inputs with the power 1, float [group, ant].  With T = sum of y_j, the least squares phases are
-    L^-1 Im(y_i conj(T)), where L is the Laplacian with the weights n |g_i|^2 |g_j|^2.  The covariance of
-    Im(y_i conj(T)) contains the source's own noise, so the variances hold for strong sources, too.
+    level: |g| of inputs with the power 1, float [group, ant].  T is the sum of all y_j.  The least squares phases are
+    L^-1 Im(y_i conj(T)), where L is the Laplacian matrix with the weights n |g_i|^2 |g_j|^2.  The covariance of Im(y_i
+    conj(T)) contains the noise of the source itself, so the variances also hold for strong sources.
     """
     index = np.arange(level.shape[1])
     p = counts * (level**2)[:, :, None] * (level**2)[:, None, :]
@@ -86,7 +86,7 @@ def phase_covariance(level, counts, reference):
 def amplitude_covariance(level, counts):
     """Returns the variances of the logarithms of |g| relative to the mean of all antennas, [group, ant].
 
-    Two antennas do not determine both amplitudes.  Their variances are inf.
+    Two antennas are too few to determine both amplitudes.  Their variances are inf.
     """
     index = np.arange(level.shape[1])
     p = counts * (level**2)[:, :, None] * (level**2)[:, None, :]
@@ -96,7 +96,7 @@ def amplitude_covariance(level, counts):
     present &= present.sum(1, keepdims=True) > 2
     c, n = _voltage_covariance(level, counts)
     c_sum = c.sum(2)
-    rest = c_sum[:, :, None] - c  # covariance of y_i with the sum of all voltages but y_k
+    rest = c_sum[:, :, None] - c  # covariance of y_i with the sum of all voltages except y_k
     rests = c_sum.sum(1)[:, None, None] - c_sum[:, :, None] - c_sum[:, None, :] + c
     scatter = n / 2 * (c * rests + rest * rest.transpose(0, 2, 1))
     n_present = np.maximum(present.sum(1), 1)[:, None, None]

@@ -6,7 +6,7 @@ import erfa
 import numpy as np
 import yaml
 
-WGS84 = 1  # erfa's number of the ellipsoid
+WGS84 = 1  # number of the ellipsoid WGS84 in erfa
 N_POLS = 2
 
 
@@ -23,12 +23,12 @@ class Place:
 
     @property
     def position_m(self):
-        """Along the axes of ITRS, [3]."""
+        """Returns the position in ITRS, in metres, [3]."""
         return erfa.gd2gc(WGS84, self.longitude_rad, self.latitude_rad, self.height_m)
 
     @property
     def axes(self):
-        """Unit vectors east, north and up, along the axes of ITRS, [3, 3]."""
+        """Returns the unit vectors east, north and up in ITRS, [3, 3]."""
         slat, clat = np.sin(self.latitude_rad), np.cos(self.latitude_rad)
         slon, clon = np.sin(self.longitude_rad), np.cos(self.longitude_rad)
         return np.array([[-slon, clon, 0], [-slat * clon, -slat * slon, clat], [clat * clon, clat * slon, slat]])
@@ -36,7 +36,8 @@ class Place:
 
 @dataclass
 class Stream:
-    """A stream of voltages.  'group_delay_s' is the time from a window's first sample to the window's centre."""
+    """A stream of voltages.  'group_delay_s' is the time from the first sample of a filter window to the window's
+    centre."""
     name: str
     sky_centre_hz: float
     is_inverted: bool  # the sky frequency falls while the digitised frequency rises
@@ -48,7 +49,7 @@ class Array:
     name: str
     place: Place  # origin of the antennas' positions, and of the delays
     antennas: list  # names, in the order of feng_id
-    positions_m: np.ndarray  # east, north and up of 'place', [n_ants, 3]
+    positions_m: np.ndarray  # metres east, north and up of 'place', [n_ants, 3]
     streams: dict  # name: Stream
     sources: dict  # name of a beam: name of its Stream
     adc_rate_hz: float

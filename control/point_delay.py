@@ -1,22 +1,22 @@
-"""From a target's direction to delay models of all antennas.
+"""Computes delay models of all antennas from a target's direction.
 
-Geometry.  The array's origin O receives a wavefront at time T.  Antenna a, at b from O, receives the same wavefront at
-T + g.  For a target in the direction s at the distance R,
+Geometry.  The array's origin O receives a wavefront at time T.  Antenna a is at the position b relative to O, and
+receives the same wavefront at T + g.  For a target in the direction s at the distance R,
 
     c g = |R s - b'| - R,   b' = b + g (w x b),   and for a plane wave   c g = -s . b'
 
-w is the Earth's rotation: antenna a moves on while the wave travels from O to a (0.05 ps over 8 km).  All clocks of the
-antennas are synchronised in the rest frame of the ground, as by signals over a fibre and back.  Clocks that are
-synchronised in the frame of the Earth's centre (GPS) differ from these by (w x O) . b / c^2.  This is a constant of
-each antenna, at most 41 ps for 8 km, which a calibration removes.
+w is the Earth's rotation.  Antenna a moves while the wave travels from O to a, which changes g by 0.05 ps over 8 km.
+All clocks of the antennas are synchronised in the rest frame of the ground, as by signals over a fibre and back.
+Clocks that are synchronised in the frame of the Earth's centre (GPS) differ from ground clocks by (w x O) . b / c^2.
+This difference is a constant of each antenna, at most 41 ps for 8 km.  A calibration removes it.
 
-Delay.  The F-engine shows the input of time t at t + D (fgpu/delay.h).  The wavefront is in the input at T + g.  With
-D = -g the wavefront of all antennas is at T.  A positive D shifts the data of an antenna later: this antenna is nearer
-to the target than O.
+Delay.  The F-engine's output at t + D has the input of time t (fgpu/delay.h).  The input has the wavefront at T + g.
+With D = -g, the outputs of all antennas have the wavefront at T.  D is positive for an antenna that is nearer to the
+target than O: its data are shifted to a later time.
 
-Time.  The F-engine evaluates a model at the first sample of a spectrum's filter window.  The spectrum belongs to the
-middle of the window, later by the group delay G of the filter bank.  So a model that describes g from time T on starts
-at T - G.
+Time.  The F-engine evaluates a model at the first sample of a spectrum's filter window.  The spectrum's time is the
+middle of the window, which is later by the group delay G of the filter bank.  So a model that describes g from time T
+on starts at T - G.
 
 Phase.  A receiver digitises the sky frequency f_sky as f.  For the upper side band f_sky = f + L.  For the lower side
 band f_sky = L - f, and the voltage is conjugated.  L is constant, and the same for all antennas.  The sky's voltage at
@@ -29,12 +29,12 @@ f - f_c = +-(f_sky - f_sky_c) the sum of all phases is
 
     upper:  phase - 2 pi f_sky_c g       lower:  phase + 2 pi f_sky_c g
 
-in every channel.  This is 0 for phase = -2 pi f_sky_c D (upper) and phase = +2 pi f_sky_c D (lower).  The phase follows
-from the sky frequency, not from the digitised one: a mixer does not delay the signal that it mixes with.  X-engines'
-beams use the same signs for the delay and phase of each antenna (docs/beams.md).
+in every channel.  The sum is 0 for phase = -2 pi f_sky_c D (upper) and phase = +2 pi f_sky_c D (lower).  The phase
+depends on the sky frequency and not on the digitised frequency, because a mixer does not delay the signal that it mixes
+with.  X-engines' beams use the same signs for the delay and phase of each antenna (docs/beams.md).
 
-Models.  The delays at Chebyshev's points of a model's validity are fitted by a polynomial: of second order for
-F-engines, of first order for beams."""
+Models.  A polynomial is fitted to the delays at Chebyshev points of the time in which the model is valid.  Its order is
+2 for F-engines and 1 for beams."""
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,13 +43,15 @@ from point_array import N_POLS, Unusable
 from point_target import C_M_S, EARTH_RATE_RAD_S
 
 N_POINTS = 9
-POINTS = (1 - np.cos(np.pi * np.arange(N_POINTS) / (N_POINTS - 1))) / 2  # from 0 to 1, with both ends
-SHORTEST = 1 / 16  # of the interval
+POINTS = (1 - np.cos(np.pi * np.arange(N_POINTS) / (N_POINTS - 1))) / 2  # Chebyshev points from 0 to 1
+SHORTEST = 1 / 16  # length of the shortest model, relative to the interval
 
 
 def geometric_delays_s(direction, distance_m, array):
     """Returns how much later the wave arrives at each antenna than at the array's origin, in s, [n, n_ants].
-    'direction' has the shape [n, 3], 'distance_m' is inf or has the shape [n]."""
+
+    'direction' has the shape [n, 3].  'distance_m' is inf or has the shape [n].
+    """
     distance_m = np.broadcast_to(distance_m, len(direction))[:, None]
     axis = array.place.axes @ [0, 0, 1]
     turning_m_s = EARTH_RATE_RAD_S * np.cross(axis, array.positions_m)
@@ -66,7 +68,8 @@ def geometric_delays_s(direction, distance_m, array):
 
 
 def fit(delays_s, length_s, order):
-    """Returns (coefficients [order + 1, n_ants], the largest error in s) of polynomials in s since the first point."""
+    """Returns (coefficients [order + 1, n_ants], largest error in s) of polynomials in the seconds since the first
+    point."""
     powers = POINTS[:, None] ** np.arange(order + 1)
     scaled = np.linalg.lstsq(powers, delays_s, rcond=None)[0]
     error_s = float(np.abs(powers @ scaled - delays_s).max())
@@ -75,19 +78,21 @@ def fit(delays_s, length_s, order):
 
 @dataclass
 class Models:
-    """Models of all antennas, for the time from 'start_s' on, of the data's centre, in UNIX seconds."""
+    """Models of all antennas, which are valid for 'length_s' seconds from the UNIX time 'start_s'.  A spectrum's time
+    is the middle of its filter window."""
     start_s: float
     length_s: float
-    coefficients: np.ndarray  # delay in s of powers of the seconds since start_s, [order + 1, n_ants]
+    coefficients: np.ndarray  # of polynomials: delay in s, argument in s since start_s; [order + 1, n_ants]
     error_s: float  # largest difference from the exact delay
-    elevation_rad: float  # lowest
+    elevation_rad: float  # lowest elevation of the target
 
     def delays_s(self, unix_s):
-        """Returns the delays at UNIX times [n], shape [n, n_ants]."""
+        """Returns the delays in s at UNIX times [n], shape [n, n_ants]."""
         return (unix_s - self.start_s)[:, None] ** np.arange(len(self.coefficients)) @ self.coefficients
 
     def load_time(self, stream):
-        """Returns the model's start as text, with all of the nine decimals that a request can have."""
+        """Returns the load time of the models for a stream, as text with nine decimals, the most that a request can
+        have."""
         whole = np.floor(self.start_s - stream.group_delay_s)
         nanoseconds = round((self.start_s - whole - stream.group_delay_s) * 1e9)
         return f"{int(whole) + nanoseconds // 10**9}.{nanoseconds % 10**9:09}"
@@ -104,7 +109,8 @@ class Models:
 
 
 class Pointing:
-    """Follows a target.  With 'relative_to', the delays are those that remain after pointing to this other target."""
+    """Follows a target.  With 'relative_to', computes the delays that remain after the array has been pointed at this
+    other target."""
 
     def __init__(self, array, earth, target, order=2, relative_to=None, accuracy_s=5e-13):
         self.array, self.earth, self.target, self.relative_to = array, earth, target, relative_to
@@ -126,8 +132,9 @@ class Pointing:
         return Models(start_s, length_s, *fit(delays_s, length_s, self.order), float(elevations_rad.min()))
 
     def sequence(self, start_s, interval_s):
-        """Yields Models without end, each of at most the interval.  Models whose error exceeds the accuracy are halved,
-        down to a sixteenth of the interval.  After the first, models of a whole interval start at its multiples."""
+        """Yields Models without end, each valid for at most the interval.  If the error exceeds the accuracy, the
+        length is halved, down to a sixteenth of the interval.  Models that last a whole interval start at multiples of
+        the interval."""
         while True:
             end_s = (np.floor(start_s / interval_s) + 1) * interval_s
             length_s = end_s - start_s

@@ -1,11 +1,11 @@
 """Orientation of the Earth at a time: leap seconds, UT1 and polar motion, from tables on this host.
 
-Tables:  IERS's finals2000A (with predictions for a year) or eopc04.  astropy-iers-data brings a finals2000A.  A file
-         that the operator names replaces this table.  Leap seconds come from the newest of astropy-iers-data's and
-         tzdata's table, or from a file that the operator names.
-Old:     every table can be used, however old.  Beyond a table's end, UT1 - TAI and the pole keep their last values.
+Tables:  IERS's finals2000A (with predictions for a year) or eopc04.  The package astropy-iers-data has a finals2000A.
+         A file that the operator names replaces it.  Leap seconds come from the newest table of astropy-iers-data and
+         tzdata, or from a file that the operator names.
+Old:     a table of any age can be used.  Beyond a table's end, UT1 - TAI and the pole keep their last values.
          UT1 is then wrong by up to 2 ms for each day, and 1 ms of UT1 is 0.24 ps for each kilometre of a baseline.
-Network: nothing is fetched."""
+Network: no table is fetched."""
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from astropy.utils.data import conf as data_conf
 
 from point_array import Unusable
 
-data_conf.allow_internet = False  # before the next import, which looks for leap seconds
+data_conf.allow_internet = False  # set before the next import, which reads leap seconds
 from astropy.utils import iers  # noqa: E402
 
 iers.conf.auto_download = False
@@ -30,7 +30,7 @@ TZDATA_LEAP_SECONDS = Path("/usr/share/zoneinfo/leap-seconds.list")
 
 @dataclass
 class Orientation:
-    """The Earth at n times.  Dates are pairs of arrays [n], in days.  Angles are in radians."""
+    """The Earth's orientation at n times.  Dates are pairs of arrays [n], in days.  Angles are in radians."""
     utc: tuple
     tt: tuple
     ut1: tuple
@@ -90,7 +90,7 @@ class Earth:
         """Returns the Orientation at UNIX times [n]."""
         days = np.floor(unix_s / DAY_S)
         midnight_mjd = UNIX_EPOCH_JD - MJD_JD + days
-        day_s = DAY_S + tai_minus_utc_s(midnight_mjd + 1) - tai_minus_utc_s(midnight_mjd)  # longer by a leap second
+        day_s = DAY_S + tai_minus_utc_s(midnight_mjd + 1) - tai_minus_utc_s(midnight_mjd)  # a leap second adds 1 s
         utc = (UNIX_EPOCH_JD + days, (unix_s - DAY_S * days) / day_s)
         mjd = midnight_mjd + utc[1]
         dut1_s = np.interp(mjd, self.mjd, self.ut1_tai_s) + tai_minus_utc_s(mjd)

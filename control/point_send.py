@@ -5,7 +5,7 @@ import time
 
 import aiokatcp
 
-LATE_S = 0.2  # a model that arrives later than this before its load time may begin late
+LATE_S = 0.2  # a model that is sent less than this time before its load time may take effect late
 REPLY_TIMEOUT_S = 5
 ERRORS = (OSError, TimeoutError, aiokatcp.FailReply, aiokatcp.InvalidReply)
 log = logging.getLogger("cbf-point")
@@ -16,7 +16,7 @@ class Sender:
 
     def __init__(self, host, port):
         self.client = aiokatcp.Client(host, port)
-        self.trouble = {}  # name of a request: what is wrong with it
+        self.trouble = {}  # {name of a request: reason of its failure}
 
     async def close(self):
         self.client.close()
@@ -52,7 +52,7 @@ class Sender:
 
 
 async def sleep_until(unix_s, stop):
-    """Returns True if 'stop' was set before that time."""
+    """Waits until a UNIX time, or until 'stop' is set.  Returns True if 'stop' is set."""
     try:
         async with asyncio.timeout(max(0.0, unix_s - time.time())):
             await stop.wait()
@@ -79,7 +79,7 @@ async def follow(sender, pointing, stream, request, name, options, stop):
         if await sleep_until(models.start_s - options.lead, stop):
             return True
         if time.time() > models.start_s - LATE_S:
-            log.warning("the models for %.3f are sent late", models.start_s)
+            log.warning("the models for the UNIX time %.3f are sent late", models.start_s)
         texts = models.texts(stream, per_input=request == "delays")
         accepted = await sender.request(request, name, models.load_time(stream), *texts) is not None
         if accepted and request == "delays":  # the controller has sensors for the pointing of streams, not of beams

@@ -1,15 +1,15 @@
-"""Targets: where the operator points, as text, and the direction and distance of each target at a time.
+"""Targets.  The operator gives a target as text.  A target computes its direction and distance at a time.
 
     radec RA DEC           ICRS: 05:34:31.95 +22:00:52.2 (hours, degrees), or both in decimal degrees
-    azel AZ EL [DISTANCE]  fixed to the ground: degrees from north towards east, degrees, metres
+    azel AZ EL [DISTANCE]  fixed to the ground: degrees from north towards east, degrees of elevation, metres
     tle FILE [NAME]        an earth satellite, from a file of two-line elements
     tle LINE1 LINE2        an earth satellite, from the elements themselves
     sun, moon, mercury ... neptune
 
-Directions are unit vectors east, north and up of the array's origin, [n, 3].  A direction is the direction from which
-the wave arrives at an observer at rest on the ground: precession, nutation, UT1, polar motion, annual and diurnal
-aberration, and light time are in it.  Refraction is not: over an array its effect is that of the troposphere, which
-no model here describes.  Distances are in metres, inf for sources of plane waves."""
+Directions are unit vectors [n, 3] with the components east, north and up at the array's origin.  The wave arrives from
+this direction at an observer at rest on the ground.  The direction contains precession, nutation, UT1, polar motion,
+annual and diurnal aberration, and light time.  It does not contain refraction, because no model here describes the
+troposphere.  Distances are in metres, and inf for sources of plane waves."""
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ def observer(earth, place):
 
 
 def topocentric(ri_rad, di_rad, context):
-    """Returns directions of places in CIRS."""
+    """Returns the directions of positions in CIRS."""
     azimuth_rad, zenith_rad, *_ = erfa.atioq(ri_rad, di_rad, context)
     return east_north_up(azimuth_rad, np.pi / 2 - zenith_rad)
 
@@ -79,7 +79,8 @@ class Azel:
 
 @dataclass
 class Body:
-    """A body of the solar system, from erfa's analytic theories.  The Sun bends no light of a body here."""
+    """A body of the solar system, from erfa's analytic theories.  The bending of the body's light by the Sun is left
+    out."""
     text: str
 
     def barycentric_au(self, tt):
@@ -102,10 +103,11 @@ class Body:
 
 @dataclass
 class Tle:
-    """An earth satellite.  SGP4 gives its place in TEME, along axes that do not rotate.
+    """An earth satellite.  SGP4 gives its position in TEME, whose axes do not rotate.
 
-    The wave leaves the satellite at the time T - light.  In the rest frame of the origin, the satellite's place at
-    that time is further by v light, where v is the origin's velocity by the Earth's rotation: the aberration."""
+    The wave leaves the satellite at the time T - light.  In the rest frame of the origin, the satellite's position at
+    that time is further by v light (aberration).  v is the origin's velocity by the Earth's rotation.
+    """
     text: str
     satellite: Satrec
 
@@ -141,7 +143,7 @@ def parse_radec(text, ra, dec):
 def parse_azel(text, azimuth, elevation, distance="inf"):
     numbers = float(azimuth), float(elevation), float(distance)
     if not np.isfinite(numbers[:2]).all() or abs(numbers[1]) > 90 or not numbers[2] > 0:
-        raise ValueError("the elevation is beyond 90 degrees, or a number is not allowed")
+        raise ValueError("the elevation is beyond 90 degrees, or a number is not valid")
     return Azel(text, *np.radians(numbers[:2]).tolist(), numbers[2])
 
 
@@ -167,7 +169,7 @@ def parse_tle(rest):
 
 
 def parse_target(text):
-    """Returns the target that a text describes; its 'text' describes the target without any file."""
+    """Returns the target that a text describes.  The 'text' of the target describes it without a file."""
     kind, _, rest = text.strip().partition(" ")
     try:
         if kind == "tle":

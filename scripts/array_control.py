@@ -1,4 +1,4 @@
-"""The controller of an array: control.yaml, and the hosts that may use the engines' KATCP."""
+"""The controller of an array: the text of control.yaml, and the hosts that may use the engines' KATCP."""
 import ipaddress
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ ALIAS = "cbf-control"  # the controller's host in the inventory, for ansible-pla
 
 @dataclass
 class Controller:
-    """The controller.  The members name, kind and host have the names of the members of array_plan.Engine."""
+    """The controller.  It has the members name, kind and host like array_plan.Engine."""
 
-    given: Section  # the section 'controller'
+    given: Section  # section 'controller' of array.yaml
     host: Section
 
     name, kind = NAME, PROGRAM
@@ -63,8 +63,8 @@ def check_ports(plan, given, host, faults):
 
 
 def networks_of(text):
-    """Returns the networks of a list such as '10.8.0.0/16, 192.168.1.7'.  Leaves out what is no network: the engines
-    report such parts."""
+    """Returns the networks in a text such as '10.8.0.0/16, 192.168.1.7'.  Leaves out parts that are not networks,
+    because the engines report them."""
     networks = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         try:
@@ -77,8 +77,9 @@ def networks_of(text):
 def allowed(array, engine_host):
     """Returns katcp.allow of an engine: control.allow, and the addresses on which the controller may run.
 
-    The controller may run on its host and on each spare.  So no other engine's file changes when the controller moves.
-    Without control.allow, clients on the engine's own host may connect, too, as they may without a controller.
+    The controller may run on its host and on each spare.  All these addresses are in every engine's file, so the files
+    do not change when the controller moves.  Without control.allow, clients on the engine's own host may connect, too,
+    as without a controller.
     """
     networks = array["control"]["allow"]
     if "controller" not in array.given or networks.strip() == "any":

@@ -1,17 +1,18 @@
-"""The recorders' disks: rates of writing, room for the recordings that are kept, and their removal."""
+"""The recorders' disks: rates of writing, space for recordings, and the removal of old recordings."""
 import re
 
 import array_plan
 
-VIS_BYTES, ROW_BYTES = 13, 96  # of visrec: a visibility with flag and nsamples; a baseline's columns in a dump
+VIS_BYTES, ROW_BYTES = 13, 96  # of a visibility with flag and nsamples; of a baseline's other columns in a dump
 DAY_S = 86400
 GB, TB = 1e9, 1e12
-PLAIN_PATH = r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+"  # without characters that mean something in tmpfiles.d
+PLAIN_PATH = r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+"  # a path without characters that have a meaning in tmpfiles.d
 SYSTEM = "boot dev etc home lib media mnt opt proc root run srv sys tmp usr var var/lib var/log var/lib/cbf".split()
 
 
 def vis_bytes_per_s(plan, recorder):
-    """Returns the greatest rate at which a visrec writes.  visrec compresses flags and nsamples."""
+    """Returns the highest rate at which a visrec writes.  The real rate is lower, because visrec compresses flags and
+    nsamples."""
     array, output = plan.array, recorder.output
     stream, n_ants = plan.stream(output), len(array["antennas"])
     dump = n_ants * (n_ants + 1) // 2 * (stream["channels"] * array_plan.N_POLS**2 * VIS_BYTES + ROW_BYTES)
@@ -44,13 +45,14 @@ def within(directory, parent):
 
 
 def disk_of(recorder, host=None):
-    """Returns the disk of a host to which a recorder writes: the disk with the longest directory, or None."""
+    """Returns the disk of a host to which a recorder writes, or None.  If the directories of several disks fit, the
+    longest one decides."""
     disks = [disk for disk in (host or recorder.host)["disks"] if within(recorder.directory, disk["directory"])]
     return max(disks, key=lambda disk: len(disk["directory"]), default=None)
 
 
 def kept_bytes(plan, recorder):
-    """Returns the room that a recorder's files need; 0 if nothing removes the files.
+    """Returns the space in bytes that a recorder's files need; 0 if nothing removes the files.
 
     A file's age counts from its last write.  systemd-tmpfiles removes old files once a day.
     """
@@ -123,7 +125,7 @@ def describe(plan, recorder):
 
 
 def lines(plan):
-    """Returns a line for each disk, as the table has for each interface."""
+    """Returns a line of the printed table for each disk."""
     rows = []
     for host in plan.array["hosts"]:
         for disk in host["disks"]:

@@ -37,7 +37,7 @@ def manifests(plan, program, text, tag, programs):
     labels = {ARRAY: plan.array["name"], HOST: program.host["name"], ENGINE: program.name}
     about = {"name": program.name, "namespace": namespace(plan), "labels": labels}
     pod = array_kubernetes_pod.pod(plan, program, text, tag, programs, priority=namespace(plan))
-    # A new configuration changes the annotation, and so starts the program again.
+    # A new configuration changes this annotation.  Kubernetes then starts the program again.
     changes = {f"{LABEL}/configuration": hashlib.sha256(text.encode()).hexdigest()[:16]}
     return [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {f"{program.name}.yaml": text}},
@@ -52,7 +52,7 @@ def manifests(plan, program, text, tag, programs):
 
 
 def common(plan):
-    """Returns the array's namespace, and the priority of its pods."""
+    """Returns the array's namespace, and the PriorityClass of its pods."""
     name = namespace(plan)
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {
@@ -63,7 +63,7 @@ def common(plan):
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and nothing as an anchor."""
+    """Writes texts of several lines as blocks, and writes no anchors."""
 
     def ignore_aliases(self, data):
         return True
@@ -79,7 +79,7 @@ def dump(documents, what):
 
 
 def node_labels(plan):
-    """Returns a script that labels the nodes.  Spare nodes get the first label only."""
+    """Returns a script that labels the nodes of the plan.  A spare node gets only the first label, by hand."""
     lines = ["#!/bin/sh -e", f"{MARKER}: labels the nodes of {plan.array['name']}.  For a spare node, run:",
              f"#   kubectl label node NODE {ARRAY}={plan.array['name']}"]
     lines += [f"kubectl label --overwrite node {host['name']} {ARRAY}={plan.array['name']} {HOST}={host['name']}"

@@ -1,4 +1,5 @@
-"""The pod of a program in Kubernetes: its places, its container, and all that a systemd unit would give the program."""
+"""The pod of a program in Kubernetes: the nodes on which it may run, its container, and settings as in a systemd
+unit."""
 import math
 import re
 import subprocess
@@ -17,7 +18,7 @@ DRAIN_S = 90  # TimeoutStopSec= of the units
 START_S = 300  # TimeoutStartSec= of the units
 WATCHDOG_S = 10  # WatchdogSec= of the units
 LOST_S = 5  # time in s that a program stays on a node which the cluster has lost
-# Requests of programs that the plan's table of loads does not have: CPUs and bytes.
+# (CPUs, bytes of memory) that the cluster reserves for programs without a row in the plan's table of loads.
 REQUESTS = {"visrec": (2, 2 << 30), "beamrec": (2, 2 << 30), "cbf-control": (1, 1 << 30)}
 RDMA = "rdma/cbf"  # resource of the RDMA device plugin: the devices of a NIC in /dev/infiniband
 MIB = 1 << 20
@@ -33,9 +34,10 @@ def match(key, operator, *values):
 def affinity(plan, program, pinned):
     """Returns rules for the scheduler.
 
-    An engine runs on a node of the array, if possible on its host of the plan.  No program of another host of the plan
-    and no second copy runs on that node.  So a spare node takes the engines of one lost host, and has the ports for
-    them.  'pinned': the program runs only on its host."""
+    An engine runs on a node of the array, if possible on the host that it has in the plan.  A node runs only programs
+    of one host of the plan, and no program twice.  So a spare node can take all engines of one lost host, and their
+    ports are free there.  'pinned': the program runs only on its host.
+    """
     host = program.host["name"]
     node = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [
         match(ARRAY, "In", plan.array["name"]), *([match(HOST, "In", host)] if pinned else [])]}]}}
@@ -63,7 +65,7 @@ def tolerations(pinned):
 
 
 def memory_limit(name, text, programs):
-    """Returns the memory in bytes that a unit's MemoryMax= would allow."""
+    """Returns the memory in bytes that MemoryMax= of a systemd unit would allow."""
     with tempfile.TemporaryDirectory(prefix="cbf-array-") as work:
         path = Path(work) / f"{name}.yaml"
         path.write_text(text, encoding="utf-8")
@@ -105,10 +107,11 @@ def security(plan, program):
 
 
 def probes(listen):
-    """'listen': address and port of the HTTP server.
+    """Returns the probes.  'listen': address and port of the HTTP server.
 
-    /healthz fails while a recorder loses data, and after a wrong result.  A restart would only lose more data.  So only
-    an HTTP server that does not answer ends a running program."""
+    /healthz fails while a recorder loses data, and after a wrong result.  A restart would only lose more data.  So
+    Kubernetes ends a running program only if its HTTP server does not answer.
+    """
     address, _, port = listen.rpartition(":")
     where = {"port": int(port)} | ({} if address == "0.0.0.0" else {"host": address})  # default: the node's address
 
@@ -120,10 +123,11 @@ def probes(listen):
 
 
 def directories(plan, program):
-    """[(name, path on the node, path in the container)] of the directories that the program may write to.
+    """Returns [(name, path on the node, path in the container)] of the directories to which the program may write.
 
-    They are directories of the node, because programs accept stored settings and kernels only from directories that
-    nobody else can write to, which an emptyDir is not."""
+    These are directories of the node and not an emptyDir, because programs accept stored settings and kernels only from
+    directories to which nobody else can write.
+    """
     own = f"{STATE}/{plan.array['name']}/{program.name}"
     if program.kind in ("visrec", "beamrec"):
         return [("recordings", program.directory, program.directory)]
@@ -132,14 +136,14 @@ def directories(plan, program):
 
 
 def ports(text):
-    """{name: TCP port} of the servers in a configuration."""
+    """Returns {name: TCP port} of the servers in a configuration."""
     config = yaml.safe_load(text)
     return {key: int(config[key]["listen"].rpartition(":")[2]) for key in ("http", "katcp") if key in config}
 
 
 def container(plan, program, text, tag, programs):
-    """The container has no list of ports: 'podman kube play' refuses such a list on the host's network, and the
-    anti-affinity already keeps equal ports apart."""
+    """Returns the container.  It has no list of ports, because 'podman kube play' refuses such a list on the host's
+    network.  The anti-affinity already prevents equal ports on a node."""
     places = directories(plan, program)
     variables = {"state": "STATE_DIRECTORY", "cache": "CACHE_DIRECTORY"}
     environment = {variables[name]: inside for name, _, inside in places if name in variables}

@@ -52,7 +52,7 @@ class Engine:
     threads: int = 0
     flow_threads: dict = field(default_factory=dict)  # "recv", "send" -> number of threads
     cpus: dict = field(default_factory=dict)  # "recv", "send" -> [CPU of each thread], if the file has 'cpus'
-    service: str = None  # name in a cluster that chooses the host (array_kubernetes.py); None: the file chooses the host
+    service: str = None  # name in a Kubernetes cluster (array_kubernetes.py); None without a cluster
 
     @property
     def on_cpu(self):

@@ -18,7 +18,7 @@ class Recorder:
     index: int  # number of the recorder on its host; the engines have the first numbers
     home: Section  # the host that has the recorder in array.yaml; 'host' is a spare if the recorder has moved
     interface: str
-    output: Section  # what the recorder records: an item of x_outputs, or for a beamrec an item of f_outputs
+    output: Section  # item of x_outputs that a visrec records, or of f_outputs whose beams a beamrec records
     kind: str = "visrec"
     service: str = None
 
@@ -57,7 +57,8 @@ def make_recorders(plan, faults):
 
 
 def output_stream(array, output):
-    """Returns the stream of voltages of an output: an item of f_outputs, as 'output' itself may be."""
+    """Returns the item of f_outputs from which an output is made, or the output itself if it is an item of
+    f_outputs."""
     if "stream" not in output.given:
         return output
     return next(stream for stream in array["f_outputs"] if stream["name"] == output["stream"])

@@ -7,7 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
-# Keys that the engines' files have, but not the same sections of array.yaml: scripts/array sets these keys, or each
+# Keys of the engines' files that the same sections of array.yaml do not have.  scripts/array sets these keys, or each
 # engine needs its own value.
 DEALT = {
     "device": ("kind", "gpu"),
@@ -19,7 +19,7 @@ DEALT = {
                    "channel_offset", "spectra_per_heap", "samples_between_spectra", "sample_bits", "sample_encoding",
                    "shifts", "filter_samples"),
     "antennas": ("feng_id", "delays", "gains"),
-    "f_outputs": ("destinations",),  # the keys of ARRAY_ONLY have no counterpart in an fgpu's file
+    "f_outputs": ("destinations",),  # an fgpu's file does not have the keys of ARRAY_ONLY
     "x_outputs": ("destination", "gate", "shifts"),
     "beams": ("destination",),
     "detected": ("destination",),
@@ -32,7 +32,7 @@ ENGINE_SECTIONS = ("device", "recv", "send", "http", "katcp")
 
 
 def engine_schemas(programs):
-    """The schemas of the engines and the recorder, as they print them."""
+    """Returns the schemas that the engines and the recorders print."""
     schemas = {}
     for kind in PROGRAMS:
         text = subprocess.run([Path(programs) / kind, "--print-schema"], check=True, capture_output=True, text=True)
@@ -65,7 +65,7 @@ def _list(description, item, n_max):
 
 
 RECORDINGS = "Folder of the files; default: /var/lib/cbf/NAME."
-RETENTION = "Days after which systemd-tmpfiles removes every file of the folder; 0: nothing is removed. Unit: days."
+RETENTION = "Age at which systemd-tmpfiles removes a file of the folder; 0: no file is removed. Unit: days."
 
 
 def _folder(description):
@@ -85,8 +85,8 @@ def _outputs(fgpu, xbgpu):
     """Schemas of an item of f_outputs, of x_outputs, of beams and of detected."""
     substreams = _number("Number of X-engines among which the channels are divided: a power of two.",
                          minimum=1, maximum=65536)
-    sky = _number("Sky frequency of the centre of channel number channels / 2; default: the same frequency as in the "
-                  "digitised band. Unit: Hz.", "number", minimum=0, maximum=1e12)
+    sky = _number("Sky frequency at the centre of channel number channels / 2; default: the frequency of this channel "
+                  "in the digitised band. Unit: Hz.", "number", minimum=0, maximum=1e12)
     sideband = {"description": "upper: the sky frequency rises with the digitised frequency; lower: the sky frequency falls.",
                 "enum": ["upper", "lower"], "default": "upper"}
     f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams, sky_centre_frequency=sky,
@@ -121,9 +121,9 @@ def _host(fgpu):
                                    "of the interface's NUMA node (/sys/class/net/NAME/device/local_cpulist). Default: "
                                    "threads are not pinned."))
     disk = _object("", ["directory", "rate", "size"],
-                   directory=_folder("Where the disk is mounted. Recorders with a directory below it write to this disk."),
+                   directory=_folder("Where the disk is mounted. Recorders with a directory below it write to it."),
                    rate=_number("Rate at which the disk writes. Unit: GB/s.", "number", minimum=1e-6, maximum=1e6),
-                   size=_number("Room for recordings. Unit: TB.", "number", minimum=1e-6, maximum=1e6))
+                   size=_number("Space for recordings. Unit: TB.", "number", minimum=1e-6, maximum=1e6))
     gpu_name = {"type": "string", "minLength": 1, "maxLength": 64}
     host = _object(
         "", ["name", "address", "memory", "cores", "interfaces"],
@@ -135,11 +135,11 @@ def _host(fgpu):
         disks=_list("Disks for recordings.", disk, 64),
         spare={"description": "The host runs nothing until scripts/array --move moves the engines of another host to it.",
                "type": "boolean", "default": False},
-        gpus={"description": "GPUs of a spare: index, UUID or PCI address. They replace the GPUs of the other host, in the "
-                             "order of its engines.", "anyOf": [gpu_name, {"type": "array", "items": gpu_name}]},
+        gpus={"description": "GPUs of a spare: index, UUID or PCI address. They replace the GPUs of the host whose "
+                             "engines move to the spare, in their order.", "anyOf": [gpu_name, {"type": "array", "items": gpu_name}]},
         engines=_list("Engines of the host. Antennas and substreams are assigned to engines in the order of the file.",
                       engine, 64))
-    host["properties"]["engines"]["minItems"] = 0  # a host that only records
+    host["properties"]["engines"]["minItems"] = 0  # a host may have only recorders
     return host
 
 
@@ -160,7 +160,7 @@ def _beam_recorder(beamrec):
     keys = {key: beamrec["beams"]["items"]["properties"][key] for key in ("bits", "sum_spectra", "sum_channels")}
     return _object(
         "A beamrec.", ["stream", "host"],
-        stream=_text("The output of f_outputs whose beams are recorded (all beams)."),
+        stream=_text("The output of f_outputs; all its beams are recorded."),
         host=_text("The host that records."),
         interface=_text("The interface that receives the beams; default: the host's first interface."),
         directory=_folder(RECORDINGS), retention=_number(RETENTION, minimum=0, maximum=36500, default=0),

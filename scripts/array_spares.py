@@ -1,8 +1,8 @@
 """Spares: hosts to which the programs of a dead host move.
 
-The moves are kept in moves.yaml of the output directory, so that later plans have them.  A moved program keeps its
-name, its streams, its multicast addresses, its TCP ports and its seeds.  Its control address, its interface and its GPU
-are those of the spare.
+The moves are kept in moves.yaml of the output directory, so that they are part of later plans.  A moved program keeps
+its name, its streams, its multicast addresses, its TCP ports and its seeds.  Its control address, its interface and its
+GPU are those of the spare.
 """
 import re
 from pathlib import Path
@@ -138,6 +138,6 @@ def move(array, moves, source, target, faults):
 
 
 def command(plan, output, target):
-    """Returns the command that makes a move happen.  It does not need the host that the programs leave."""
+    """Returns the command that carries out a move.  It works without the host that the programs leave."""
     limit = target + (f",{array_control.ALIAS}" if plan.controller else "")
     return (f"ansible-playbook -i {output}/inventory.yaml {output}/playbook.yaml --skip-tags install --limit {limit}")

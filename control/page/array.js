@@ -4,7 +4,7 @@
 const INTERVAL_MS = 1000, HIDDEN_INTERVAL_MS = 5000, TIMEOUT_MS = 4000, STALE_MS = 5000;
 const $ = id => document.getElementById(id);
 
-let last = null;   // last answer
+let last = null;   // last answer, or null
 let last_ms = 0;   // time of the last answer
 let chosen = read_hash();
 
@@ -146,10 +146,10 @@ function show_troubles(s) {
   $("troubles-note").textContent = rows.length > 40 ? `and ${rows.length - 40} more in array.json` : rows.length ? "" : "No trouble in the last hour.";
 }
 
-const STAGES = [["feed", "from the digitiser"], ["feed late", "too late"], ["feed refused", "refused"], ["fgpu", "in the F-engine"], ["network", "on the way to X-engines"],
-  ["late", "too late"], ["refused", "refused"], ["socket", "in the socket"], ["xbgpu", "in the X-engine"], ["recorder", "not written"]];
+const STAGES = [["feed", "from the digitiser"], ["feed late", "late from the digitiser"], ["feed refused", "refused by the F-engine"], ["fgpu", "in the F-engine"], ["network", "on the way to X-engines"],
+  ["late", "late at X-engines"], ["refused", "refused by engines"], ["socket", "in the socket"], ["xbgpu", "in the X-engine"], ["recorder", "not written"]];
 
-/* Shows a row for each antenna or engine with a loss, and a column for each stage with a loss.  Losses of this moment are coloured. */
+/* Shows a row for each antenna or engine with a loss, and a column for each stage with a loss.  Cells of losses that still grow are coloured. */
 function show_losses(s) {
   const names = [...new Set(s.losses.map(l => l.antenna || l.engine))], of = new Map(s.losses.map(l => [`${l.antenna || l.engine} ${l.stage}`, l]));
   const worst = name => Math.max(...s.losses.filter(l => (l.antenna || l.engine) === name).map(l => (l.per_s > 0 ? 1e9 + l.fraction : 0) + l.last / 1e10));
@@ -207,7 +207,7 @@ const stream_of = s => { const all = s.streams.filter(t => t.kind === "visibilit
 const zoom = (first, to) => choose({ channels: first === null ? undefined : `${first},${to}` });
 const n_asked = () => { const [first, to] = (chosen.channels || "").split(",").map(Number); return to >= first ? to - first + 1 : 0; };
 
-/* Shows a labelled list.  The list is rebuilt only if its values change. */
+/* Shows a list with a label.  The list is rebuilt only if its values change. */
 function offer(name, label, values, value, change) {
   let select = $("choose-" + name);
   if (!select) {
@@ -243,7 +243,7 @@ function show_fringe(answer) {
   const note = $("fringe-note");
   $("fringe-card").classList.toggle("old", !answer.curves || !answer.curves.length);
   if (answer.error) { note.textContent = answer.error; return; }
-  const lacking = answer.missing.length ? ` No data of ${names_of(answer.missing)}.` : "";
+  const lacking = answer.missing.length ? ` No data from ${names_of(answer.missing)}.` : "";
   if (!answer.curves.length) { note.textContent = `Waiting for the next dump of this baseline.${lacking}`; return; }
   const { phase, coherence } = make_plots(), a = answer.axis, subject = answer.baseline.join(" – ");
   const axis = { ...a, band: { first: 0, count: a.of }, scale: 1e6, name: a.digitised ? "MHz in the digitiser's band" : "MHz" };
@@ -256,7 +256,7 @@ function show_fringe(answer) {
   $("fringe-card").dataset.shown = String(1 + Number($("fringe-card").dataset.shown || 0));
 }
 
-/* Asks for the fringes.  A newer choice overtakes an older question. */
+/* Asks for the fringes.  Ignores the answer if the viewer has made another choice meanwhile. */
 async function poll_fringe() {
   const stream = last && stream_of(last);
   $("fringe-card").hidden = !stream;

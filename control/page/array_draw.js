@@ -1,10 +1,10 @@
 "use strict";
-/* Texts and pictures of the array page: numbers for people, the flow of the data, the history.  plot.js has element() and ticks(). */
+/* Texts and pictures of the array page: numbers as text, the flow of the data, the history.  plot.js has element(). */
 
 const SYMBOLS = { ok: "✓", warn: "▲", bad: "✕", absent: "○" };
 const WORDS = { ok: "green", warn: "amber", bad: "red", absent: "missing" };
 
-// ---- Numbers for people ---------------------------------------------------------------------------------------------
+// ---- Numbers as text ------------------------------------------------------------------------------------------------
 
 const known = n => n !== null && n !== undefined;
 const minus = text => text.replace("-", "−");
@@ -49,7 +49,7 @@ function svg(tag, attributes = {}, ...children) {
 
 // ---- Flow of the data -----------------------------------------------------------------------------------------------
 
-/* Returns [name, lines of text, level] of each node of the flow. */
+/* Returns [name, lines of text, level] of each box in the picture of the data flow. */
 function flow_nodes(s) {
   const of = (...programs) => s.engines.filter(e => programs.includes(e.program)), recorders = of("visrec", "beamrec");
   const engines = (name, rows) => {
@@ -94,8 +94,8 @@ function path_of(rows, x, y) {
   }).join("");
 }
 
-/* Draws a band of states, and below it the curves of loss and rate.  The picture is as wide as its box.  Draws anew only if there is
-   another row, or if the newest row has another state or loss.  Returns the picture in words. */
+/* Draws a strip with the states, and below it the curves of loss and rate.  The picture is as wide as its box.  It is drawn again
+   only if there is another row, or if the newest row has another state or loss.  Returns a description of the picture. */
 function draw_history(box, s) {
   const key = [box.clientWidth, ...["t", "state", "lost_per_s"].map(name => s.history.at(-1)[name])].join();
   if (box.shown === key) return box.words;

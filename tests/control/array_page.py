@@ -1,4 +1,5 @@
-"""The array page of a running array: control.yaml for the demonstration's array, and the page's server on a thread."""
+"""The array page beside a running array: makes control.yaml for an array of the demonstration, and runs the page's
+server in a thread."""
 
 import asyncio
 import threading

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Takes the pictures of the array page for the documents: of 64 antennas from hand-made answers, and of the
-demonstration's array with a
-cut feed and a killed F-engine.
+"""Takes the pictures of the array page for the documents.  One shows 64 antennas with hand-made answers.  One shows the
+demonstration's array with a cut feed and a killed F-engine.
 
     CBF_BUILD=build .venv/bin/python tests/control/array_screenshots.py docs/images
 """
@@ -25,7 +24,7 @@ from PIL import Image
 from test_watch import Array
 
 MAX_BYTES = 150 << 10
-DEMO_S = 60  # the history of the demonstration's array
+DEMO_S = 60  # length of the history of the demonstration's array
 
 
 def take(page, path, **options):
@@ -39,7 +38,7 @@ def take(page, path, **options):
 
 
 def hour(*faults):
-    """An array of 64 antennas after an hour, whose faults (functions of the array) begin in the last four minutes."""
+    """An array of 64 antennas after an hour.  Its faults (functions of the array) begin in the last four minutes."""
     report = {
         "pointing": {"wide": {"target": "PKS 1934-638", "until": time.time() + 600}},
         "calibration": {"wide": {"time": time.time() - 4000, "coherence": 0.995, "reference": "m000"}},

@@ -1,4 +1,4 @@
-"""A controller under test, with its control.yaml, and fake engines as processes."""
+"""A controller under test with its control.yaml, and fake engines in processes of their own."""
 import json
 import os
 import subprocess
@@ -38,7 +38,7 @@ def layout(n_fengs, n_xengs, per_feng=1, **more):
 
 
 class Controller(harness.Daemon):
-    """cbf-control with a control.yaml.  Its settings are in the directory state of 'work'."""
+    """cbf-control with a control.yaml.  Its settings are in the directory 'state' of the directory 'work'."""
 
     def __init__(self, config, work, name="control"):
         (work / "state").mkdir(exist_ok=True)
@@ -47,7 +47,7 @@ class Controller(harness.Daemon):
 
 
 class Fakes:
-    """A process with fake engines.  'names' are engines of the layout; all: None."""
+    """A process with fake engines.  'names' are engines of the layout; None: all engines of the layout."""
 
     def __init__(self, config, names=None, delay_s=0.0):
         streams = [s["name"] for s in config["streams"] if s["kind"] in ("visibilities", "beam")]
@@ -76,7 +76,7 @@ class Address:
 
 
 def notes(engine):
-    """The requests that a fake engine has noted, without their times."""
+    """Returns the requests that a fake engine has noted, without their times."""
     return [text for _, text in engine.informs("requests")]
 
 

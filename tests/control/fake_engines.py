@@ -1,10 +1,10 @@
-"""Engines that only speak KATCP, many in one process: for tests that need more engines, or engines that hang.
+"""Fake engines that only have a KATCP server, many in one process.  Tests use them as many engines or hung engines.
 
     fake_engines.py '{"f0": ["fgpu", 12000, ["m000"]], "x0": ["xbgpu", 12001, ["wide-vis"]]}' [DELAY_S]
 
-Each request that sets something is answered after a random time up to DELAY_S, and noted: ?requests returns the notes,
-each with the monotonic time of its reply.  ?refuse NAME lets all further requests NAME fail.  ?slow NAME SECONDS delays
-the replies to NAME.
+Each request that sets something is answered after a random time up to DELAY_S, and noted.  ?requests returns the notes,
+each with the monotonic time of its reply.  After ?refuse NAME, all requests NAME fail.  After ?slow NAME SECONDS, the
+replies to requests NAME come so much later.
 """
 import asyncio
 import json
@@ -74,11 +74,11 @@ class Engine(aiokatcp.DeviceServer):
         ctx.informs([(repr(at_s), text) for at_s, text in self.notes])
 
     async def request_slow(self, ctx, name: str, reply_s: float) -> None:
-        """Delays the replies to a request from now on."""
+        """From now on, delays the replies to a request."""
         self.slow[name] = reply_s
 
     async def request_refuse(self, ctx, name: str) -> None:
-        """Refuses a request from now on."""
+        """From now on, refuses a request."""
         self.refused.add(name)
 
 

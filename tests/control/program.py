@@ -1,4 +1,4 @@
-"""control/cbf-point within this process, which has imported astropy already."""
+"""Runs control/cbf-point within this process, which has already imported astropy."""
 import contextlib
 import importlib.machinery
 import importlib.util

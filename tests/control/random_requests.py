@@ -1,4 +1,4 @@
-"""Random requests to a controller by unmodified aiokatcp clients, and what each reply must be.
+"""Sends random requests to a controller from unmodified aiokatcp clients, and checks each reply.
 
 Engines are good, stopped (no process) or hung (a process that has been stopped).  A request that concerns only good
 engines must succeed.  Any other request must fail, and its reply must name exactly the engines that are not good.
@@ -76,7 +76,7 @@ async def run(config, seed, n, bad, n_clients=4):
 
 
 async def replied_s(config, bad):
-    """{(request, tag): monotonic time of the last reply of a good engine}."""
+    """Returns {(request, tag): monotonic time of the last reply of a good engine}."""
     last = {}
     for engine in config["engines"]:
         if engine["name"] not in bad:
@@ -90,9 +90,11 @@ async def replied_s(config, bad):
 
 
 def overheads_s(answers, last, timeout_s):
-    """How long after the slowest good engine's reply, or after the time-out, each request was answered.
-    timeout_s(request) is the time-out.  Requests that waited behind the one that found the hung engine were answered
-    when it was found."""
+    """Returns how long after the slowest good engine's reply, or after the time-out, each request was answered.
+
+    timeout_s(request) is the time-out.  A request may wait behind the request that found a hung engine.  It was then
+    answered when that engine was found.
+    """
     hung_s = max((answer.end_s for answer in answers if "did not answer" in answer.text), default=0)
     found = []
     for answer in answers:

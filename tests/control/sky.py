@@ -1,4 +1,4 @@
-"""Delays of a target at antennas by astropy and by textbook formulas, without any code of control/."""
+"""Computes delays of a target at antennas with astropy and with textbook formulas, without any code of control/."""
 import astropy.units as u
 import numpy as np
 from astropy.coordinates import EarthLocation, ITRS, SkyCoord, TEME, GCRS, CartesianRepresentation
@@ -23,8 +23,8 @@ class Antennas:
         return np.array([x.to_value(u.m) for x in location.geocentric])
 
     def clock_offsets_s(self):
-        """Difference of clocks that are synchronised in the frame of the Earth's centre, from clocks that are
-        synchronised on the ground."""
+        """Returns the difference between clocks that are synchronised in the frame of the Earth's centre and clocks
+        that are synchronised on the ground."""
         velocity = np.cross([0, 0, 7.292115e-5], self.vector(self.origin))
         return self.baselines_m @ velocity / C**2
 
@@ -34,15 +34,16 @@ def times_of(unix_s):
 
 
 def itrs_delays_s(coordinate, antennas, unix_s):
-    """How much earlier a plane wave arrives at each antenna than at the origin, [n, n_ants]: the origin's apparent
-    direction in ITRS, times the baselines."""
+    """Returns how much earlier a plane wave arrives at each antenna than at the origin, [n, n_ants]: the product of the
+    origin's apparent direction in ITRS and the baselines."""
     seen = coordinate.transform_to(ITRS(obstime=times_of(unix_s), location=antennas.origin))
     direction = seen.cartesian.xyz.value / np.linalg.norm(seen.cartesian.xyz.value, axis=0)
     return direction.T @ antennas.baselines_m.T / C
 
 
 def consensus_delays_s(ra_rad, dec_rad, antennas, unix_s):
-    """The same by the formula of VLBI (IERS conventions 2010, 11.9), in the barycentre's frame, without gravity."""
+    """Returns the same delays by the formula of VLBI (IERS conventions 2010, 11.9), in the barycentre's frame, without
+    gravity."""
     times = times_of(unix_s)
     k = np.array([np.cos(dec_rad) * np.cos(ra_rad), np.cos(dec_rad) * np.sin(ra_rad), np.sin(dec_rad)])
     earth = get_body_barycentric_posvel("earth", times)[1].xyz.to_value(u.m / u.s).T
@@ -58,7 +59,8 @@ def consensus_delays_s(ra_rad, dec_rad, antennas, unix_s):
 
 
 def satellite_delays_s(satellite, antennas, unix_s):
-    """The same for a satellite of sgp4.  The wave leaves the satellite's place in GCRS, and meets each antenna there."""
+    """Returns the same delays for a satellite of sgp4.  The wave leaves the satellite's position in GCRS, and meets
+    each antenna in GCRS."""
     out = []
     for at in unix_s:
         time, light_s = times_of(at), 0.0

@@ -8,10 +8,10 @@ import phaseup_solve
 
 @dataclass
 class Truth:
-    """Of one polarisation, each [ant]."""
+    """True values of one polarisation.  Each array is [ant]."""
 
     delay_s: np.ndarray
-    phase_rad: np.ndarray  # at channel n/2
+    phase_rad: np.ndarray  # phase at channel n/2
     amplitude: np.ndarray  # rms of each input
 
     def gain(self, n_chan, channel_hz):

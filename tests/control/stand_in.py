@@ -1,4 +1,4 @@
-"""A controller for cbf-point alone: it records requests, and forwards ?delays to one fgpu."""
+"""A stand-in of the controller for tests of cbf-point.  It records requests, and forwards ?delays to one fgpu."""
 import asyncio
 import threading
 import time
@@ -30,8 +30,8 @@ class Server(aiokatcp.DeviceServer):
 
 
 class Controller:
-    """'forward' is an async function that gets the arguments of each request before the reply.  'requests' are all requests
-    that were answered with ok, 'times' the UNIX times at which they came."""
+    """'forward' is an async function that gets the arguments of each request before the reply is sent.  'requests' has
+    all requests that were answered with ok.  'times' has the UNIX times at which they came."""
 
     def __init__(self, port=None, forward=None, **sensors):
         self.port, self.forward, self.sensors = port or harness.free_tcp_port(), forward, sensors

@@ -1,5 +1,5 @@
-"""Hand-made /status.json of engines of an array, and servers that serve them: tests/control/test_watch.py and
-measurements."""
+"""Hand-made /status.json of an array's engines, and servers for them.  tests/control/test_watch.py and measurements use
+them."""
 
 import asyncio
 import time
@@ -163,7 +163,7 @@ def recorder_status(name):
 
 
 def config_of(n_antennas, n_x, per_f=1, port=8000):
-    """control.yaml of an array whose F-engine i is on cbf(i + 1), as X-engine i."""
+    """Returns control.yaml of an array.  F-engine i and X-engine i are on the host cbf(i + 1)."""
     names = [f"m{i:03}" for i in range(n_antennas)]
     n_f, n_each = n_antennas // per_f, N_CHAN // n_x
     engines = [
@@ -232,7 +232,7 @@ def answers_of(config):
 
 
 class Controller:
-    """What control_http.start() needs of the controller."""
+    """The members of the controller that control_http.start() needs."""
 
     def __init__(self, engines=(), report=None):
         self.engines, self._report = list(engines), report or {"pointing": {}, "calibration": {}}
@@ -242,8 +242,8 @@ class Controller:
 
 
 class Servers:
-    """A server for each status page.  'answers' may change while they run.  A name that is missing there has no
-    answer."""
+    """A server for each status page.  'answers' may change while the servers run.  A server whose name is missing in
+    'answers' does not answer."""
 
     def __init__(self, config, answers):
         self.rows, self.answers, self.runners = [*config["engines"], *config["recorders"]], answers, {}

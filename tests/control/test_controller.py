@@ -1,4 +1,5 @@
-"""The controller with fake engines: who gets which request, who is named in a failed reply, and which settings hold."""
+"""Tests the controller with fake engines: which engines get a request, which engines a failed reply names, and which
+settings stay stored."""
 import asyncio
 import re
 import signal
@@ -55,7 +56,7 @@ def test_who_gets_what(processes):
 
 
 def test_one_load_time(processes):
-    """Beams' delays without a load time get the same one in all X-engines, in the near future."""
+    """Delays of a beam without a load time get the same load time in all X-engines, in the near future."""
     config = layout(2, 3)
     processes.fakes(config)
     client = processes.client(processes.controller(config))
@@ -88,7 +89,7 @@ def test_one_load_time(processes):
     ("capture-start wide-vis -1", "0 or more"),
     ("calibration-report wide 1 2 m000", "from 0 to 1")])
 def test_refused_before_sending(refusing, request_, sentence):
-    """A request with any mistake fails with a sentence about the mistake, and no engine gets any part of it."""
+    """A request with a mistake fails with a sentence about the mistake, and no engine gets any part of the request."""
     client, engines = refusing
     with pytest.raises(FailReply, match=sentence):
         client.request(*request_.split())
@@ -106,8 +107,8 @@ def refusing(tmp_path_factory):
 
 
 def test_hung_engine(processes):
-    """A hung engine costs one request its time-out, and is named.  Later requests skip it.  When it continues, it has
-    the settings."""
+    """One request waits its whole time-out for a hung engine, and its reply names the engine.  Later requests skip the
+    engine.  When the engine continues, it gets the settings."""
     timeout_s = 2
     config = layout(3, 1, timeouts={"delays": timeout_s})
     processes.fakes(config, ["f0", "x0"])
@@ -135,8 +136,8 @@ def test_hung_engine(processes):
 
 
 def test_busy_engine(processes):
-    """A request that waits behind a long one is answered within its own time-out.  The engine gets the request later,
-    in the right order."""
+    """A request that waits behind a long request is answered within its own time-out.  The engine gets the request
+    later, in the right order."""
     config = layout(1, 0, timeouts={"delays": 0.5, "gains": 60})
     processes.fakes(config)
     processes.controller(config)
@@ -158,7 +159,7 @@ def test_busy_engine(processes):
 
 
 def test_silent_engine(processes):
-    """An engine that hangs is found without any request."""
+    """The controller finds that an engine hangs, also without any request."""
     config = layout(1, 1)
     processes.fakes(config, ["x0"])
     hung = processes.fakes(config, ["f0"])
@@ -198,7 +199,7 @@ def test_settings_come_back(processes):
 
 
 def test_refused_by_engines(processes):
-    """A setting that its engine refuses does not hold.  A setting that one of several engines refuses holds."""
+    """A setting does not hold if its engine refuses it.  A setting holds if only one of several engines refuses it."""
     config = layout(2, 1)
     processes.fakes(config, ["f1", "x0"])
     fakes = processes.fakes(config, ["f0"])
@@ -222,7 +223,8 @@ def test_refused_by_engines(processes):
 
 
 def test_killed_controller(processes):
-    """A killed controller is back with its settings and reports, and gives them to engines that differ."""
+    """After a kill and a restart, the controller has its settings and reports, and sends them to engines whose settings
+    differ."""
     config = layout(2, 1)
     processes.fakes(config)
     controller = processes.controller(config)
@@ -289,8 +291,8 @@ def test_model_in_effect_is_not_sent_again(processes):
 
 
 def test_random_requests(processes):
-    """Hundreds of random requests to 24 engines, of which two are stopped and one hangs: each is answered, and each
-    reply names exactly the engines that failed."""
+    """Sends hundreds of random requests to 24 engines, of which two are stopped and one hangs.  Each request is
+    answered, and each reply names exactly the engines that failed."""
     config = layout(16, 8, timeouts={"gains": 2})
     names = {engine["name"] for engine in config["engines"]}
     stopped, hung = {"f3", "x5"}, {"f7"}
@@ -309,7 +311,7 @@ def test_random_requests(processes):
 
 
 def own_address():
-    """An address of this host that is not loopback; None: there is none."""
+    """Returns an address of this host that is not loopback; None if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.1", 9))  # sends nothing
@@ -335,7 +337,7 @@ def test_who_may_connect(processes):
 
 
 def test_browser(processes):
-    """A page in a web browser of this host cannot send requests: a connection must begin with a request."""
+    """A page in a web browser of this host cannot send requests, because a connection must begin with a request."""
     config = layout(1, 0)
     controller = processes.controller(config)
     port = int(config["katcp"]["listen"].split(":")[1])
@@ -356,7 +358,8 @@ def test_browser(processes):
 
 
 def test_config_mistakes(work):
-    """A mistake in control.yaml ends the program with the code that systemd takes for final, and one sentence."""
+    """A mistake in control.yaml ends the program with one sentence and with the exit code after which systemd does not
+    restart it."""
     for key, value, sentence in (
             ("katcp", {"listen": "0.0.0.0:7147"}, "katcp.allow: missing"),
             ("katcp", {"listen": "127.0.0.1:x"}, "katcp.listen: must be"),

@@ -1,4 +1,4 @@
-"""The controller with the real correlator of tests/system/chain.py, whose every dump is known."""
+"""Tests the controller with the real correlator of tests/system/chain.py.  All values of its dumps are known."""
 import asyncio
 import signal
 import time
@@ -13,7 +13,7 @@ from controlled import wait_state
 from harness import LOOPBACK, until
 
 ENGINES = ["fgpu0", "fgpu1", "xbgpu0", "xbgpu1"]
-FAR = "0.000123,1e-9:1,0.5"  # a model of the far future, which must never be in effect
+FAR = "0.000123,1e-9:1,0.5"  # a model with a load time in the far future: it must never be in effect
 
 
 def configs():
@@ -35,8 +35,8 @@ def configs():
 
 @pytest.mark.skipif(harness.SANITIZED, reason="sanitized engines are too slow for real time")
 def test_kill_changes_no_data(running, processes):
-    """The controller sets gains and delays, is killed, and is back: every dump has the right bits throughout.  Then it
-    undoes a gain that somebody has set in an engine meanwhile."""
+    """The controller sets gains and delays, is killed, and starts again.  Every dump has the right bits throughout.
+    Then the controller undoes a gain that somebody has set in an engine meanwhile."""
     overrides, config = configs()
     _, dumps = running(overrides)
     controller = processes.controller(config)
@@ -79,8 +79,9 @@ async def watch(config, then):
 
 @pytest.mark.skipif(harness.SANITIZED, reason="sanitized engines are too slow for real time")
 def test_sensors(running, processes):
-    """aiokatcp's SensorWatcher sees every sensor of every engine once under its name in the array, with the engine's
-    value, as unreachable while the engine is away, and again when it is back."""
+    """aiokatcp's SensorWatcher sees every sensor of every engine once, under its name in the array, with the engine's
+    value.  While the engine is away, the sensor is unreachable.  When the engine is back, the sensor has its value
+    again."""
     overrides, config = configs()
     correlator, _ = running(overrides)
     client = processes.client(processes.controller(config))

@@ -1,4 +1,5 @@
-"""The controller's HTTP server: who is served, what is served, and what slow or many clients cannot do."""
+"""Tests the controller's HTTP server: which clients it serves, which pages it has, and that slow clients or many
+clients do not stop it."""
 
 import asyncio
 import gzip
@@ -173,7 +174,7 @@ def test_before_the_first_state():
 
 
 def test_crowd():
-    """Of 200 idle connections of one host only so many stay open, and a new request is served."""
+    """200 idle connections of one host: only 64 stay open, and a new request is served."""
 
     def test(port):
         crowd = [socket.create_connection((harness.LOOPBACK, port), timeout=harness.TIMEOUT_S) for _ in range(200)]

@@ -1,5 +1,5 @@
-"""The array page in a real browser: beside the demonstration's array while faults are made, and for hand-made states
-of 64 antennas."""
+"""Tests the array page in a real browser: beside the demonstration's array while faults are made, and with hand-made
+states of 64 antennas."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ from test_watch import Array
 
 pytestmark = pytest.mark.skipif(harness.SANITIZED, reason="a browser beside an array in real time wants a fast array")
 
-WITHIN_S = 10  # a fault is named
+WITHIN_S = 10  # time within which the banner must name a fault
 
 
 @pytest.fixture
@@ -62,9 +62,8 @@ def check_healthy(page, array):
 
 
 def check_fringe(page):
-    """The phase of m000 - m001, whose sky is 5 samples later, over the frequency on the sky.  UVH5's sign: the wave
-    reaches the second
-    antenna earlier by -5 samples."""
+    """Checks the phase of m000 - m001 over the sky frequency.  The signal of m001 is 5 samples later.  The sign is that
+    of UVH5: the wave reaches the second antenna earlier by -5 samples."""
     page.wait_for_selector("#fringe-card[data-shown]")
     curves, axis = page.evaluate("[fringe.plots.phase.curves, fringe.plots.phase.axis]")
     assert [c["name"] for c in curves] == ["pol 0 × 0", "pol 1 × 1"]
@@ -79,8 +78,8 @@ def check_fringe(page):
 
 
 def test_faults(daemon, work, serve):
-    """A feed is cut, an F-engine is killed: the banner names antenna and engine in time, and both are told for the
-    hour."""
+    """A feed is cut, and an F-engine is killed.  The banner names the antenna and the engine in time, and the page
+    shows both faults for an hour."""
     array = demo_array.Array(daemon, work, katcp=True, recording=work / "recording.uvh5").start(
         *demo_array.ENGINES, "visrec", "dsim"
     )
@@ -143,8 +142,8 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def troubled():
-    """The state of 64 antennas and 128 engines: a cut feed, a dead F-engine, a lossy input, an X-engine with a bad
-    clock."""
+    """Returns the state of 64 antennas and 128 engines: a cut feed, a dead F-engine, an input with losses, an X-engine
+    with a wrong clock."""
     array = Array()
     array.answers["f20"]["inputs"][0]["missing_heaps"] = status_pages.counter(10, 0.0)
     array.look()
@@ -240,7 +239,8 @@ def contrast(a, b):
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_phone(troubled, serve, chromium, colours):
-    """Nothing is wider than the window of a phone, and texts are well seen on their lamps in both modes."""
+    """Nothing is wider than the window of a phone.  Texts on lamps have enough contrast in the light and the dark
+    mode."""
     served = serve(FixedPage(*troubled))
     page = browser.new_page(chromium, width=360, height=740, colours=colours, scale=2)
     page.goto(served.url)

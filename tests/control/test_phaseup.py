@@ -1,4 +1,4 @@
-"""phaseup's solution against a simulation in numpy, and its command with a file of the same simulation."""
+"""Tests phaseup's solution against a simulation in numpy, and its command with a file of the same simulation."""
 import importlib.machinery
 import importlib.util
 import sys
@@ -79,7 +79,7 @@ def test_recovers(rng, correlation):
 
 
 def test_weak_source(rng):
-    """Single baselines miss the fringes; sums of antennas find them."""
+    """Single baselines do not show the fringes of a weak source, but sums of antennas show them."""
     truth = [skymodel.random_truth(rng, 16, delay_s=1e-6) for _ in range(2)]
     data = skymodel.data_of([skymodel.voltages(rng, one.gain(128, CHANNEL_HZ), 100, 0.045) for one in truth], 100,
                             CHANNEL_HZ)
@@ -89,7 +89,8 @@ def test_weak_source(rng):
 
 
 def test_coherence(rng):
-    """Before and after: as computed from the visibilities, each divided by the roots of its inputs' powers."""
+    """The coherences before and after the correction are as computed from the visibilities, each divided by the roots
+    of its inputs' powers."""
     truth, v = observe(rng, correlation=0.6, n_spectra=2000)
     _, solutions = phaseup_solve.solve(skymodel.data_of(v, 2000, CHANNEL_HZ))
     for one, of_pol, solution in zip(truth, v, solutions):
@@ -135,7 +136,7 @@ def test_faults(rng):
 
 
 def test_reference_without_fringes(rng):
-    """A dead reference is refused if the user chose it; otherwise another antenna replaces it."""
+    """A reference antenna without fringes is refused if the user chose it.  Otherwise another antenna replaces it."""
     truth, v = observe(rng, n_ant=5, n_chan=64)
     v[1][0] = 0
     data = skymodel.data_of(v, v[0].shape[2], CHANNEL_HZ)
@@ -156,10 +157,10 @@ def test_no_source(rng):
 
 @pytest.mark.parametrize("n_ant, n_spectra, correlation", [(6, 100, 0.15), (6, 100, 0.7), (3, 200, 0.3), (2, 200, 0.5)])
 def test_errors_are_honest(rng, n_ant, n_spectra, correlation):
-    """Over many trials the deviations have the size of the errors.  Strong sources have noise of their own.
+    """Over many trials, the deviations have the size of the errors.  Strong sources have noise of their own.
 
-    The mean of 80 trials' squares has a scatter of about 0.15 with few antennas; the errors themselves grow with
-    chi square of the line, so the mean is a little below 1.
+    The mean of the squares of 80 trials has a scatter of about 0.15 with few antennas.  The errors grow with chi square
+    of the line, so the mean is a little below 1.
     """
     delays, phases, gains, lines = [], [], [], []
     for _ in range(40):
@@ -182,7 +183,7 @@ def test_errors_are_honest(rng, n_ant, n_spectra, correlation):
 
 
 def test_bandpass(rng):
-    """Phases that differ from a line: found for each group of channels, and not without --bandpass."""
+    """Phases that differ from a line are found for each group of channels, and are not found without --bandpass."""
     n_chan, size = 256, 4
     truth, _ = observe(rng, n_ant=6, n_chan=2)
     ripple = 0.4 * np.sin(2 * np.pi * (np.arange(n_chan) // size * size) / 64 + np.arange(6)[:, None])
@@ -203,7 +204,7 @@ def test_bandpass(rng):
 
 
 def test_amplitudes(rng):
-    """Equal responses, the same mean power, and limited factors."""
+    """--amplitudes gives equal responses, the same mean power, and limited factors."""
     truth, v = observe(rng, correlation=0.5, n_spectra=1000)
     data = skymodel.data_of(v, 1000, CHANNEL_HZ)
     _, solutions = phaseup_solve.solve(data)
@@ -229,7 +230,7 @@ def test_amplitudes(rng):
 
 
 def write_uvh5(path, data, n_dumps, integration_s, flagged=()):
-    """A file as visrec's, with conj(e_a1) e_a2, and equal dumps.  flagged: numbers of dumps."""
+    """Writes a file like visrec's, with conj(e_a1) e_a2, and equal dumps.  flagged: numbers of flagged dumps."""
     n_ant, n_chan = len(data.names), data.n_chan
     pairs = [(i, j) for j in range(n_ant) for i in range(j + 1)]
     n_rows = n_dumps * len(pairs)
@@ -272,7 +273,7 @@ def phaseup(monkeypatch, capsys):
 
 
 def test_file(rng, work, phaseup):
-    """A UVH5 file gives the same sums as the arrays; flagged dumps do not count; --dumps takes the last dumps."""
+    """A UVH5 file gives the same sums as the arrays.  Flagged dumps do not count.  --dumps takes the last dumps."""
     truth, v = observe(rng, n_ant=4, n_chan=64)
     one = skymodel.data_of(v, v[0].shape[2], CHANNEL_HZ)
     path = work / "a.uvh5"

@@ -1,4 +1,5 @@
-"""phaseup beside a running array: dsim, F-engines, X-engines and a recorder, and a small stand-in of the controller."""
+"""Tests phaseup beside a running array: dsim, F-engines, X-engines, a recorder, and a small stand-in of the
+controller."""
 import ast
 import asyncio
 import copy
@@ -138,10 +139,11 @@ def array(daemon, work):
 
 
 def coherence_of_heaps(heaps, pairs, integration):
-    """Coherence of the sum of both polarisations, by the X-engines' own list of products.
+    """Returns the coherence of the sum of both polarisations, and the value expected from a point source with the
+    receivers' noise.
 
-    heaps: of whole dumps.  pairs: labels of each product.  Returns (coherence, value expected from a point source with
-    the receivers' noise), for sums over 16 channels.
+    heaps: heaps of whole dumps.  pairs: labels of each product, from the X-engines' own list of products.  Both values
+    are for sums over 16 channels.
     """
     coherences, expected = [], []
     for letter in "vh":
@@ -183,7 +185,8 @@ def measure(array, not_before, n_dumps=2):
 
 
 def test_live(array, work, rng, phaseup):  # noqa: F811
-    """Random gains and known delays: phaseup's gains, and then its delays, bring the sum to full coherence."""
+    """The array has random gains and known delays.  phaseup's gains, and then its delays, bring the sum to full
+    coherence."""
     controller = Running([port_of(array, "fgpu0"), port_of(array, "fgpu1")])
     config = work / "control.yaml"
     config.write_text(yaml.safe_dump(controller_config(array, controller.port)))
@@ -227,7 +230,7 @@ def test_live(array, work, rng, phaseup):  # noqa: F811
 
 
 def check_recording(array, work, config, calibrations, phaseup):  # noqa: F811
-    """The recording from before all changes shows the delays of dsim.  Its results become files and beams' gains."""
+    """The recording from before all changes shows the delays of dsim.  phaseup makes files and beams' gains from it."""
     array["visrec"].wait_end()
     check_table(phaseup("--file", work / "a.uvh5", "--dry-run").out, dict.fromkeys(LABELS, 1))
     stored = (config, "--file", work / "a.uvh5")

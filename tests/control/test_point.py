@@ -1,4 +1,4 @@
-"""Delays and models of control/point_*.py against astropy, the formula of VLBI, and pyuvdata."""
+"""Tests delays and models of control/point_*.py against astropy, the formula of VLBI, and pyuvdata."""
 import datetime
 import math
 import time
@@ -75,7 +75,8 @@ def low_orbit(unix_s, height_km=500):
 
 
 def test_ten_minutes(work, rng, earth):
-    """A source tracked for 10 minutes: each model, over its whole validity, is within 1 ps of astropy's ITRS."""
+    """A source is tracked for 10 minutes.  The delays of each model are within 1 ps of astropy's ITRS in all of the
+    time in which it is valid."""
     positions_m = positions_of(rng)
     pointing = Pointing(array_of(work, positions_m), earth, parse_target(f"radec {RA_DEG} {DEC_DEG}"))
     worst_s, covered_s = 0, START_S
@@ -94,8 +95,8 @@ def test_ten_minutes(work, rng, earth):
 
 @pytest.mark.parametrize("scale", [1, 12])
 def test_formula_of_vlbi(work, rng, earth, scale):
-    """Aberration and the Earth's rotation, from the barycentre's frame.  Over 100 km an antenna moves by a millimetre while
-    the wave travels."""
+    """Aberration and the Earth's rotation are right, by a formula in the barycentre's frame.  Over 100 km an antenna
+    moves by a millimetre while the wave travels."""
     positions_m = scale * positions_of(rng)
     at_s = START_S + np.arange(0, 600.0, 60)
     pointing = Pointing(array_of(work, positions_m), earth, parse_target(f"radec {RA_DEG} {DEC_DEG}"))
@@ -106,7 +107,7 @@ def test_formula_of_vlbi(work, rng, earth, scale):
 
 
 def test_pyuvdata(work, rng, earth):
-    """w of pyuvdata.  Without polar motion the delays would differ by tens of ps."""
+    """The delays agree with the coordinate w of pyuvdata.  Without polar motion they would differ by tens of ps."""
     positions_m = positions_of(rng)
     antennas = antennas_of(positions_m)
     at_s = START_S + np.arange(0, 600.0, 30)
@@ -146,8 +147,8 @@ def test_bodies(work, rng, earth, body):
 
 
 def test_low_orbit(work, rng, earth):
-    """A satellite at 500 km: light times to each antenna, models within 1 ps.  A plane wave would be wrong by tens of
-    metres."""
+    """The models of a satellite at 500 km are within 1 ps, with light times to each antenna.  Models of a plane wave
+    would be wrong by tens of metres."""
     positions_m = positions_of(rng, 5)
     array, antennas = array_of(work, positions_m), antennas_of(positions_m)
     target = parse_target(low_orbit(START_S))
@@ -170,7 +171,7 @@ def test_low_orbit(work, rng, earth):
 
 
 def test_near_source(work, rng, earth):
-    """A source on a mast, at 3 km: Pythagoras."""
+    """The delays of a source on a mast, 3 km away, agree with Pythagoras' theorem."""
     positions_m = positions_of(rng)
     delays_s, elevations_rad = Pointing(array_of(work, positions_m), earth, parse_target("azel 30 2 3000")).exact(
         START_S + np.array([0.0, 7]))
@@ -182,7 +183,7 @@ def test_near_source(work, rng, earth):
 
 
 def test_reference_antenna(work, rng, earth):
-    """Relative to an antenna: its delay is 0, and all others are differences."""
+    """With a reference antenna, the delay of this antenna is 0, and all other delays are differences from it."""
     array = array_of(work, positions_of(rng))
     at_s, target = START_S + np.array([0.0, 300]), parse_target(f"radec {RA_DEG} {DEC_DEG}")
     delays_s, _ = Pointing(array, earth, target).exact(at_s)
@@ -201,7 +202,8 @@ def numbers(text):
 
 @pytest.mark.parametrize("stream, sign", [("wide", -1), ("inverted", 1)])
 def test_text_of_models(work, rng, earth, stream, sign):
-    """The texts' delays and phases, evaluated as fgpu does, at any time of the validity."""
+    """The delays and phases of the texts are right if they are evaluated as in fgpu, at any time in which the models
+    are valid."""
     array = array_of(work, positions_of(rng))
     pointing = Pointing(array, earth, parse_target(f"radec {RA_DEG} {DEC_DEG}"))
     models, of = pointing.models(START_S, 5), array.stream(stream)
@@ -222,7 +224,7 @@ def test_text_of_models(work, rng, earth, stream, sign):
 
 
 def test_beam(work, rng, earth):
-    """A beam's delays add to the stream's.  Their models are linear."""
+    """A beam's delays add to the delays of its stream.  A beam's models are linear."""
     array = array_of(work, positions_of(rng))
     stream, beam = parse_target(f"radec {RA_DEG} {DEC_DEG}"), parse_target(f"radec {RA_DEG + 0.4} {DEC_DEG - 0.3}")
     pointing = Pointing(array, earth, beam, order=1, relative_to=stream)

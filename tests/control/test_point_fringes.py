@@ -1,10 +1,14 @@
-"""A source that moves, from dsim through fgpu, xbgpu and visrec: with the models of cbf-point its fringes are flat.
+"""Tests the fringes of a moving source, from dsim through fgpu, xbgpu and visrec.  With the models of cbf-point they
+are flat.
 
-The programs write and read captures, so a slow host only takes longer.  dsim sends tones at both antennas.  A receiver turns
-the phase of a delayed tone by the sky frequency, so dsim delays each tone by g f_sky / f: the phase is then that of a delay g
-at the sky frequency.  Polarisation 0 has receivers that keep the order of the band, polarisation 1 receivers that invert
-the band.  dsim's delays are linear.  The source crosses the meridian, where delays over east and west have no curvature;
-the rest of it is computed with astropy, and left out of the phases."""
+The programs write and read captures, so a slow host only takes longer.  dsim sends tones at both antennas.  A receiver
+turns the phase of a delayed tone by the sky frequency.  dsim has no receiver, so it delays each tone by g f_sky / f.
+The phase is then that of a delay g at the sky frequency.  The receivers of polarisation 0 keep the order of the band,
+and the receivers of polarisation 1 invert the band.
+
+dsim's delays are linear.  The source crosses the meridian, where delays from east to west have no curvature.  The rest
+of the curvature is computed with astropy, and left out of the phases.
+"""
 from dataclasses import dataclass
 
 import harness
@@ -54,7 +58,7 @@ CASES = {"wide": Case(125e3, 64, (12, 30, 40, 52), 6.5, 32, 800), "ten minutes":
 
 
 def at_meridian(case):
-    """A source that is at an elevation of 60 degrees in the north, in the middle of the run."""
+    """Returns a source that is in the north at an elevation of 60 degrees in the middle of the run."""
     frame = AltAz(obstime=sky.times_of(START_S + case.duration_s / 2), location=antennas_of(case.positions_m).origin)
     found = SkyCoord(az=0 * sky.u.deg, alt=60 * sky.u.deg, frame=frame).icrs
     return sky.icrs(round(found.ra.deg, 6), round(found.dec.deg, 6))
@@ -177,7 +181,8 @@ def test_flat(work, daemon, case):
 
 
 def compare_w(data, whole, coordinate, delays_s):
-    """w of the recorded file, with the sidereal times of the recorder, which does not know UT1, and with pyuvdata's."""
+    """Compares the delays with w of the recorded file.  The recorder's sidereal times do not know UT1, so w is also
+    computed with pyuvdata's sidereal times."""
     differences_s = []
     for set_times in (False, True):
         copy = data.copy()

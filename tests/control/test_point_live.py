@@ -1,4 +1,4 @@
-"""cbf-point as a program: its requests and its ends."""
+"""Tests cbf-point as a program: its requests, its messages and its exit codes."""
 import asyncio
 import math
 import re
@@ -58,7 +58,7 @@ def programs():
 
 
 def test_print(work):
-    """Models of --print, with tables and times of the operator.  The controller is not needed."""
+    """--print prints models, also with tables and times of the operator, and does not need the controller."""
     status, text = program.run(control(work), "inverted", "azel 30 50", "--print", "--start", "1700000001.5", "--duration", 9,
                                "--earth-orientation", point_earth.iers.IERS_A_FILE, "--reference", "m000")
     assert status == 0
@@ -107,8 +107,9 @@ def fgpu_config():
 
 
 def test_requests(work, daemon, programs):
-    """One request for all inputs, ahead of its load time, and a report; a controller that is away and comes back; SIGTERM.
-    A beam's pointing comes from the controller.  A real fgpu takes the models."""
+    """cbf-point sends one request for all inputs before its load time, and a report.  It survives that the controller
+    is away and comes back, and ends after SIGTERM.  A beam's pointing comes from the controller.  A real fgpu accepts
+    the models."""
     target, port = overhead(40, 60), harness.free_tcp_port()
     options = ("--controller", f"127.0.0.1:{port}", "--interval", 1)
     sensors = {"wide__pointing_target": target}

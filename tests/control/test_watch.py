@@ -1,4 +1,4 @@
-"""The array's state, merged from hand-made status pages of many engines, and its memory of the last hour."""
+"""Tests the array's state, merged from hand-made status pages of many engines, and its memory of the last hour."""
 
 import asyncio
 import pickle
@@ -98,7 +98,8 @@ def test_healthy():
 
 
 def test_cut_feed():
-    """The antenna's lamp shows the fault; its engines are well.  A pause between two heaps is no fault."""
+    """After a cut of the feed, the antenna's lamp shows the fault, and the lamps of its engines stay green.  A pause
+    between two heaps is no fault."""
     array = Array()
     array.look()
     array.silence_feed(13)
@@ -180,7 +181,7 @@ def test_whose_fault_lost_heaps_are():
 
 
 def test_deaf_engine():
-    """An X-engine that receives nothing, while F-engines send, is at fault itself."""
+    """The fault is at an X-engine if it receives nothing while F-engines send."""
     array = Array(4, 2)
     array.look()
     for antenna in range(4):
@@ -407,7 +408,7 @@ def live_config(n_antennas=4, n_x=2):
 
 
 def test_bad_answers(monkeypatch):
-    """Engines that hang, break off, redirect or send rubbish are absent, and come back."""
+    """Engines that hang, break off, redirect or send rubbish are absent.  They come back when they answer again."""
     from aiohttp import web
 
     config = live_config()
@@ -446,7 +447,7 @@ def test_bad_answers(monkeypatch):
 
 
 def test_recorder_of_beams():
-    """beamrec has no status page: its health decides."""
+    """beamrec has no status page, so its /healthz decides its state."""
     import aiohttp
     from aiohttp import web
 
@@ -482,7 +483,7 @@ def test_recorder_of_beams():
 
 
 def test_fringe(monkeypatch, rng):
-    """Phases of two X-engines, joined over their channels."""
+    """The phases of two X-engines are joined over their channels."""
     config = live_config()
     n, phases = status_pages.N_CHAN, rng.uniform(-np.pi, np.pi, (2, status_pages.N_CHAN))
     coherence = rng.uniform(0.1, 1, (2, n))
