@@ -212,7 +212,7 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 
 /* Counts the windows without a heap between the last window with a heap and the open window.  Called when the open
  * window, which has a heap, ends.  Windows before the first window with a heap are not counted.  If a stream
- * begins anew, earlier windows are not counted either. */
+ * restarts, windows before the restart are not counted. */
 static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)

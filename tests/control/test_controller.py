@@ -173,7 +173,7 @@ def test_silent_engine(processes):
 
 
 def test_settings_come_back(processes):
-    """An engine that starts anew gets all its settings: the newest gains, and all delay models that data may need."""
+    """A restarted engine gets all its settings: the newest gains, and all delay models that data may need."""
     config = layout(2, 1)
     fakes = processes.fakes(config, ["f0", "x0"])
     client = processes.client(processes.controller(config))

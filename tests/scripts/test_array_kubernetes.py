@@ -35,7 +35,7 @@ def convert(path, output, tag=TAG):
 
 
 def two_hosts(**changes):
-    """An array on two hosts, of which the first has GPUs and a third one records."""
+    """An array on three hosts.  The first host has GPUs, and the third host records."""
     array = test_array.small(telescope={"latitude": -30, "longitude": 21, "altitude": 0}, **changes)
     for antenna in array["antennas"]:
         antenna["position"] = [0, 0, 0]
