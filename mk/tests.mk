@@ -84,7 +84,7 @@ check:
 check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 
-check-engine: all $(FAKES) $(BUILD)/tests/check_design_ddc
+check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
 
 # The coverage build is not optimised, because optimisation would leave lines without code.  Counters are atomic,

@@ -3,6 +3,7 @@ server in a thread."""
 
 import asyncio
 import threading
+import time
 
 import control_http
 import demo_array
@@ -61,7 +62,8 @@ def config_of(array):
 
 
 class ArrayPage:
-    """The page's server, on an asyncio loop in a thread, until stop()."""
+    """The page's server, on an asyncio loop in a thread, until stop().  wait() returns after the first state: before,
+    a browser complains about status 503."""
 
     def __init__(self, config, controller=None):
         self.config = config
@@ -73,6 +75,13 @@ class ArrayPage:
 
     def run(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(harness.TIMEOUT_S)
+
+    def wait(self):
+        deadline = time.monotonic() + harness.TIMEOUT_S
+        while not self.http.watch.state:
+            assert time.monotonic() < deadline, "the page has no state"
+            time.sleep(0.05)
+        return self
 
     def stop(self):
         self.run(self.http.stop())

@@ -25,7 +25,8 @@ def new_page(made, width=1280, height=900, colours="light", scale=1):
     page_made = context.new_page()
     page_made.set_default_timeout(150000)  # a loss while the array starts is told for a minute
     page_made.complaints = []
-    page_made.on("console", lambda message: message.type == "error" and page_made.complaints.append(message.text))
+    page_made.on("console", lambda message: message.type == "error" and page_made.complaints.append(
+        f"{message.text} {message.location.get('url', '')}".strip()))
     page_made.on("pageerror", lambda error: page_made.complaints.append(str(error)))
     return page_made
 
