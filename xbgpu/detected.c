@@ -42,6 +42,7 @@ struct powers {
     uint8_t *payload;           /* [const] pinned copy of device_payload */
     uint32_t *saturated;        /* [const] pinned copy of device_saturated */
     uint64_t *n_present;        /* [const] [window] number of spectra present, summed over all antennas */
+    bool is_first;              /* true if no earlier heap of the stream has data */
     int64_t number;             /* number of the heap */
     int64_t end;                /* number of the spectrum after the last spectrum that has been added to the heap */
     int64_t last_arrival_ns;
@@ -57,6 +58,7 @@ struct detected_stream {
     struct xbgpu_steering steering;             /* used only for coherent beams; a row is a pair [beam][pol] */
     struct xbgpu_incoherent incoherent;         /* incoherent beam only */
     int64_t next;                               /* number of the next spectrum to process */
+    bool has_begun;                             /* true after the first heap with data */
     struct powers *open;                        /* the open heap; NULL: none */
     struct powers *buffers;                     /* [n_buffers] */
     struct outbuf_pool pool;
@@ -124,8 +126,11 @@ static void finish_heap(struct detected_stream *s, struct device_stream *compute
     struct kernel_grid grid = beam_finish_grid(&args);
 
     s->open = NULL;
-    for (int64_t w = 0; w < s->config->heap_windows; w++)
+    p->is_first = !s->has_begun;
+    for (int64_t w = 0; w < s->config->heap_windows; w++) {
         ((float *)p->payload)[w] = (float)((double)p->n_present[w] / whole);
+        s->has_begun |= p->n_present[w] > 0;
+    }
     device_launch(compute, s->finish, &grid, &args);
     outbuf_finish(&p->base, compute, download);
     xbgpu_detected_audit_fetch(&s->audit, p, download, p->device_powers);
@@ -384,7 +389,10 @@ void xbgpu_detected_push(struct outbuf *base)
     if (n_present == 0)
         counter_add(&s->skipped_heaps, 1);
     xbgpu_detected_health_take(&s->health, p->number, p->payload, p->saturated, p->n_present);
-    p->group.send = n_present > 0 && xbgpu_beam_stream_sends(&s->sent, timestamp);
+    /* The first data usually arrive in the middle of a heap.  Another instance of the engine may have received all data
+     * of this heap, so the engine does not send a part of the heap. */
+    bool is_part = p->is_first && p->n_present[0] < (uint64_t)s->config->window_spectra * l->n_ants;
+    p->group.send = n_present > 0 && !is_part && xbgpu_beam_stream_sends(&s->sent, timestamp);
     p->group.ready_ns = p->last_arrival_ns;
     p->heap.items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
     if (p->group.send)

@@ -171,8 +171,10 @@ void xbgpu_outputs_fini(struct xbgpu_outputs *outputs)
         device_free(outputs->device, outputs->selected);
 }
 
-/* Queues the reduction and the download of the dump for the window that has ended. */
-static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
+/* Queues the reduction and the download of the dump for the window that has ended.  'is_part' is true if the engine
+ * received only the end of the window.  The dump is then not sent, because another instance of the engine may have
+ * received the whole window. */
+static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump, bool is_part)
 {
     const struct xbgpu_layout *l = c->layout;
     size_t weight_bytes = l->n_baselines * sizeof(uint32_t);
@@ -187,11 +189,12 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
         dump->gate_spectra[chan] = c->window.n_taken[c->window.n_rows == 1 ? 0 : chan];
     dump->group.ready_ns = c->last_arrival_ns;
     memcpy(dump->audit, c->audit.samples, c->audit.n_samples * sizeof(*dump->audit));
-    if (c->window.n_full < c->window.n_length)
+    if (c->window.n_full < c->window.n_length && !is_part)
         counter_add(&c->stream->incomplete_accs, 1);
     dump->group.send = dump->n_weighted > 0 || c->stream->output->missing_dump != XBGPU_MISSING_DUMP_SKIP;
-    if (!dump->group.send)
+    if (!dump->group.send && !is_part)
         counter_add(&c->stream->skipped_accs, 1);
+    dump->group.send &= !is_part;
 
     struct reduce_args args = reduce_sizes(c);
     args.weights = dump->device_weights;
@@ -225,6 +228,7 @@ static void count_absent(struct xbgpu_output *c)
 static bool make_dump(struct xbgpu_output *c, bool may_wait)
 {
     struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
+    bool is_part = c->next_window == NO_WINDOW && xbgpu_window_is_partial(&c->window);
 
     if (!dump && may_wait)
         return false;
@@ -232,7 +236,7 @@ static bool make_dump(struct xbgpu_output *c, bool may_wait)
     xbgpu_stream_ended(c->stream, xbgpu_window_end(&c->window) * c->layout->batch_samples,
                        c->window.n_full == c->window.n_length);
     if (dump) {
-        finish_dump(c, dump);
+        finish_dump(c, dump, is_part);
     } else {
         counter_add(&c->stream->dropped_accs, 1);
         clear_sums(c);

@@ -80,6 +80,14 @@ void xbgpu_window_add(struct xbgpu_window *window, const uint8_t *present)
         add_baselines(window, present, 1, window->n_extra);
 }
 
+bool xbgpu_window_is_partial(const struct xbgpu_window *window)
+{
+    for (size_t a = 0; a < window->n_ants; a++)
+        if (window->n_ant_batches[a] != 0 && window->n_ant_batches[a] != window->n_length)
+            return true;
+    return false;
+}
+
 void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present, size_t row, uint32_t n_taken)
 {
     assert(window->open && row < window->n_rows);

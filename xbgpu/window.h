@@ -51,6 +51,9 @@ void xbgpu_window_open(struct xbgpu_window *window, int64_t batch);
 /* Adds a batch to the open window: present[ant] is 0 or 1. */
 void xbgpu_window_add(struct xbgpu_window *window, const uint8_t *present);
 
+/* Returns true if an antenna was present in some, but not in all, batches of the open window. */
+bool xbgpu_window_is_partial(const struct xbgpu_window *window);
+
 /* For the batch of xbgpu_window_add(), adds the number of spectra that the gate took from the channels of 'row'. */
 void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present, size_t row, uint32_t n_taken);
 

@@ -230,10 +230,8 @@ def counted(text, metric, **labels):
                if line.startswith(metric) and all(label in line for label in wanted))
 
 
-# An X-engine's first dump misses data from before the start, and so differs from the dump of the other instance.
-@pytest.mark.parametrize("name,receiver,program,n_contested",
-                         [("f0", "x1", "xbgpu_input", 0), ("x0", "r0", "visrec", 1)])
-def test_two_instances(name, receiver, program, n_contested, array):
+@pytest.mark.parametrize("name,receiver,program", [("f0", "x1", "xbgpu_input"), ("x0", "r0", "visrec")])
+def test_two_instances(name, receiver, program, array):
     """A second instance sends the same bytes.  Its receiver counts duplicates, and complete dumps come."""
     def count(what, **labels):
         return counted(array.get(receiver, "/metrics"), f"{program}_{what}_total", **labels)
@@ -254,7 +252,7 @@ def test_two_instances(name, receiver, program, n_contested, array):
     contested = count("contested_heaps") - contested
     print(f"\ntwo instances of {name}: {n_complete} of {len(dumps)} dumps complete, {contested:g} heaps contested")
     # A busy host may lose data of either instance, so the number of complete dumps is only printed.
-    assert contested <= n_contested
+    assert contested == 0
 
 
 def test_wrong_configuration(array):

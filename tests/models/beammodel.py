@@ -109,16 +109,19 @@ def incoherent(voltages, present, weights, products):
 
 def windows(stream, first_spectrum, powers, share):
     """Heaps by number: powers int64 [window][product][channel group] and fractions float64 [window], of powers
-    [product][channel][spectrum] and of the share of antennas [spectrum], which begin with spectrum 'first_spectrum'."""
+    [product][channel][spectrum] and of the share of antennas [spectrum], which begin with spectrum 'first_spectrum'.
+
+    The first heap with data is not sent if data of its first window are missing."""
     spectra, n_windows = stream.get("spectra", 16), stream.get("windows", 16)
     length, group = spectra * n_windows, stream.get("channels", 1)
-    heaps = {}
+    heaps, begun = {}, False
     for number in range(first_spectrum // length, (first_spectrum + len(share)) // length):
         begin = number * length - first_spectrum
         there = slice(max(begin, 0), begin + length)
         absent = [(0, 0), (0, 0), (max(-begin, 0), 0)]
         sums = np.pad(powers[:, :, there], absent).reshape(len(powers), -1, group, n_windows, spectra).sum((2, 4))
         fractions = np.pad(share[there], absent[2]).reshape(n_windows, spectra).mean(1)
-        if fractions.any():
+        if fractions.any() and (begun or fractions[0] == 1):
             heaps[number] = sums.transpose(2, 0, 1), fractions
+        begun |= fractions.any()
     return heaps

@@ -104,14 +104,15 @@ def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="
 
     A window with a heap is sent after a heap of its last batch, or of a later one, has come.  'came' says which heaps
     came; 'present' says it for the batches made from them.  With "always", windows without a heap are sent, too, after a
-    heap of a later window has come, up to 'n_buffers' in a row.
+    heap of a later window has come, up to 'n_buffers' in a row.  The first window with a heap is not sent if an antenna
+    is present in some, but not all, of its batches.
     """
     observed = np.flatnonzero((present if came is None else came).any(axis=1))
     out = {}
     if not len(observed):
         return out
     last = first_batch + observed[-1]
-    gap = {}
+    gap, begun = {}, False
     for window in range(first_batch // length, (last + 1) // length):
         at = np.arange(window * length, (window + 1) * length) - first_batch
         inside = (at >= 0) & (at < len(voltages))
@@ -122,12 +123,14 @@ def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="
         if not p.any():
             gap[window] = made
             continue
-        if missing_dump == "always" and out and len(gap) <= n_buffers:
+        if missing_dump == "always" and begun and len(gap) <= n_buffers:
             out |= gap
         gap = {}
-        if not (missing_dump == "skip" and is_missing(made[0]).all()):
+        is_part = not begun and (p.any(axis=0) != p.all(axis=0)).any()
+        begun = True
+        if not is_part and not (missing_dump == "skip" and is_missing(made[0]).all()):
             out[window] = made
-    return out | gap if missing_dump == "always" and out and len(gap) <= n_buffers else out
+    return out | gap if missing_dump == "always" and begun and len(gap) <= n_buffers else out
 
 
 # ---- Gates -----------------------------------------------------------------------------------------------------------

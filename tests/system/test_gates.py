@@ -287,7 +287,7 @@ def test_nothing_taken(daemon, work, rng):
     gates = [{"kind": "switch", "name": "late", "period": 2**40, "on_from": 128 * 16 * 30, "on_until": 2**39}]
     config = gates_config(rng, gates, [{"integration_batches": 5}, {"integration_batches": 5, "missing": "weights"}])
     present = np.ones((40, 3), bool)
-    present[2, 1] = False
+    present[12, 1] = False
     dumps = run(daemon, work, config, 0, scenario.random_voltages(rng, config, 40), present, rng)
     assert len(dumps[1]) == 8 and not dumps[1][1]["xeng_raw"].any() and not dumps[1][1]["gate_spectra"].any()
     assert not dumps[3][1]["xeng_weights"].any() and dumps[3][7]["gate_spectra"].tolist() == [80] * 4

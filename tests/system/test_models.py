@@ -104,19 +104,22 @@ def test_dump_saturates_and_flags():
 
 
 def test_windows(rng):
-    """Batches 2..10 in windows of 4, batch 9 lost: one partial window, one good, and the last never ends."""
-    v = rng.integers(-5, 6, (9, 1, 1, 16, 2, 2), np.int8)
-    present = np.ones((9, 1), bool)
+    """Batches 2..14 in windows of 4, batch 9 lost: the first window is a part and not sent, the next is good, one lacks a
+    batch, and the last never ends."""
+    v = rng.integers(-5, 6, (13, 1, 1, 16, 2, 2), np.int8)
+    present = np.ones((13, 1), bool)
+    present[7] = False
     found = xmodel.dumps(2, v, present, 4)
-    assert list(found) == [0, 1]
-    assert (found[0][0] == xmodel.MAGIC).all() and not (found[1][0] == xmodel.MAGIC).any()
+    assert list(found) == [1, 2]
+    assert not (found[1][0] == xmodel.MAGIC).any() and (found[2][0] == xmodel.MAGIC).all()
     assert list(xmodel.dumps(2, v, present, 4, missing_dump="skip")) == [1]
-    partial = xmodel.dumps(2, v, present, 4, missing="weights")[0]
-    assert partial[1].tolist() == [32]
-    assert np.array_equal(partial[0], xmodel.correlate(v[:2], present[:2]))
-    present[:6] = False
+    partial = xmodel.dumps(2, v, present, 4, missing="weights")[2]
+    assert partial[1].tolist() == [48]
+    assert np.array_equal(partial[0], xmodel.correlate(v[[6, 8, 9]], present[[6, 8, 9]]))
+    present[:8] = False
     assert list(xmodel.dumps(2, v, present, 4)) == []
-    assert list(xmodel.dumps(0, v, present, 4)) == [1]
+    assert list(xmodel.dumps(1, v, present, 4)) == []
+    assert list(xmodel.dumps(-8, v, present, 4)) == [0]
 
 
 def test_captures_are_what_spead2_reads(work, rng):
