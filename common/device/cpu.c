@@ -1,8 +1,8 @@
 /* cpu.c - the cpu device, which computes on the host: each stream is a thread that runs the operations of a ring in
  * order.
  *
- * Events:   a stream counts the operations enqueued and the operations done.  Recording an event stores in the event
- *           the stream and the number of operations that the stream has enqueued.  The event has passed when the
+ * Events:   a stream counts the operations enqueued and the operations done.  A record of an event stores the stream
+ * in the event, and the number of operations that the stream has enqueued.  The event has passed when the
  *           stream has done this number of operations.  So recording enqueues nothing, and does not affect waits for
  *           an earlier record of the event.
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished

@@ -25,7 +25,8 @@
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
 #define KATCP_LOOK_S           0.01
 #define KATCP_MAX_OF_HOST      16 /* largest number of connections from one host to a listener; no limit for loopback */
-#define KATCP_RESERVE          4  /* number of connections of a listener that only hosts without a connection get */
+/* number of a listener's connections that are reserved for hosts without a connection */
+#define KATCP_RESERVE          4
 
 /* Steps measure the main thread's work for clients.  A step takes at most a few nanoseconds.  An instruction of a
  * regular expression and a received or sent byte cost one step each.  A byte of a request costs four steps.  A turn of
@@ -116,7 +117,7 @@ struct katcp_client {
     size_t n_bytes;     /* number of this client's bytes that server->n_bytes includes */
 
     struct katcp_call call;
-    struct katcp_sampling *samplings; /* [sensors->n], one for each sensor; NULL: no sampling yet */
+    struct katcp_sampling *samplings; /* [sensors->n] a sampling for each sensor; NULL: no sampling yet */
     size_t n_samplings;               /* number of samplings other than KATCP_NONE */
 };
 
@@ -251,7 +252,7 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server);
 /* Ends all samplings of a client. */
 void katcp_sampling_end(struct katcp_client *client);
 
-/* Sends due readings to all clients, from sensor 'look_next' on, until the steps of this turn are used up. */
+/* Sends due readings to all clients, starting at sensor 'look_next', until the steps of this turn are used up. */
 void katcp_sampling_poll(struct katcp_server *server);
 
 /* Writes "#NAME[MID] TIME 1 SENSOR STATUS VALUE".  'name' is sensor-status or sensor-value.  'mid' is the message id,
