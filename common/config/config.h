@@ -154,7 +154,7 @@ struct config_table {
     bool tunes; /* true if the program has the option --tune */
 };
 
-/* The errors of a configuration so far, and the place of each value in the file. */
+/* The errors that have been found in a configuration, and the place of each value in the file. */
 struct config;
 
 /* Reads the file 'path' into 'out', the struct that the table describes.  The caller must zero 'out' before the call.
@@ -189,7 +189,7 @@ bool config_given(const struct config *config, const void *field);
 /* Number of errors that are printed; further errors are only counted. */
 #define CONFIG_SAID_ERRORS 100
 
-/* Returns the number of errors so far.  config_print_errors() prints the errors and warnings, sorted by line, as
+/* Returns the number of errors found so far.  config_print_errors() prints the errors and warnings, sorted by line, as
  * "file:line:column: [warning: ]sentence". */
 size_t config_n_errors(const struct config *config);
 void config_print_errors(const struct config *config, FILE *out);

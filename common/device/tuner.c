@@ -26,8 +26,7 @@
 #define N_RUNS       5                /* number of runs of a candidate; odd */
 #define HOPELESS     1.5              /* a candidate that takes this many times the best time gets only two runs */
 #define BETTER       0.995            /* a new best shape must take less than this fraction of the best time */
-/* number of random bytes that the host makes; larger memory gets several copies */
-#define RANDOM_BYTES (1 << 20)
+#define RANDOM_BYTES (1 << 20)        /* random bytes that the host makes; larger memory gets several copies */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
@@ -131,8 +130,8 @@ struct kept {
     char name[NAME_MAX + 1], text[FILE_BYTES];
 };
 
-/* Writes the name and the text of the file.  The name contains the GPU and the sizes, but not the kernels' texts, so
- * that the shape that a new version chooses replaces the old shape.  The text contains a hash of all kernels' texts,
+/* Writes the name and the text of the file.  The name contains the GPU and the sizes, but not the kernels' texts.  So
+ * the shape that a new version chooses replaces the old shape.  The text contains a hash of all kernels' texts,
  * because any kernel's text may affect the speed. */
 static void describe(const struct device *device, const struct tuner_job *job, const void *shape, struct kept *kept)
 {

@@ -23,7 +23,7 @@
 #define TUNER_MAX_NUMBERS 16
 #define TUNER_TEXT_BYTES  512 /* size in bytes of the longest text that describes a shape or sizes */
 
-/* Stream and memory of a candidate while it is measured.  The tuner frees the memory. */
+/* The stream and the memory with which a candidate is measured.  The tuner frees the memory. */
 struct tuner_bed {
     struct device *device;
     struct device_stream *stream;

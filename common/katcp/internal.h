@@ -25,8 +25,7 @@
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
 #define KATCP_LOOK_S           0.01
 #define KATCP_MAX_OF_HOST      16 /* largest number of connections from one host to a listener; no limit for loopback */
-/* number of a listener's connections that are reserved for hosts without a connection */
-#define KATCP_RESERVE          4
+#define KATCP_RESERVE          4  /* number of a listener's connections reserved for hosts without a connection */
 
 /* Steps measure the main thread's work for clients.  A step takes at most a few nanoseconds.  An instruction of a
  * regular expression and a received or sent byte cost one step each.  A byte of a request costs four steps.  A turn of
@@ -112,7 +111,7 @@ struct katcp_client {
 
     struct katcp_text out;
     size_t out_at;      /* number of bytes of 'out' that have been sent */
-    size_t answers_end; /* offset in 'out' of the end of the last answer to a request */
+    size_t answers_end; /* offset in 'out' at which the last answer to a request ends */
     int64_t moved_ns;   /* monotonic time when the client last read bytes, or when 'out' was last empty */
     size_t n_bytes;     /* number of this client's bytes that server->n_bytes includes */
 

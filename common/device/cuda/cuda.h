@@ -36,10 +36,9 @@ struct cuda_device {
     int numa_node;                                   /* [const] NUMA node nearest to the GPU; < 0: not known */
     char *kernel_cache;                              /* [const] directory of compiled kernels; NULL: none */
     uint8_t uuid[16];                                /* [const] */
-    /* [const] true if the GPU orders NICs' writes before later operations */
-    bool orders_writes;
-    bool flushes_writes;                             /* [const] true if the GPU can flush NICs' writes on request */
-    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] function of the driver; NULL: not available */
+    bool orders_writes;                              /* [const] true: orders NICs' writes before later operations */
+    bool flushes_writes;                             /* [const] true: can flush NICs' writes on request */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] makes tensor maps; NULL: not available */
     struct vulkan *vulkan;                           /* [creating thread] the GPU in Vulkan; NULL: not opened yet */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] all streams, linked by 'next' */

@@ -14,7 +14,7 @@
 #define MAX_ARCHITECTURES 64
 #define OPTION_BYTES      128
 
-/* The declarations equal those in nvrtc.h of all toolkits since version 11.  They are repeated here, so that this
+/* The declarations equal those in nvrtc.h of all toolkits since version 11.  They are repeated here so that this
  * file compiles without the toolkit. */
 typedef struct _nvrtcProgram *program_handle;
 

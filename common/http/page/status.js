@@ -617,8 +617,9 @@ function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
 
-/* Returns the states of a recorder.  A recorder's inputs have no labels, and its heaps come as rarely as dumps, so the history shows
- * whether the heaps have stopped.  After a loss /healthz stays bad for some seconds, although dumps are written again. */
+/* Returns the states of a recorder.  A recorder's inputs have no labels, and its heaps arrive only once per dump.
+ * The history therefore shows whether the heaps have stopped.  After a loss /healthz stays bad for some seconds,
+ * although dumps are written again. */
 function states_of_recorder(s) {
   const { dumps, unwritten_dumps } = s.other || {}, writes = per_s(dumps) > 0 && !(per_s(unwritten_dumps) > 0);
   if (!s.healthy && !writes) {
