@@ -190,8 +190,8 @@ def hint(rule, text):
     if not rest:
         return ""
     if rest[1].startswith((",", "_")):
-        return "; write the number without separators, as 1.5 or 1e6"
-    return "; write the number without a unit, as 1e6" if re.match(r"(?![eExX])[A-Za-z]", rest[1]) else ""
+        return "; write the number without separators, like 1.5 or 1e6"
+    return "; write the number without a unit, like 1e6" if re.match(r"(?![eExX])[A-Za-z]", rest[1]) else ""
 
 
 # Sections that identify a file as the configuration of a program.  An array's file has hosts and multicast instead.

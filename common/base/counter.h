@@ -22,7 +22,7 @@ static inline void counter_add(struct counter *counter, uint64_t n)
 }
 
 /* Adds to a counter that no other thread writes.  Uses no locked instruction.  A locked instruction would wait for
- * earlier stores, such as the bytes of the packet. */
+ * earlier stores, such as those that copy the packet's bytes. */
 static inline void counter_add_alone(struct counter *counter, uint64_t n)
 {
     uint64_t value = atomic_load_explicit(&counter->value, memory_order_relaxed);

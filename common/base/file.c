@@ -111,8 +111,8 @@ int file_replace(const char *directory, const char *name, const struct file_part
         return -errno;
     for (size_t i = 0; i < n_parts && !err; i++)
         err = write_all(fd, parts[i].data, parts[i].bytes);
-    /* Writes the file's bytes to the disk before it renames the file.  Otherwise a crash could leave an empty file
-     * with the new name. */
+    /* Writes the file's bytes to the disk before the rename.  Otherwise a crash could leave an empty file with the
+     * new name. */
     if (!err && (fchmod(fd, 0644) != 0 || fsync(fd) != 0))
         err = -errno;
     if (close(fd) != 0 && !err)

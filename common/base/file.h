@@ -31,13 +31,13 @@ struct file_part {
 };
 
 /* Writes the parts, one after the other, to the file 'directory'/'name', which all users may read.  At any time the
- * name belongs to a complete old or new file, even if other processes replace the file or the host crashes.  The file
- * and its name are on the disk when the function returns 0.  Returns 0 or negative errno. */
+ * name refers to the complete old file or to the complete new file, even if other processes replace the file or the
+ * host crashes.  The file and its name are on the disk when the function returns 0.  Returns 0 or negative errno. */
 int file_replace(const char *directory, const char *name, const struct file_part *parts, size_t n_parts);
 
-/* Removes the temporary files of file_replace() that killed processes left in 'directory'.  'directory' need not exist.
- * Removes only files older than an hour, because no write takes that long.  A program that keeps files in a directory
- * calls this function at its start. */
+/* Removes old temporary files of file_replace() from 'directory'.  A process leaves such a file if it is killed.
+ * 'directory' need not exist.  Removes only files older than an hour, because no write takes that long.  A program
+ * that keeps files in a directory calls this function at its start. */
 void file_remove_stale(const char *directory);
 
 #endif

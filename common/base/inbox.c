@@ -13,7 +13,7 @@ struct inbox {
     struct lock lock;
     pthread_cond_t changed;    /* signalled when an item is pushed or the inbox is stopped */
     size_t n_slots;            /* [const] */
-    struct inbox_item *slots;  /* [const pointer; the items: lock] [n_slots] item k is slots[k % n_slots] */
+    struct inbox_item *slots;  /* [pointer: const; items: lock] array [n_slots]; item k is in slots[k % n_slots] */
     uint64_t n_pushed GUARDED; /* [lock] number of pushes since creation */
     uint64_t n_popped GUARDED; /* [lock] number of pops since creation */
     bool stopped GUARDED;      /* [lock] */

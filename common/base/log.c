@@ -64,7 +64,7 @@ static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 static struct log_ring ring;
 static sem_t ring_filled; /* semaphore, posted for each line in the ring, and once by log_stop() */
 static struct thread writer;
-static _Atomic bool is_ending;   /* if true, no thread waits for room in stderr or the journal any more */
+static _Atomic bool is_ending;   /* if true, no thread waits any more for room in stderr or the journal */
 static _Atomic size_t n_ended;   /* number of logging threads that have ended */
 static _Atomic size_t n_written; /* number of lines taken from the ring and written or dropped */
 static struct counter n_dropped;

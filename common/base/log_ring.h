@@ -25,8 +25,8 @@ struct log_line {
     char text[LOG_MESSAGE_BYTES];
 };
 
-/* Each slot of the ring has a turn number, which every push to the slot and every pop from it increases.  A push
- * fills the slot if the number is even.  A pop empties the slot if the number is odd. */
+/* Each slot of the ring has a turn number.  Each push to the slot and each pop from the slot adds 1 to the number.  A
+ * push fills the slot if the number is even.  A pop empties the slot if the number is odd. */
 struct log_ring {
     struct {
         _Atomic size_t turn;

@@ -32,7 +32,7 @@ struct memory_use {
     uint64_t device_bytes;
     uint64_t direct_bytes; /* part of device_bytes: chunks that receive threads write to (recv.direct) */
     uint64_t frames_bytes; /* part of device_bytes, only with gpudirect: frames of a NIC's rings, without headers */
-    uint64_t locked_bytes; /* part of host_bytes: frames of a NIC's rings, or with gpudirect their headers */
+    uint64_t locked_bytes; /* part of host_bytes: frames of a NIC's rings; with gpudirect, only the frames' headers */
 };
 
 /* Logs the memory use in one line, in MiB. */

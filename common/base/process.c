@@ -46,7 +46,7 @@ static bool read_stat(struct stat_fields *fields)
 static int count_open_files(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    int n = -3; /* subtracts ".", ".." and the descriptor of the directory, which the loop counts */
+    int n = -3; /* the loop also counts ".", ".." and the descriptor of the directory */
 
     while (directory && readdir(directory))
         n++;

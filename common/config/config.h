@@ -154,7 +154,7 @@ struct config_table {
     bool tunes; /* true if the program has the option --tune */
 };
 
-/* The errors of a configuration so far, and the place of each value in the file. */
+/* The errors that have been found in a configuration, and the place of each value in the file. */
 struct config;
 
 /* Reads the file 'path' into 'out', the struct that the table describes.  The caller must zero 'out' before the call.
@@ -177,7 +177,7 @@ void config_warning(struct config *config, const void *field, const char *format
  * ...", "antennas[0].pol0: ...").  This function is for errors that the program finds only at its start.  The function
  * that finds the error begins its sentence with the key.  The function that reports the error writes the place before
  * the sentence.  If the file does not have the key, the function writes the place of the key's section.  If the
- * sentence begins with no key, the text is "FILE: ".  Returns 'text'. */
+ * sentence does not begin with a key, the text is "FILE: ".  Returns 'text'. */
 char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes);
 
 /* Returns the path of the file, as given to config_load(). */
@@ -189,7 +189,7 @@ bool config_given(const struct config *config, const void *field);
 /* Number of errors that are printed; further errors are only counted. */
 #define CONFIG_SAID_ERRORS 100
 
-/* Returns the number of errors so far.  config_print_errors() prints the errors and warnings, sorted by line, as
+/* Returns the number of errors found so far.  config_print_errors() prints the errors and warnings, sorted by line, as
  * "file:line:column: [warning: ]sentence". */
 size_t config_n_errors(const struct config *config);
 void config_print_errors(const struct config *config, FILE *out);
@@ -206,9 +206,9 @@ bool config_key_applies(const struct config_key *key, int kind);
 /* Size in bytes of a buffer for any sentence about one value. */
 #define CONFIG_SENTENCE_BYTES 640
 
-/* Parses 'text', a value or a list with commas between its items, into 'field', and frees the old value.  Returns 0,
- * -ENOMEM, or -EINVAL with the rest of a sentence about the key in 'why' ("must be ..., but ... is given").  After a
- * failure 'field' has its old value. */
+/* Parses 'text' into 'field', and frees the old value.  'text' is one value, or a list with commas between its items.
+ * Returns 0, -ENOMEM, or -EINVAL with the rest of a sentence about the key in 'why' ("must be ..., but ... is
+ * given").  After a failure 'field' has its old value. */
 int config_value_set(const struct config_key *key, const char *text, void *field, char *why, size_t why_bytes);
 
 void config_value_free(const struct config_key *key, void *field);

@@ -77,8 +77,8 @@ static bool has_control_characters(const yaml_node_t *node)
 /* ---- Names and their misspellings -------------------------------------------------------------------------------- */
 
 /* Returns the smallest number of insertions, deletions, substitutions and swaps of neighbouring characters that turn
- * one name into the other.  This is the Damerau-Levenshtein distance in its form of optimal string alignment, which
- * edits no character twice. */
+ * one name into the other.  This is the Damerau-Levenshtein distance in the variant "optimal string alignment": no
+ * character is edited twice. */
 static size_t name_distance(const char *a, const char *b)
 {
     size_t rows[3][NAME_MAX_CHARS + 1];
@@ -270,8 +270,8 @@ static const struct config_key *find_key(const struct config_section *section, c
     return NULL;
 }
 
-/* Sorts the pairs of a section's mapping by the table.  Stores the name and value of key k in keys[k] and values[k],
- * which stay NULL if the file does not have the key. */
+/* Sorts the pairs of a section's mapping into the order of the table.  Stores the name and value of key k in keys[k]
+ * and values[k], which stay NULL if the file does not have the key. */
 static void collect_keys(struct loader *loader, const struct config_section *section, const char *where,
                          const yaml_node_t *mapping, yaml_node_t **keys, yaml_node_t **values)
 {
@@ -426,7 +426,7 @@ static void load_section(struct loader *loader, const struct config_section *sec
         report_not_keys(loader, section->name, node);
 }
 
-/* Sorts the pairs of the file's mapping by the table, as collect_keys() does for a section. */
+/* Sorts the pairs of the file's mapping into the order of the table, as collect_keys() does for a section. */
 static void collect_sections(struct loader *loader, const struct config_table *table, const yaml_node_t *root,
                              yaml_node_t **keys, yaml_node_t **nodes)
 {

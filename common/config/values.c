@@ -61,8 +61,8 @@ static const char *hint_of(const struct config_key *key, const char *item)
     if (n_digits == 0)
         return "";
     if (*rest == ',' || *rest == '_')
-        return "; write the number without separators, as 1.5 or 1e6";
-    return isalpha((unsigned char)*rest) && !strchr("eExX", *rest) ? "; write the number without a unit, as 1e6" : "";
+        return "; write the number without separators, like 1.5 or 1e6";
+    return isalpha((unsigned char)*rest) && !strchr("eExX", *rest) ? "; write the number without a unit, like 1e6" : "";
 }
 
 /* Writes for example "must be an integer from 2 to 16 bits, but '17' is given" into 'why'.  Returns -EINVAL. */

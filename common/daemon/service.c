@@ -161,7 +161,7 @@ static void note_still(struct service *service, const struct thread_stalled *sti
 /* Ends the process, because no init system will kill it.  The hung thread prevents a clean stop. */
 static void end_hung(const struct thread_stalled *still)
 {
-    log_error("thread %s (%lld) still hangs, and no init system watches this process: it ends", still->name,
+    log_error("thread %s (%lld) still hangs, and no init system watches this process: the process ends", still->name,
               (long long)still->tid);
     log_flush();
     _exit(1);

@@ -56,7 +56,8 @@ int service_run(struct service *service);
  * counts. */
 void service_stop(struct service *service, int exit_code);
 
-/* Calls service_stop() with exit code 1.  Its signature fits callbacks with a pointer argument.  NULL is accepted. */
+/* Calls service_stop() with exit code 1.  The argument is a void pointer, so that this function can be used as a
+ * callback.  NULL is accepted. */
 void service_fail(void *service);
 
 /* Sends STATUS= to systemd: one line about the daemon's current activity. */

@@ -27,7 +27,7 @@
 enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
 static const char *const state_words[] = {"none", "kept", "ignored", NULL};
 
-#define MIN_INTERVAL_NS NS_PER_S         /* shortest time between two writes of a file, after a failed write, too */
+#define MIN_INTERVAL_NS NS_PER_S         /* shortest time between two writes of a file, even if the first failed */
 #define BUSY_WAIT_NS    (20 * NS_PER_MS) /* time between two checks whether the writer is still busy */
 
 struct state_file {

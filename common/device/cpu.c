@@ -1,10 +1,10 @@
 /* cpu.c - the cpu device, which computes on the host: each stream is a thread that runs the operations of a ring in
  * order.
  *
- * Events:   a stream counts the operations enqueued and the operations done.  Recording an event stores in the event
- *           the stream and the number of operations that the stream has enqueued.  The event has passed when the
- *           stream has done this number of operations.  So recording enqueues nothing, and does not affect waits for
- *           an earlier record of the event.
+ * Events:   a stream counts the operations enqueued and the operations done.  A record of an event stores two values
+ *           in the event: the stream, and the number of operations that the stream has enqueued.  The event has passed
+ *           when the stream has done this number of operations.  So recording enqueues nothing, and does not affect
+ *           waits for an earlier record of the event.
  * Progress: an operation waits only for operations that were enqueued earlier.  So the earliest of all unfinished
  *           operations never waits, and at least one stream can always continue.  So each full ring has room again
  *           after some time.
@@ -27,7 +27,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEVICE_ALIGN_BYTES 64   /* bytes of a cache line and of the widest vector register */
+#define DEVICE_ALIGN_BYTES 64   /* size of a cache line and of the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
 /* A point in a stream.  The point has passed when the stream has done 'n_operations' operations.  A mark without a
@@ -192,8 +192,8 @@ static void run_operation(const struct operation *op, int n_threads)
     }
 }
 
-/* Returns true if an operation computes.  Such an operation may take a long time on a slow computer, so the watchdog
- * must ignore the thread. */
+/* Returns true if an operation is a computation.  Such an operation may take a long time on a slow computer, so the
+ * watchdog must ignore the thread. */
 static bool computes(const struct operation *op)
 {
     return op->kind == OP_FFT || op->kind == OP_LAUNCH;

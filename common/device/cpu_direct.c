@@ -1,4 +1,5 @@
-/* cpu_direct.c - direct and exported memory of the cpu device: memory files, mapped once or twice. */
+/* cpu_direct.c - direct and exported memory of the cpu device.  Each is a mapped memory file
+ * (memfd_create()). */
 #include "common/device/cpu_direct.h"
 
 #include "common/base/memory.h"
@@ -30,7 +31,7 @@ static int make_file(const char *name, size_t bytes)
     return err;
 }
 
-/* Maps the file and populates all pages, as for pinned memory. */
+/* Maps the file and populates all pages, as the allocation of pinned memory does. */
 static void *map_file(int fd, size_t bytes, int protection)
 {
     void *memory = mmap(NULL, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);

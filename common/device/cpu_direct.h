@@ -1,6 +1,6 @@
 /* cpu_direct.h - direct and exported memory of the cpu device.  Direct memory has two addresses, as on a GPU, so that
- * code that confuses them fails.  The host's address is mapped for writing only.  The CPU allows reads nevertheless;
- * tests/fakes/direct_guard/ detects them. */
+ * code that confuses the two addresses fails.  The host's address is mapped for writing only.  The CPU allows reads
+ * nevertheless; tests/fakes/direct_guard/ detects these reads. */
 #ifndef COMMON_DEVICE_CPU_DIRECT_H
 #define COMMON_DEVICE_CPU_DIRECT_H
 

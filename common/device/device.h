@@ -2,7 +2,7 @@
  *
  * Two devices, 'cpu' and 'cuda', implement the same interface, so each pipeline is written only once.  A stream runs
  * its operations in order.  Operations on two streams are ordered only by events.  A stream of the cpu device is a
- * thread.  So a missing event is a data race there, which a thread sanitizer finds without a GPU.
+ * thread.  If an event is missing, this device has a data race, which a thread sanitizer finds without a GPU.
  *
  * Threads:   one thread creates and destroys objects.  Only one thread at a time may call operations on a stream.
  * Blocking:  only device_stream_wait() waits for the device (shutdown and tests).  A stream has room for
@@ -219,7 +219,7 @@ int device_kernel_create(struct device *device, const struct kernel *kernel, con
 void device_kernel_destroy(struct device_kernel *kernel);
 
 /* Makes the tensor map of a tensor, for the arguments of a kernel.  Needs compute capability 9.0 or more.  A failure
- * ends the device, as for operations. */
+ * ends the device, as a failed operation does. */
 void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
 
 /* Runs 'kernel' with a copy of 'args' (args_bytes bytes).  'grid' may be NULL on the cpu device. */
@@ -232,7 +232,7 @@ void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
 /* Operations of an implementation, for implementations only. */
 struct device_ops {
     void (*close)(struct device *device);
-    /* Finds the size of the device memory.  The pointer is NULL if device memory is host memory. */
+    /* Finds the size of the device memory.  This function pointer is NULL if device memory is host memory. */
     void (*memory)(struct device *device, struct memory *memory);
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);

@@ -4,9 +4,9 @@
  * device_host, so that it needs no symbols of the executable.  The executable and the shared object must be of the same
  * build; a check at the start ensures this.
  *
- * If $CBF_CUDA_DEVICE is set (tests), it is the path of the shared object.  Otherwise the file DEVICE_PLUGIN_FILE is
- * searched in three directories: the executable's directory (in a build), ../lib/cbf relative to the executable's
- * directory (in an installation), and CBF_LIBDIR. */
+ * If $CBF_CUDA_DEVICE is set (tests), it is the path of the shared object.  Otherwise the program looks for the file
+ * DEVICE_PLUGIN_FILE in three directories: the executable's directory (in a build), ../lib/cbf relative to the
+ * executable's directory (in an installation), and CBF_LIBDIR. */
 #ifndef COMMON_DEVICE_PLUGIN_H
 #define COMMON_DEVICE_PLUGIN_H
 

@@ -24,9 +24,9 @@
 #define LIMIT_NS     (60 * NS_PER_S)  /* after this time, a job measures no further candidate */
 #define RUN_NS       (20 * NS_PER_MS) /* a run must take at least this time to be used as a measurement */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
-#define HOPELESS     1.5              /* a candidate slower by this factor than the fastest gets only two runs */
+#define HOPELESS     1.5              /* a candidate that takes this many times the best time gets only two runs */
 #define BETTER       0.995            /* a new best shape must take less than this fraction of the best time */
-#define RANDOM_BYTES (1 << 20)        /* bytes of random data from the host; larger memory gets several copies */
+#define RANDOM_BYTES (1 << 20)        /* random bytes that the host makes; larger memory gets several copies */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
@@ -130,8 +130,8 @@ struct kept {
     char name[NAME_MAX + 1], text[FILE_BYTES];
 };
 
-/* Writes the name and the text of the file.  The name contains the GPU and the sizes, but not the kernels' texts, so
- * that the shape that a new version chooses replaces the old shape.  The text contains a hash of all kernels' texts,
+/* Writes the name and the text of the file.  The name contains the GPU and the sizes, but not the kernels' texts.  So
+ * the shape that a new version chooses replaces the old shape.  The text contains a hash of all kernels' texts,
  * because any kernel's text may affect the speed. */
 static void describe(const struct device *device, const struct tuner_job *job, const void *shape, struct kept *kept)
 {

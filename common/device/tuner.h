@@ -23,7 +23,7 @@
 #define TUNER_MAX_NUMBERS 16
 #define TUNER_TEXT_BYTES  512 /* size in bytes of the longest text that describes a shape or sizes */
 
-/* Stream and memory of a candidate while it is measured.  The tuner frees the memory. */
+/* The stream and the memory with which a candidate is measured.  The tuner frees the memory. */
 struct tuner_bed {
     struct device *device;
     struct device_stream *stream;
@@ -74,9 +74,9 @@ struct tuner_job {
  * with one sentence in 'why'. */
 int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs, char *why, size_t why_bytes);
 
-/* Sets the members of the job's shape to the saved shape, or else to the default.  If no shape is valid, leaves them
- * unchanged.  Logs that a saved shape is used, or why a file is ignored.  The log message recommends the command
- * 'program' --tune. */
+/* Sets the members of the job's shape to the saved shape, or else to the default.  If no shape is valid, leaves the
+ * members unchanged.  Logs that a saved shape is used, or why a file is ignored.  The log message recommends the
+ * command 'program' --tune. */
 void tuner_load(struct device *device, const char *program, const struct tuner_job *job);
 
 /* Measures one shape.  Sets '*ns' to the median time of 'queue', or to INFINITY if there is not enough memory.  Stops

@@ -6,7 +6,8 @@
  * Ownership: slots are the channel's memory.  Each slot is a struct of the daemon that begins with a struct command.  A
  *            slot belongs to the control thread from take to post, and to the worker from post to answer.  The worker
  *            frees no memory: it returns unneeded memory in the slot, and the control thread frees it.
- * Steady:    each answer has a timestamp, 'steady_samples'.  Data from this timestamp on reflect all applied commands.
+ * Steady:    each answer has a timestamp, 'steady_samples'.  Data at or after this timestamp reflect all applied
+ *            commands.
  *            If the data's timestamps jump back, this timestamp may decrease, too (command_steady).
  * Order:     commands are answered in the order in which they were posted.
  * Threads:   the control thread runs the loop, and calls all functions but four.  The worker calls command_answer and
@@ -48,11 +49,12 @@ size_t command_n_free(const struct command_channel *channel);
 /* Pushes the command to the worker's inbox. */
 void command_post(struct command_channel *channel, struct command *command);
 
-/* [worker] Answers an applied command.  Data from timestamp 'steady_samples' on reflect all applied commands. */
+/* [worker] Answers an applied command.  Data at or after the timestamp 'steady_samples' reflect all applied
+ * commands. */
 void command_answer(struct command_channel *channel, struct command *command, int64_t steady_samples);
 
-/* [worker] Reports that the data's timestamps jumped back.  Data from timestamp 'steady_samples' on reflect all applied
- * commands. */
+/* [worker] Reports that the data's timestamps jumped back.  Data at or after the timestamp 'steady_samples' reflect
+ * all applied commands. */
 void command_steady(struct command_channel *channel, int64_t steady_samples);
 
 /* [any] Returns the last 'steady_samples' that the worker reported, or 0 before the first report. */

@@ -1,4 +1,4 @@
-/* delay_request.h - parses delay models and start times, as in KATCP requests.  A delay model has the form
+/* delay_request.h - parses the delay models and start times of KATCP requests.  A delay model has the form
  *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]      s, s/s, s/s^2; rad, rad/s, rad/s^2
  *

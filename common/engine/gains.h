@@ -1,4 +1,4 @@
-/* gains.h - parses and writes the complex gain of each channel, as in KATCP requests and in files.  Gains are single
+/* gains.h - parses and writes the complex gain of each channel, for KATCP requests and for files.  Gains are single
  * precision.
  *
  * A row of a gain file ends with three fields: CHANNELS REAL IMAGINARY, where CHANNELS is *, 17 or 300-310.
@@ -20,8 +20,8 @@ struct gains_limits {
     const char *bad_channels, *too_large; /* error messages */
 };
 
-/* Parses 'n' of the call's arguments, from argument 'first' on, as complex gains.  Returns [n][2] (real, imaginary),
- * which the caller frees.  If an argument is wrong, fails the call and returns NULL. */
+/* Parses 'n' arguments of the call, starting at argument 'first', as complex gains.  Returns [n][2] (real,
+ * imaginary), which the caller frees.  If an argument is wrong, fails the call and returns NULL. */
 float *gains_of_call(struct katcp_call *call, int first, size_t n, const struct gains_limits *limits);
 
 struct gains_row {

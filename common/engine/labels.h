@@ -42,7 +42,7 @@ void labels_write(const struct labels *labels, FILE *out);
 void labels_write_products(const struct labels *labels, FILE *out);
 
 /* Checks the keys antenna_names and input_labels.  Each antenna needs one name, and each input one label.  Names must
- * be unique and must not be numbers.  The same applies to labels. */
+ * be unique and must not be numbers.  Labels must also be unique and must not be numbers. */
 void labels_check(const char *const *antenna_names, const char *const *input_labels, size_t n_ants,
                   struct config *errors);
 

@@ -1,4 +1,4 @@
-/* lane.c - the rotation of device inputs between a matcher and the kernels. */
+/* lane.c - keeps the free device inputs of a lane, and orders the uploads and the kernels of each input. */
 #include "common/engine/lane.h"
 
 #include "common/device/device.h"

@@ -15,7 +15,7 @@
 #define MINUTE_S      60
 #define QUIET_NS      (2 * NS_PER_S)
 #define GAP_FACTOR    2
-#define N_LISTED      3 /* largest number of antennas listed by name; of a larger group only the first and last */
+#define N_LISTED      3 /* largest number of antennas listed by name; a larger group is shown as "m000 to m003" */
 #define GAPS_TO_LEARN 3 /* number of gaps that must be measured before a longer gap counts as a trouble */
 
 enum kind { LOSSES, FLOW, RANGE };
@@ -108,9 +108,10 @@ static const struct rule {
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
-    char fengs[32], antenna[72]; /* a group: fengs is "0-3", antenna is empty; one F-engine: its number and name */
-    uint64_t value;              /* value of the metric at the last sample */
-    uint64_t total;              /* number of losses, or seconds of trouble, since the start */
+    /* for a group of F-engines, fengs is "0-3" and antenna is empty; for one F-engine, its number and its name */
+    char fengs[32], antenna[72];
+    uint64_t value; /* value of the metric at the last sample */
+    uint64_t total; /* number of losses, or seconds of trouble, since the start */
     /* number of losses, or seconds of trouble, in each second and in each minute; at most UINT32_MAX */
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
     /* UNIX times at which the trouble began, and at which the trouble was last seen; 0: no trouble yet */

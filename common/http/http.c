@@ -250,7 +250,7 @@ static int start_daemon(int fd, struct http *http)
     return http->daemon ? thread_start(&http->thread, "http", -1, run, http) : errno ? -errno : -EIO;
 }
 
-/* Frees the server.  If libmicrohttpd runs, it also closes the listening socket. */
+/* Frees the server.  A running libmicrohttpd also closes the listening socket. */
 static void free_http(struct http *http)
 {
     if (http->daemon)

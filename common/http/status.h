@@ -32,15 +32,15 @@ struct status_query {
     const char *antenna;  /* antenna's name */
     const char *baseline; /* "0,1" */
     const char *channels; /* first and last channel to show, "256,511" */
-    bool no_spectrum;     /* "spectrum=none": null instead of a spectrum, and no request for data to the worker */
+    bool no_spectrum;     /* "spectrum=none": the spectrum is null, and the worker is not asked for data */
     bool no_sensors;      /* "sensors=none": no member "sensors" */
 };
 
 /* Adds a pipeline's state to the object 'into'. */
 typedef void (*status_describe)(void *arg, const struct status_query *query, json_t *into);
 
-/* Creates a status.  'program' is static.  'config_path', "/etc/cbf/NAME.yaml", gives the name of the engine; NULL: the
- * name is 'program'.  'healthy' is the same pointer as for http_open().  Returns 0 or -ENOMEM. */
+/* Creates a status.  'program' is a static text.  'config_path', "/etc/cbf/NAME.yaml", gives the name of the engine;
+ * NULL: the name is 'program'.  'healthy' is the same pointer as for http_open().  Returns 0 or -ENOMEM. */
 int status_create(const char *program, const char *config_path, const struct gauge *healthy, struct status **status);
 
 /* NULL is accepted. */

@@ -25,7 +25,7 @@
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
 #define KATCP_LOOK_S           0.01
 #define KATCP_MAX_OF_HOST      16 /* largest number of connections from one host to a listener; no limit for loopback */
-#define KATCP_RESERVE          4  /* number of connections of a listener that only hosts without a connection get */
+#define KATCP_RESERVE          4  /* number of a listener's connections reserved for hosts without a connection */
 
 /* Steps measure the main thread's work for clients.  A step takes at most a few nanoseconds.  An instruction of a
  * regular expression and a received or sent byte cost one step each.  A byte of a request costs four steps.  A turn of
@@ -111,12 +111,12 @@ struct katcp_client {
 
     struct katcp_text out;
     size_t out_at;      /* number of bytes of 'out' that have been sent */
-    size_t answers_end; /* offset in 'out' of the end of the last answer to a request */
+    size_t answers_end; /* offset in 'out' at which the last answer to a request ends */
     int64_t moved_ns;   /* monotonic time when the client last read bytes, or when 'out' was last empty */
     size_t n_bytes;     /* number of this client's bytes that server->n_bytes includes */
 
     struct katcp_call call;
-    struct katcp_sampling *samplings; /* [sensors->n], one for each sensor; NULL: no sampling yet */
+    struct katcp_sampling *samplings; /* [sensors->n] a sampling for each sensor; NULL: no sampling yet */
     size_t n_samplings;               /* number of samplings other than KATCP_NONE */
 };
 
@@ -251,7 +251,7 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server);
 /* Ends all samplings of a client. */
 void katcp_sampling_end(struct katcp_client *client);
 
-/* Sends due readings to all clients, from sensor 'look_next' on, until the steps of this turn are used up. */
+/* Sends due readings to all clients, starting at sensor 'look_next', until the steps of this turn are used up. */
 void katcp_sampling_poll(struct katcp_server *server);
 
 /* Writes "#NAME[MID] TIME 1 SENSOR STATUS VALUE".  'name' is sensor-status or sensor-value.  'mid' is the message id,

@@ -153,7 +153,7 @@ static bool parse_item(struct parser *p)
     return true;
 }
 
-/* Parses a repetition sign, if there is one, and applies it to the code from 'place' on. */
+/* Parses a repetition sign, if there is one, and applies it to the code that begins at 'place'. */
 static void parse_repetition(struct parser *p, size_t place)
 {
     char c = more(p) ? *p->at : '\0';
@@ -217,7 +217,7 @@ struct states {
 
 struct search {
     const struct name_pattern *pattern;
-    bool at_begin, at_end; /* whether the search is at the beginning of the name, and at its end */
+    bool at_begin, at_end; /* true while the search is at the name's beginning, or at its end */
     bool seen[NAME_PATTERN_MAX_CODE];
     int16_t stack[NAME_PATTERN_MAX_CODE];
     size_t n_stacked, n_steps;

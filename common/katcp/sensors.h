@@ -1,6 +1,6 @@
 /* sensors.h - the sensors that every program has.
  *
- * steady-state-timestamp  ADC timestamp.  All data from this timestamp on reflect all earlier requests.  The
+ * steady-state-timestamp  ADC timestamp.  Data at or after this timestamp reflect all earlier requests.  The
  *                         timestamp decreases only if the time of the data jumps back; the program then logs a
  *                         warning
  * device-status           aggregate of all sensors that are not aggregates
@@ -30,8 +30,8 @@ int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors);
 void katcp_sensors_start(struct katcp_sensors *own, struct ev_loop *loop);
 void katcp_sensors_stop(struct katcp_sensors *own, struct ev_loop *loop);
 
-/* Sets steady-state-timestamp: all requests so far affect the data from ADC timestamp 'timestamp' on.  A timestamp that
- * is lower than the last one means that the time of the data has jumped back. */
+/* Sets steady-state-timestamp to 'timestamp'.  Data at or after this ADC timestamp reflect all earlier requests.  A
+ * timestamp that is lower than the previous one means that the time of the data has jumped back. */
 void katcp_sensors_steady_state(struct katcp_sensors *own, int64_t timestamp);
 
 #endif

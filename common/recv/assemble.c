@@ -23,8 +23,8 @@
  * takes a lock. */
 #define NO_CHUNK_RETRY_PACKETS 64
 
-/* After a silence of this duration plus the duration of two windows, open chunks leave even if no other member is
- * ahead. */
+/* After a silence of this duration plus the duration of two windows, open chunks leave the window even if no other
+ * member is ahead. */
 #define SILENCE_NS NS_PER_S
 
 /* Interval between comparisons of timestamps with the clock, and number of successive mismatches before a
@@ -62,7 +62,7 @@ struct assembler {
     uint32_t *n_source_heaps;       /* [window_chunks][n_sources] number of complete heaps */
     bool live;                      /* [const] true if packets arrive in real time, false for a recording */
     bool restarts;                  /* true if the next chunk that is handed on begins a stream */
-    struct data_time data_time;     /* when data arrive; used only if the member is live */
+    struct data_time data_time;     /* the times at which data arrive; used only if the member is live */
     struct claims claims;
     int64_t clock_checked_ns;
     unsigned n_wrong_checks;    /* successive mismatches between timestamps and the clock */
@@ -345,7 +345,7 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
 }
 
 /* Returns true if a packet ahead of the window is due.  Such a packet may move the window without a claim.  The next
- * two heaps of a source are due if they are ahead of the window by less than a window. */
+ * two heaps of a source are due if they are ahead of the window by less than the window's length. */
 static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
                         const struct assemble_place *place, int64_t arrival_ns)
 {
@@ -651,8 +651,8 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source;
 }
 
-/* Detects, once the clock is right, that timestamps were extended to 64 bits while the clock was wrong.  A new stream
- * then begins with the next packet, whose timestamp is extended with the right clock. */
+/* When the clock has become right, detects whether timestamps were extended to 64 bits with the wrong clock.  In this
+ * case a new stream begins with the next packet, and the right clock extends this packet's timestamp. */
 static void check_clock(struct assembler *a)
 {
     int64_t n_periods = data_time_wrong_periods(&a->data_time, a->newest * a->chunk_samples);

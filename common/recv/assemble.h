@@ -17,7 +17,7 @@
  * the caller compares the copies (assembler_duplicate_of, assembler_contest).  A duplicate that arrives after its chunk
  * has left is refused as REJECT_TOO_OLD, and does not contest its heap.
  *
- * The window is 'window_chunks' consecutive chunks, from index 'oldest' on.  The first packet's chunk becomes the
+ * The window is 'window_chunks' consecutive chunks, starting at index 'oldest'.  The first packet's chunk becomes the
  * oldest.  Later packets are treated by the position of their chunk:
  *   inside the window                        placed
  *   1..window_chunks behind the oldest       late, refused as REJECT_TOO_OLD
@@ -63,9 +63,9 @@
  * that are never handed on are missing.  So the number of missing heaps is exact for outages of any length.
  *
  * Restarts: a jump or a flush ends one stream and begins another (chunk->restarts).  In the old stream, heaps are
- * expected up to the newest heap of any source.  If the senders' clock is set forward, the skipped samples are no
- * outage.  They are counted as 'gap_samples', not as missing heaps.  A recording does not show how much time passed, so
- * every jump forward is a gap there.
+ * expected up to the newest heap of any source.  If the senders' clock is set forward, the skipped samples are not an
+ * outage.  They are counted as 'gap_samples', not as missing heaps.  A recording does not show how much time passed,
+ * so every jump forward is a gap there.
  *
  * The assembler takes a chunk from the free inbox when the chunk's first packet arrives.  A chunk without a complete
  * heap returns to the free inbox instead of being handed on.  At most 'window_chunks' chunks are open. */
@@ -124,7 +124,7 @@ struct assembler_stats {
     struct counter chunks; /* chunks handed on */
     /* expected heaps that were never handed on; counted when their chunk leaves the window */
     struct counter missing_heaps;
-    struct counter incomplete_heaps;   /* heaps that were still incomplete when their chunk left */
+    struct counter incomplete_heaps;   /* heaps that were still incomplete when their chunk left the window */
     struct counter contested_heaps;    /* heaps missing because different copies of their bytes arrived */
     struct counter copied_packets;     /* packets whose payload was not received in place */
     struct counter jumps;              /* believed jumps, including gaps beyond the window */
@@ -162,7 +162,7 @@ struct assembler_config {
     /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group consists of the members
      * whose chunks one worker matches. */
     struct gauge *group_timestamp;
-    /* a silent member's chunks leave if group_timestamp is ahead of them by this number of chunks */
+    /* a silent member's chunks leave the window if group_timestamp is ahead of them by this number of chunks */
     int64_t patience_chunks;
     struct inbox *free_chunks; /* chunk items */
     /* Called for each chunk from the free inbox before the chunk is used again; NULL: no call. */

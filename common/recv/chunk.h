@@ -9,9 +9,9 @@
  * writes.
  * Memory:    chunk_pool_create() allocates all memory.  The payload is in one of three kinds of memory.  Normally it is
  *            in host memory, pinned for the device that reads it.  In a direct pool it is in direct memory of this
- *            device: the host writes it past the cache and never reads it (device.h).  In a gathered pool
- *            (recv.gpudirect) the payload is in device memory that only the device writes.  Packets stay in the NIC's
- *            frames until chunk_gather() copies them to the payload. */
+ *            device: the host's writes bypass the cache, and the host never reads this memory (device.h).  In a
+ *            gathered pool (recv.gpudirect) the payload is in device memory that only the device writes.  Packets stay
+ *            in the NIC's frames until chunk_gather() copies them to the payload. */
 #ifndef COMMON_RECV_CHUNK_H
 #define COMMON_RECV_CHUNK_H
 

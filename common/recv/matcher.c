@@ -2,7 +2,7 @@
  *
  * Each member has a short queue of chunks in order of time.  After every change make_sets() examines the oldest chunk
  * in each queue.  Chunks beyond the horizon are far ahead and belong to no believed claim, so they wait.  Ready sets
- * are moved to a separate ring.  So all decisions, which use only the queues, are the same however busy the worker
+ * are moved to a separate ring.  All decisions use only the queues, so they do not depend on how busy the worker
  * is. */
 #include "common/recv/matcher.h"
 
@@ -17,7 +17,7 @@ struct member {
     bool ended;
     int64_t said_samples; /* timestamp of the last chunk added, even if it was given back */
     uint64_t said_at;     /* value of matcher->n_added after the member's last chunk was added; 0: no chunk yet */
-    /* number of successive chunks that are far but near each other, and that no majority of members contradicts */
+    /* number of successive far chunks that are near each other and that no majority of members contradicts */
     unsigned n_claims;
 };
 
@@ -26,15 +26,17 @@ struct matcher {
     unsigned depth;               /* [const] */
     int64_t chunk_samples;        /* [const] */
     int64_t wait_samples;         /* [const] */
-    int64_t far_samples;          /* [const] a chunk more than this number of samples behind the last set is far */
-    int64_t far_ahead_samples;    /* [const] a chunk more than this number of samples ahead of the last set is far */
-    bool started;                 /* true if a set was made, and no jump back was believed afterwards */
-    int64_t last_samples;         /* timestamp of the last set */
-    int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
-    uint64_t n_added;             /* number of chunks added; serves as a clock when claims are compared */
-    unsigned n_alive;             /* number of members that have not ended */
-    struct chunk **sets;          /* [max_chunks][n_members] ring of sets that are ready */
-    int64_t *set_samples;         /* [max_chunks] timestamps of the sets */
+    /* [const] a chunk is far if it is more than this number of samples behind the last set */
+    int64_t far_samples;
+    /* [const] a chunk is far if it is more than this number of samples ahead of the last set */
+    int64_t far_ahead_samples;
+    bool started;            /* true if a set was made, and no jump back was believed afterwards */
+    int64_t last_samples;    /* timestamp of the last set */
+    int64_t horizon_samples; /* chunks up to this timestamp may become a set */
+    uint64_t n_added;        /* number of chunks added; serves as a clock when claims are compared */
+    unsigned n_alive;        /* number of members that have not ended */
+    struct chunk **sets;     /* [max_chunks][n_members] ring of sets that are ready */
+    int64_t *set_samples;    /* [max_chunks] timestamps of the sets */
     size_t first_set, n_sets;
     struct member members[]; /* [n_members] */
 };

@@ -398,7 +398,7 @@ ERRORS = [
     # What people write in place of a number.
     ("  adc_sample_rate: 1712e6", "  adc_sample_rate: 1712 MHz", ["#:20: time.adc_sample_rate must be",
                                                                   "'1712 MHz' is given; write the number without a unit"]),
-    ("  adc_sample_rate: 1712e6", "  adc_sample_rate: 1712MHz", ["write the number without a unit, as 1e6"]),
+    ("  adc_sample_rate: 1712e6", "  adc_sample_rate: 1712MHz", ["write the number without a unit, like 1e6"]),
     ("  adc_sample_rate: 1712e6", "  adc_sample_rate: '1,712,000,000'", ["write the number without separators"]),
     ("  adc_sample_rate: 1712e6", "  adc_sample_rate: 1_712_000_000", ["write the number without separators"]),
     ("    memory: 128  # GiB", "    memory: 128GB", ["'128GB' is given; write the number without a unit"]),

@@ -30,15 +30,15 @@ struct vulkan;
 struct cuda_device {
     struct device base;
     const struct device_host *host;                  /* [const] */
-    int index;                                       /* [const] number of the GPU in the CUDA runtime */
+    int index;                                       /* [const] index of the GPU in the CUDA runtime */
     int major, minor;                                /* [const] compute capability */
     size_t max_pitch_bytes;                          /* [const] largest pitch of a 2D copy */
     int numa_node;                                   /* [const] NUMA node nearest to the GPU; < 0: not known */
     char *kernel_cache;                              /* [const] directory of compiled kernels; NULL: none */
     uint8_t uuid[16];                                /* [const] */
-    bool orders_writes;                              /* [const] the GPU orders NICs' writes before later operations */
-    bool flushes_writes;                             /* [const] the GPU can flush NICs' writes on request */
-    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] function of the driver; NULL: not available */
+    bool orders_writes;                              /* [const] true: orders NICs' writes before later operations */
+    bool flushes_writes;                             /* [const] true: can flush NICs' writes on request */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] makes tensor maps; NULL: not available */
     struct vulkan *vulkan;                           /* [creating thread] the GPU in Vulkan; NULL: not opened yet */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] all streams, linked by 'next' */

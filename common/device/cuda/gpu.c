@@ -35,7 +35,7 @@ static int explain_none(cudaError_t error, char *why, size_t why_bytes)
         return why_fail(-ENODEV, why, why_bytes,
                         "there is no NVIDIA driver here; install it, or set device.kind to cpu");
     if (error == cudaErrorNoDevice || error == cudaSuccess)
-        return why_fail(-ENODEV, why, why_bytes, "there is no GPU here that the NVIDIA driver offers to this process");
+        return why_fail(-ENODEV, why, why_bytes, "the NVIDIA driver offers no GPU to this process");
     if (error != cudaErrorInsufficientDriver)
         return cuda_explain(error, "cudaGetDeviceCount", why, why_bytes);
     version_of(driver, have, sizeof(have));

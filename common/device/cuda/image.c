@@ -28,7 +28,7 @@ char *image_cache_directory(const char *configured)
     if (configured && configured[0])
         return strdup(configured);
     if (service && service[0])
-        return strndup(service, strcspn(service, ":")); /* the first directory of systemd's list */
+        return strndup(service, strcspn(service, ":")); /* systemd separates the directories by colons */
     if (user && user[0] == '/')
         return join(user, "/cbf");
     if (return_to && return_to[0] == '/')

@@ -14,7 +14,8 @@
 #define MAX_ARCHITECTURES 64
 #define OPTION_BYTES      128
 
-/* The declarations are as in the toolkit's nvrtc.h since version 11, so that this file compiles without the toolkit. */
+/* The declarations equal those in nvrtc.h of all toolkits since version 11.  They are repeated here so that this
+ * file compiles without the toolkit. */
 typedef struct _nvrtcProgram *program_handle;
 
 static struct {
@@ -84,7 +85,7 @@ int nvrtc_load(char *why, size_t why_bytes)
     int err = library_open(names, symbols, &nvrtc_path, reason, sizeof(reason));
     if (err)
         snprintf(why, why_bytes,
-                 "NVRTC, the compiler of the CUDA toolkit for kernels, cannot be loaded: %s; install cuda-nvrtc, or "
+                 "NVRTC, the CUDA toolkit's compiler for kernels, cannot be loaded: %s; install cuda-nvrtc, or "
                  "set device.kind: cpu",
                  reason);
     return err;

@@ -1,4 +1,4 @@
-/* tensor.c - finds functions that only the CUDA driver has, not the CUDA runtime.  Makes tensor maps with one of
+/* tensor.c - finds functions that the CUDA driver has and the CUDA runtime lacks.  Makes tensor maps with one of
  * these functions. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/tensor_map.h"
@@ -6,7 +6,7 @@
 #include <cuda.h>
 #include <string.h>
 
-#define DRIVER_VERSION 12000 /* version of the interface in which the driver must offer a function */
+#define DRIVER_VERSION 12000 /* CUDA version whose functions are requested from the driver */
 
 bool cuda_find_in_driver(const char *name, void *function)
 {

@@ -40,7 +40,7 @@ const total = c => c ? c.total : 0;
 const sum = list => list.reduce((a, b) => !known(b) ? a : (a === null ? 0 : a) + b, null);
 const fraction = (part, whole) => known(part) && known(whole) ? (whole > 0 ? part / whole : 0) : null;
 const loss = i => fraction(per_s(i.missing_heaps), known(per_s(i.heaps)) ? per_s(i.heaps) + per_s(i.missing_heaps) : null);
-/* Returns the age of data in words; "" while the data come as often as they should. */
+/* Returns "" while the data come as often as they should, otherwise the age of the data in words. */
 const how_old = (s, time, integration_s = 0) => known(time) && s.time - time > 5 + 2 * integration_s ? `${duration(s.time - time)} old` : "";
 const input_time = (s, i) => i.newest_timestamp >= 0 ? s.sync_time + i.newest_timestamp / s.adc_sample_rate : null;
 const integration_of = (s, stream) => (s.outputs.find(o => o.name === stream) || s.outputs[0] || {}).integration_s || 0;
@@ -601,8 +601,8 @@ function states_now(s) {
   return found;
 }
 
-/* Returns true if a stream has sent nothing although its inputs have come for long enough.  Returns false if a wrong delay is the
- * cause, because the delay has its own row. */
+/* Returns true if a stream has sent nothing although its inputs have arrived for some time.  Returns false if a wrong
+ * delay is the cause, because the delay has its own row. */
 function never_sent(s, t) {
   const output = (s.outputs || []).find(o => o.name === t.stream), f = t.antenna !== undefined;
   if (!(output || is_gnss(s, t)) || !t.heaps || total(t.heaps) > 0 || current_troubles(s).some(u => u.ongoing && WRONG_DELAY.includes(u.what) && u.where === stream_name(t))) return false;
@@ -617,8 +617,9 @@ function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
 
-/* Returns the states of a recorder.  A recorder's inputs have no labels, and its heaps come as rarely as dumps, so the history shows
- * whether the heaps have stopped.  After a loss /healthz stays bad for some seconds, although dumps are written again. */
+/* Returns the states of a recorder.  A recorder's inputs have no labels, and its heaps arrive only once per dump.
+ * The history therefore shows whether the heaps have stopped.  After a loss /healthz stays bad for some seconds,
+ * although dumps are written again. */
 function states_of_recorder(s) {
   const { dumps, unwritten_dumps } = s.other || {}, writes = per_s(dumps) > 0 && !(per_s(unwritten_dumps) > 0);
   if (!s.healthy && !writes) {

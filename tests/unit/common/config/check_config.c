@@ -356,7 +356,7 @@ static const struct {
      "1:16: basic.count must be an integer from 2 to 4294967296 chunks, but '99999999999999999999' is given\n"},
     {"basic: {count: 2.5}\n", "1:16: basic.count must be an integer from 2 to 4294967296 chunks, but '2.5' is given\n"},
     {"basic: {count: 12abc}\n", "1:16: basic.count must be an integer from 2 to 4294967296 chunks, but '12abc' is "
-                                "given; write the number without a unit, as 1e6\n"},
+                                "given; write the number without a unit, like 1e6\n"},
     {"basic: {count: 0x10}\n",
      "1:16: basic.count must be an integer from 2 to 4294967296 chunks, but '0x10' is given\n"},
     {"basic: {count: 3 4}\n", "1:16: basic.count must be an integer from 2 to 4294967296 chunks, but '3 4' is given\n"},
@@ -367,7 +367,7 @@ static const struct {
      "3:39: items[0].height must be a power of two, but '0' is given\n"
      "3:73: items[1].height must be a power of two, but '-9223372036854775808' is given\n"},
     {COUNT "  factor: 1,5\n", "3:11: basic.factor must be a number from -1.5 to 1000000000, but '1,5' is given; write "
-                              "the number without separators, as 1.5 or 1e6\n"},
+                              "the number without separators, like 1.5 or 1e6\n"},
     {COUNT "  factor: nan\n", "3:11: basic.factor must be a number from -1.5 to 1000000000, but 'nan' is given\n"},
     {COUNT "  factor: 1e999\n", "3:11: basic.factor must be a number from -1.5 to 1000000000, but '1e999' is given\n"},
     {COUNT "  factor: -1.6\n", "3:11: basic.factor must be a number from -1.5 to 1000000000, but '-1.6' is given\n"},
@@ -375,7 +375,7 @@ static const struct {
     {COUNT "  rate: 1.0000000001\n",
      "3:9: basic.rate must be a number from 1 to 10000000000 Hz, but '1.0000000001' is given\n"},
     {COUNT "  rate: 1 GHz\n", "3:9: basic.rate must be a number from 1 to 10000000000 Hz, but '1 GHz' is given; write "
-                              "the number without a unit, as 1e6\n"},
+                              "the number without a unit, like 1e6\n"},
     {COUNT "  cpus: [1, 2,\n         100]\n",
      "4:10: basic.cpus must be a list of integers from -1 to 99, but '100' is given\n"},
     {COUNT "  position: [1, 2]\n",
