@@ -138,7 +138,7 @@ class FanOut(Server):
         return stream
 
     def _fengs(self, labels):
-        """Returns {Engine: the labels of 'labels' that are its inputs}.  Raises FailReply if an antenna has no
+        """Returns {Engine: [labels of its inputs]} for the inputs in 'labels'.  Raises FailReply if an antenna has no
         F-engine."""
         found = {}
         for label in labels:

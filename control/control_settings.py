@@ -111,7 +111,7 @@ class Settings:
 
 def current(models):
     """Returns those of the models [[START, ...], ...] that are still needed: the newest model that has begun, and all
-    later models.  An engine may get these models again while it uses them, because each model replaces itself."""
+    later models.  It does no harm to send these models to an engine again: each model replaces itself."""
     begun = [i for i, model in enumerate(models) if float(model[0]) <= time.time()]
     return models[begun[-1] if begun else 0:]
 

@@ -21,7 +21,7 @@ from phaseup_solve import Data
 
 N_POLS = 2
 LIVE_GRACE_S = 10  # extra waiting time, because X-engines repeat descriptors only every 5 s
-MAX_HEAPS = 4  # number of heaps of a substream in memory; with 80 antennas a heap has megabytes
+MAX_HEAPS = 4  # number of heaps of a substream in memory; a heap of 80 antennas has several megabytes
 BAD_VALUE = -(1 << 31)  # real part of a visibility that could not be computed
 
 

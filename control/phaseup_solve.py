@@ -63,8 +63,9 @@ class Solution:
     noise_coherence: float  # |sum of V| / sum of |V| after a perfect correction; below 1 because of noise
     unsolved: dict  # {antenna: why it has no solution}
     flagged: np.ndarray  # bool [chan]
-    reduced_chi2: float  # of the line fits; above 1 if the phases are not straight lines
-    bandpass: np.ndarray = field(default=None)  # complex [ant, chan]: gains / gains of the line; or None
+    reduced_chi2: float  # reduced chi square of the line fits; above 1 if the phases are not straight lines
+    # complex [ant, chan]: ratio of the gains to the gains of the line; or None
+    bandpass: np.ndarray = field(default=None)
 
 
 # ---- Groups of channels ----------------------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class Fringes:
     turns: np.ndarray  # [ant]: approximate delay in turns per channel
     phase: np.ndarray  # [ant]: approximate phase at the centre
     gain: np.ndarray  # complex [group, ant]: gains after the removal of 'turns' and 'phase'
-    smooth: np.ndarray  # [group, ant]: |gain|, averaged over groups against noise
+    smooth: np.ndarray  # [group, ant]: |gain|, averaged over groups to reduce noise
     sums: np.ndarray  # [group, ant, ant]
     counts: np.ndarray  # [group, ant, ant]
     usable: np.ndarray  # bool [ant]

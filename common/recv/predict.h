@@ -1,7 +1,7 @@
 /* predict.h - predicts a receive thread's next packets, so that their payloads can be received in place.
  *
  * Model:     each source of each member sends its heaps in order, in packets of one size.  Sources alternate in a fixed
- *            order: after a packet of a source, the predictor expects the same next source as the last time.
+ *            order: the predictor expects that a source is followed by the same source as last time.
  * Judgement: if most predictions were wrong, prediction pauses for RETRY_BATCHES batches.
  * Ownership: part of a receiver.   Threads: the receiver's.   Blocking: none.   Allocation: predictor_init(). */
 #ifndef COMMON_RECV_PREDICT_H
@@ -26,9 +26,9 @@ struct flow {
     const struct assemble_layout *layout; /* [const] layout of the member */
     struct position next;                 /* position after the last packet admitted */
     uint64_t payload_bytes;               /* payload bytes of each packet, except a heap's last packet */
-    /* expected next flow: [0] after a packet that is not its heap's last packet, [1] after a heap's last packet */
+    /* flow of the expected next packet: [0] after a packet inside a heap, [1] after a heap's last packet */
     struct flow *successor[2];
-    struct position cursor; /* position of the next prediction in batch 'cursor_batch' */
+    struct position cursor; /* position of the next packet to predict in batch 'cursor_batch' */
     uint64_t cursor_batch;
 };
 

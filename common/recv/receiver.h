@@ -55,10 +55,11 @@ struct receiver_config {
     /* [n_assemblers] configurations of the assemblers, copied; the receiver sets may_wait */
     const struct assembler_config *assemblers;
     size_t n_assemblers;
-    /* true: chunks are direct, and no payload is received in place, because the host could not move the payload */
+    /* true: chunks are direct.  No payload is then received in place, because the host could not move a misplaced
+     * payload */
     bool direct;
     bool needs_crc; /* true: packets without a CRC item are refused */
-    /* inbox that gets {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
+    /* inbox that gets {end_kind, 0, NULL} after the last chunks, when the file has ended or the source is dead */
     struct inbox *worker;
     int end_kind;
 };
@@ -72,14 +73,14 @@ struct receiver_stats {
     struct counter malformed[SPEAD_N_ERRORS];
 };
 
-/* Adds the memory of a receiver's buffers, without chunks, to 'use'.  'mtu' and 'n_kept' are as in
- * recv_packet_ring_init(). */
+/* Adds the memory of a receiver's buffers to 'use'.  The memory of chunks is not included.  'mtu' and 'n_kept' are as
+ * in recv_packet_ring_init(). */
 void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_kept, struct memory_use *use);
 
 /* Opens the source and creates the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
 
-/* Creates a receiver with an open source, for tests.  The source then belongs to the receiver, also on failure. */
+/* Creates a receiver with an open source, for tests.  The receiver owns the source, even if this function fails. */
 int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver);
 
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);

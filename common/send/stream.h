@@ -39,7 +39,7 @@ struct send_stream {
 
     struct send_group descriptors; /* heaps with the descriptors: one for each destination, or none */
     uint8_t *descriptor_payload;   /* payload that all descriptor heaps share */
-    double descriptor_haste;       /* factor with which the pace counts descriptor bytes, <= 1 */
+    double descriptor_haste;       /* weight of a descriptor byte in the stream's schedule, <= 1 */
     int64_t descriptor_first_ns;
     int64_t descriptor_interval_ns;
     int64_t descriptor_due_ns; /* time of the next descriptors; 0: the first descriptors, which leave before all data */
