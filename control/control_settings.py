@@ -215,6 +215,6 @@ class Sender:
 
 
 def now_text(lead_s=0.0):
-    """Returns the UNIX time in lead_s as text, with nanoseconds, which an engine reads exactly."""
+    """Returns the UNIX time lead_s from now as text, with nanoseconds, which an engine reads exactly."""
     now_ns = time.time_ns() + int(lead_s * 1e9)
     return f"{now_ns // 10**9}.{now_ns % 10**9:09d}"

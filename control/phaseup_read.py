@@ -140,7 +140,8 @@ class Sums:
 
 
 def take(spead_stream, items, sums, n_dumps, not_before, failures):
-    """Adds 'n_dumps' dumps of a substream, from the timestamp 'not_before' on.  Returns earlier if the stream stops."""
+    """Adds 'n_dumps' dumps of a substream, beginning at the timestamp 'not_before'.  Returns earlier if the stream
+    stops."""
     n_taken = 0
     try:
         for heap in spead_stream:

@@ -178,7 +178,8 @@ class Controller:
         return in_force.after((now - start) / of_stream.adc_rate_hz)
 
     async def add_delays(self, of_stream, start_unix_s, changes):
-        """Adds {label: (delay in s, phase in rad)} to the present delay models, from 'start_unix_s' on."""
+        """Adds {label: (delay in s, phase in rad)} to the present delay models.  The new models start at
+        'start_unix_s'."""
         stream = of_stream.voltages
         models = await self.for_each(list(changes), lambda label: self.model(stream, label, start_unix_s, of_stream))
         await self.request("delays", stream, f"{start_unix_s:.6f}",

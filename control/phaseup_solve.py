@@ -24,8 +24,8 @@ from phaseup_stefcal import amplitude_covariance, phase_covariance, stefcal
 
 N_GROUPS = 64  # largest number of groups of channels to which a delay is fitted
 GROUP_SIGMA = 5  # a group with a larger deviation, in standard deviations, is left out of the fit of a line
-MIN_GROUPS = 8  # lowest number of groups after groups are merged
-MIN_GROUP_PEAK = 5  # lowest fringe / noise in each group
+MIN_GROUPS = 8  # lowest number of groups that remain after merging
+MIN_GROUP_PEAK = 5  # lowest ratio of a fringe to the noise in each group
 SMOOTHED = 9  # number of groups over which amplitudes are averaged for the computation of errors
 BANDPASS_ROUNDS = 2
 MAX_BANDPASS_ERROR_DEG = 15

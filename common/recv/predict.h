@@ -25,7 +25,7 @@ struct flow {
     unsigned source;                      /* [const] */
     const struct assemble_layout *layout; /* [const] layout of the member */
     struct position next;                 /* position after the last packet admitted */
-    uint64_t payload_bytes;               /* payload bytes of each packet, except a heap's last packet */
+    uint64_t payload_bytes;               /* payload size of each packet except the last packet of a heap */
     /* flow of the expected next packet: [0] after a packet inside a heap, [1] after a heap's last packet */
     struct flow *successor[2];
     struct position cursor; /* position of the next packet to predict in batch 'cursor_batch' */
@@ -41,7 +41,7 @@ struct prediction {
 struct predictor {
     struct flow *flows;         /* [n_flows] flows of all members, one member after the other */
     struct flow **member_flows; /* [const] [n_members] the flow of source 0 of each member */
-    struct flow *last_flow;     /* flow of the last packet admitted; NULL before the first */
+    struct flow *last_flow;     /* flow of the last admitted packet; NULL before the first packet */
     bool last_ended_heap;
     struct flow *at; /* flow of the last packet predicted for this batch */
     bool at_ended_heap;

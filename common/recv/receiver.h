@@ -68,7 +68,7 @@ struct receiver_config {
 struct receiver_stats {
     struct counter packets;
     struct counter rejects[N_REJECTS];
-    struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet was refused, here or by an assembler */
+    struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet the receiver or an assembler refused */
     struct counter metadata_heaps;           /* descriptor heaps, and heaps that lack an item */
     struct counter malformed[SPEAD_N_ERRORS];
 };

@@ -142,9 +142,9 @@ void recv_packet_copy(const struct packet_slot *slot, size_t offset, size_t n_by
 size_t recv_packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes);
 
 /* Sleeps for a moment before a wait, if the last packets arrived soon after the last wait began.  A wake-up costs more
- * than the reception of a packet, so it is cheaper to let several packets arrive first.  At 50 Gb/s some 600 kB arrive
- * before the thread is awake, so the socket buffer or ring must have room ('may_coalesce').  A source that polls
- * (busy_poll_ns) does not sleep.  '*waiting_since_ns' is the start of the last wait.  For implementations. */
+ * than the reception of a packet, so it is cheaper to let several packets arrive first.  At 50 Gb/s about 600 kB
+ * arrive before the thread is awake, so the socket buffer or ring must have room ('may_coalesce').  A source that
+ * polls (busy_poll_ns) does not sleep.  '*waiting_since_ns' is the start of the last wait.  For implementations. */
 #define RECV_SOURCE_COALESCE_BUFFER_MIN (2 << 20)
 void recv_source_coalesce(bool may_coalesce, int64_t *waiting_since_ns);
 

@@ -255,7 +255,7 @@ static int read_completion_event(struct recv_source_verbs *source)
     return 0;
 }
 
-/* Sleeps until an event or for 'timeout_ns'.  Returns 0 or negative errno. */
+/* Sleeps until an event occurs or 'timeout_ns' has passed.  Returns 0 or negative errno. */
 static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
 {
     enum { COMPLETION, ASYNC, N };

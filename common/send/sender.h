@@ -97,7 +97,7 @@ struct send_stream_stats {
     struct counter packets; /* packets sent */
     struct counter failed;  /* packets of all kinds that were not sent */
     struct counter clipped[N_POLS];
-    struct gauge latency_ns; /* time from ready_ns to the first packet of the last group */
+    struct gauge latency_ns; /* last group: time from ready_ns to its first packet */
 };
 
 struct send_stream_config {

@@ -127,7 +127,8 @@ void send_stream_give_up(struct send_stream *stream)
 
 /* Returns the weight of a descriptor byte in the schedule of the stream.  With the weight 1, descriptors leave at the
  * stream's rate.  The weight is 1 if the descriptors then take at most SENDER_LATE_MAX_NS, the largest delay that
- * data can make up for.  Otherwise the weight is smaller, and the descriptors leave faster, in just this time. */
+ * data can make up for.  Otherwise the weight is smaller, so that the descriptors leave faster, within
+ * SENDER_LATE_MAX_NS. */
 static double choose_haste(const struct send_stream *stream)
 {
     double all_ns = 0;
