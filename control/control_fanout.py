@@ -40,9 +40,10 @@ class FanOut(Server):
         self._interface_timer = None
         self.board = Board(config, self.sensors, self._interface_changed, self._note)
         self.state = ArrayState(config, self.board, self.engines, self.loop)
-        self.kept = self.board.add("state-status", str, "Whether settings survive a restart: kept (yes), none (no
-        directory), " "failed (a setting could not be written), ignored (a damaged file was put aside at the "
-        "start).") self._show_kept()
+        self.kept = self.board.add("state-status", str, "Whether settings survive a restart: kept (yes), none (no "
+                                   "directory), failed (a setting could not be written), ignored (a damaged file was "
+                                   "put aside at the start).")
+        self._show_kept()
         self.reports = Reports(config, self.board, self.settings)
         for engine in self.engines:
             engine.mirror = Mirror(self.board, engine)

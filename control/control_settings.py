@@ -1,15 +1,15 @@
 """Settings that the controller stores for the engines, in an SQLite file.
 
 A setting has a key (request, stream, input or beam) and a value.  A request stores its values before the request is
-sent.  So an engine that comes back meanwhile gets the new values, too.  If the engines refuse a value, the former value
-is stored again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered
-request.
+sent.  So an engine that comes back meanwhile also gets the new values.  If the engines refuse a value, the former
+value is stored again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an
+answered request.
 
     key                              value
     ("gain-all", STREAM, "")         [texts of 1 or n_channels gains], or ["default"]
     ("gain", STREAM, LABEL)          [texts of gains]; an engine gets them after gain-all
     ("delays", STREAM, LABEL)        [[START in UNIX seconds as text, MODEL], ...] in the order of their starts
-    ("beam-weights", STREAM, BEAM)   [arguments after the beam's name]; "beam-quant-gains" is alike
+    ("beam-weights", STREAM, BEAM)   [arguments after the beam's name]; also for "beam-quant-gains"
     ("beam-delays", STREAM, BEAM)    [[START, MODEL, MODEL, ...], ...] in the order of their starts
     ("beam-calibration", STREAM, LABEL)  [texts of gains]
     ("capture", STREAM, "")          ["start"], ["start", TIMESTAMP] or ["stop"]

@@ -1,7 +1,7 @@
 """Turns solutions into settings: gains or delay models, as requests to the array's controller or as files for fgpu.
 
 In each channel, the gain of an input is multiplied by exp(-i phase), where 'phase' is the phase of the solution.  So
-the gain's magnitude and the rms of the quantised voltages do not change, unless amplitudes are corrected, too.
+the gain's magnitude and the rms of the quantised voltages do not change, unless amplitudes are also corrected.
 """
 import ast
 import asyncio

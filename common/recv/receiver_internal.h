@@ -73,7 +73,7 @@ void receiver_handle_landed(struct receiver *r, size_t n_packets, int64_t arriva
  * a chunk. */
 void receiver_handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arrival_ns);
 
-/* Releases the frames of a chunk after the device has read them. struct assembler_config has this function as
+/* Releases the frames of a chunk after the device has read them.  struct assembler_config has this function as
  * 'recycle'. */
 void receiver_release_frames(void *receiver, const struct chunk *chunk);
 

@@ -64,8 +64,7 @@ static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_
 /* Records that a piece was handed to the sink from 'begun_ns' to 'ended_ns'.  The piece has 'n_bytes' bytes, which
  * count as 'paced_bytes'.  Perhaps the whole piece left only at 'ended_ns', so the gap after the piece begins at this
  * time.  The gap lasts for PACE_APART times the piece's duration.  During this gap, a switch port with 2.5 times the
- * stream's rate forwards the whole piece.  The gap is shorter than a piece, so a late stream can catch up.
- */
+ * stream's rate forwards the whole piece.  The gap is shorter than a piece, so late streams can catch up. */
 #define PACE_APART        0.4
 #define PACE_QUICK_GROWTH 1.0005
 static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes,

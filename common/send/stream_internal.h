@@ -66,8 +66,7 @@ bool send_stream_descriptors_due(const struct send_stream *stream, int64_t now_n
 /* Begins the descriptors if they are due, or else the next group of the jobs. */
 void send_stream_begin_group(struct send_stream *stream, int64_t now_ns);
 
-/* Returns the weighted size of 'n_bytes' bytes of the group in progress.  Descriptor bytes may weigh less than 1.
- */
+/* Returns the weighted size of 'n_bytes' bytes of the group in progress.  A descriptor byte may weigh less than 1. */
 double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes);
 
 /* Fills 'packet' with the next packet of the group in progress, and advances the position. */

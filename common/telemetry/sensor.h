@@ -85,8 +85,7 @@ extern const char *const sensor_aggregate_words[];
 
 struct sensor {
     _Atomic uint32_t sequence;              /* odd during a write */
-    _Atomic uint64_t atoms[SENSOR_N_ATOMS]; /* the reading: its UNIX time, monotonic time of the write, status, value
-                                             */
+    _Atomic uint64_t atoms[SENSOR_N_ATOMS]; /* UNIX time of the reading, monotonic time of the write, status, value */
     struct sensor_entry *entry;             /* [main] entry of the sensor in the set; NULL: not added to a set */
 };
 
