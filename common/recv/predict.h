@@ -1,7 +1,7 @@
 /* predict.h - predicts a receive thread's next packets, so that their payloads can be received in place.
  *
  * Model:     each source of each member sends its heaps in order, in packets of one size.  Sources alternate in a fixed
- *            order: the predictor expects that a source is followed by the same source as last time.
+ *            order: after a packet of source A, the predictor expects the source that followed A the last time.
  * Judgement: if most predictions were wrong, prediction pauses for RETRY_BATCHES batches.
  * Ownership: part of a receiver.   Threads: the receiver's.   Blocking: none.   Allocation: predictor_init(). */
 #ifndef COMMON_RECV_PREDICT_H
@@ -19,7 +19,7 @@ struct position {
     uint64_t offset; /* offset in the heap, in bytes */
 };
 
-/* The packets of one source of one member. */
+/* A flow: the packets that one source of one member sends. */
 struct flow {
     unsigned member;                      /* [const] */
     unsigned source;                      /* [const] */

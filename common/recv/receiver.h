@@ -5,11 +5,12 @@
  * Blocking:  the thread waits at most 100 ms for packets.  It waits for free chunks only if the source can wait.
  *
  * Landing: the receiver predicts the next packets (predict.h), and offers the place of each predicted payload to the
- * source as a slot's payload buffer.  If the prediction is right, the payload is received in place, without a copy.  A
- * payload at a wrong place is copied twice, through the slot's own buffer, because its right place may hold another
- * packet of the same batch.  If most predictions are wrong, the next batches are received into the slots' own buffers
- * and copied once.  Packets that stay in the source's memory (zero-copy) are copied to their places once, past the
- * cache.  If chunks are in direct memory, all packets are copied past the cache.
+ * source as a slot's payload buffer.  If the prediction is right, the payload is received in place, without a copy.
+ * If the prediction is wrong, the payload is copied to the slot's own buffer first, and then to its right place.  The
+ * first copy is needed because the right place may hold another packet of the same batch.  If most predictions are
+ * wrong, the next batches are received into the slots' own buffers and copied once.  Packets that stay in the
+ * source's memory (zero-copy) are copied to their places once, past the cache.  If chunks are in direct memory, all
+ * packets are copied past the cache.
  *
  * CRC: a packet whose CRC item (spead.h) does not match is refused, even if its payload was received in place.  The
  * bytes of a refused packet are not marked as arrived, so a later packet overwrites them.  Payloads that a NIC wrote to
