@@ -7,7 +7,7 @@ HEADLINES = {"absent": "Engines missing", "bad": "No data", "warn": "Losing data
 
 
 def hosts_down(engines):
-    """Returns {host: its engines} of the hosts that have several engines, of which none answers."""
+    """Returns {host: its engines} for each host with several engines, if none of them answers."""
     of = {}
     for e in engines:
         of.setdefault(e["host"], []).append(e)

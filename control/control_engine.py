@@ -94,8 +94,8 @@ class Engine:
         """Sends a request when all earlier requests to this engine have been answered.
 
         Returns the arguments of the reply, as bytes, within timeout_s.  Raises EngineRefused, or EngineFailed if the
-        engine is not present or timeout_s has passed.  A request that then still waits is sent later, because newer
-        settings may wait behind it.
+        engine is not present or timeout_s has passed.  A request that has not been sent by then is sent later,
+        because newer settings may wait behind it.
         """
         sent = asyncio.Event()
         if not self._n_requests:
@@ -126,7 +126,7 @@ class Engine:
             self._n_requests -= 1
 
     def _late(self, turn):
-        """Logs that the engine refused a request whose caller did not wait so long."""
+        """Logs the engine's refusal of a request whose caller waits no longer."""
         if not turn.cancelled() and isinstance(turn.exception(), EngineRefused):
             logger.error("%s %s", self, turn.exception())
 
@@ -195,9 +195,9 @@ class Engine:
         raise EngineFailed(self.why or "lost its connection")
 
     async def _send_settings(self, client):
-        """Sends the stored settings.  Repeats this with the settings that have changed meanwhile, until none has
-        changed.  There is no await between the last check of the settings and the state PRESENT in _serve(), so no
-        setting is lost."""
+        """Sends the stored settings, then the settings that have changed meanwhile, until no setting has changed.
+        There is no await between the last check of the settings and the state PRESENT in _serve(), so no setting is
+        lost."""
         self.refused = {}
         sent, in_effect = {}, await self._models_in_effect(client)
         while messages := self._messages(self, sent, in_effect):

@@ -40,9 +40,9 @@ class FanOut(Server):
         self._interface_timer = None
         self.board = Board(config, self.sensors, self._interface_changed, self._note)
         self.state = ArrayState(config, self.board, self.engines, self.loop)
-        self.kept = self.board.add("state-status", str, "Whether settings survive a restart: kept; none: there is no "
-                                   "directory; failed: a setting could not be written; ignored: a damaged file was put "
-                                   "aside at the start.")
+        self.kept = self.board.add("state-status", str, "Whether settings survive a restart: kept (yes), none (no "
+                                   "directory), failed (a setting could not be written), ignored (a damaged file was "
+                                   "put aside at the start).")
         self._show_kept()
         self.reports = Reports(config, self.board, self.settings)
         for engine in self.engines:
@@ -138,7 +138,7 @@ class FanOut(Server):
         return stream
 
     def _fengs(self, labels):
-        """Returns {Engine: the labels of 'labels' that are its inputs}.  Raises FailReply if an antenna has no
+        """Returns {Engine: [labels of its inputs]} for the inputs in 'labels'.  Raises FailReply if an antenna has no
         F-engine."""
         found = {}
         for label in labels:

@@ -114,7 +114,8 @@ def axis_of(source, first, last):
 class Fringes:
     def __init__(self, watch):
         self.watch = watch
-        self.answers = {}  # (stream, pair, band): [time of the newest query, start of the task, task of the answer]
+        # {(stream, pair, band): [time of the newest query, start time of the task, task that gets the answer]}
+        self.answers = {}
 
     async def get(self, query):
         """Returns the answer for a query {"stream", "baseline", "channels"}.  Raises Refused."""

@@ -21,7 +21,7 @@ from control_fringe import Fringes, Refused
 from control_watch import Watch
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The second folder has the style sheet and the plots of the engines' page, which the array page uses, too.
+# The second folder has the style sheet and the plots of the engines' page.  The array page also uses them.
 FOLDERS = (HERE / "page", HERE.parent / "common" / "http" / "page")
 FILES = {
     "index.html": "text/html",

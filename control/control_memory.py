@@ -36,7 +36,7 @@ class Troubles:
     def __init__(self):
         self.rows = {}  # (engine, where, stage, what): row of a trouble of one engine
         self.started = {}  # engine: start time of its process
-        self.before = {}  # key of a row: n_hour of the engine's former process
+        self.before = {}  # key of a row: n_hour at the end of the engine's former process
 
     def take(self, pages, now):
         for page in pages:

@@ -17,7 +17,7 @@ OWN_STAGES = {
     "beamrec": None,
 }  # an engine's lamp shows troubles of these stages; None: of all stages
 GONE = ("dead", "silent")  # states in which an X-engine receives nothing from an antenna
-START_S = 10  # time after its start in which an engine may be without data
+START_S = 10  # an engine may be without data for this time after its start
 
 
 @dataclass

@@ -13,8 +13,8 @@ RULES has the sensors of X-engines that are combined into one sensor of the stre
 import re
 from dataclasses import dataclass
 
-# How the values of all X-engines become one sensor STREAM.NAME.  The array does not show the X-engines' own sensors of
-# names in HIDDEN.
+# How the values of all X-engines become one sensor STREAM.NAME.  If a name is in HIDDEN, the array does not show the
+# X-engines' own sensors of this name.
 RULES = {"rx.synchronised": "all", "xeng-clip-cnt": "sum", "beng-clip-cnt": "sum", "audit-failure-cnt": "sum",
          "wrong-dump-cnt": "sum", "delay": "latest", "quantiser-gain": "latest", "weight": "latest"}
 HIDDEN = set(RULES) - {"audit-failure-cnt", "wrong-dump-cnt"}

@@ -1,15 +1,15 @@
 """Settings that the controller stores for the engines, in an SQLite file.
 
 A setting has a key (request, stream, input or beam) and a value.  A request stores its values before the request is
-sent.  So an engine that comes back meanwhile gets the new values, too.  If the engines refuse a value, the former value
-is stored again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an answered
-request.
+sent.  So an engine that comes back meanwhile also gets the new values.  If the engines refuse a value, the former
+value is stored again.  SQLite writes each change atomically.  A killed controller therefore loses no setting of an
+answered request.
 
     key                              value
     ("gain-all", STREAM, "")         [texts of 1 or n_channels gains], or ["default"]
     ("gain", STREAM, LABEL)          [texts of gains]; an engine gets them after gain-all
     ("delays", STREAM, LABEL)        [[START in UNIX seconds as text, MODEL], ...] in the order of their starts
-    ("beam-weights", STREAM, BEAM)   [arguments after the beam's name]; "beam-quant-gains" is alike
+    ("beam-weights", STREAM, BEAM)   [arguments after the beam's name]; also for "beam-quant-gains"
     ("beam-delays", STREAM, BEAM)    [[START, MODEL, MODEL, ...], ...] in the order of their starts
     ("beam-calibration", STREAM, LABEL)  [texts of gains]
     ("capture", STREAM, "")          ["start"], ["start", TIMESTAMP] or ["stop"]
@@ -111,7 +111,7 @@ class Settings:
 
 def current(models):
     """Returns those of the models [[START, ...], ...] that are still needed: the newest model that has begun, and all
-    later models.  An engine may get these models again while it uses them, because each model replaces itself."""
+    later models.  It does no harm to send these models to an engine again: each model replaces itself."""
     begun = [i for i, model in enumerate(models) if float(model[0]) <= time.time()]
     return models[begun[-1] if begun else 0:]
 
@@ -215,6 +215,6 @@ class Sender:
 
 
 def now_text(lead_s=0.0):
-    """Returns the UNIX time in lead_s as text, with nanoseconds, which an engine reads exactly."""
+    """Returns the UNIX time lead_s from now as text, with nanoseconds, which an engine reads exactly."""
     now_ns = time.time_ns() + int(lead_s * 1e9)
     return f"{now_ns // 10**9}.{now_ns % 10**9:09d}"

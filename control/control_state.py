@@ -42,7 +42,7 @@ class ArrayState:
         self.sensors = {
             "array": [board.add(name, Level, "State of the array: degraded while an engine or an antenna is missing; "
                                 "fail while no stream has data.") for name in ("array-status", "device-status")],
-            "antennas": board.add("missing-antennas", str, "Antennas whose data streams lack, separated by commas."),
+            "antennas": board.add("missing-antennas", str, "Antennas whose data are missing, separated by commas."),
             "engines": board.add("missing-engines", str, "Engines that are absent or hung, separated by commas.")}
         self.of_engine = {engine.name: board.add(f"{engine.name}.state", EngineState,
                                                  f"Whether {engine} is present, absent or hung.") for engine in engines}

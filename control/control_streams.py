@@ -47,7 +47,7 @@ def constants(config, stream):
         "Number of X-engines that make the stream.", n_engines
     if stream.kind == "visibilities":
         n = len(config.antennas)
-        yield "n-bls", int, "", "Products per channel: four for each pair of antennas, also for each antenna alone.", \
+        yield "n-bls", int, "", "Products per channel: four per pair of antennas, also of an antenna with itself.", \
             2 * n * (n + 1)
         if stream.get("integration_s"):
             yield "int-time", float, "s", "Length of an accumulation.", float(stream.get("integration_s"))

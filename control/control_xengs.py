@@ -111,7 +111,8 @@ class XengRequests(FengRequests):
         await self._apply({key: [what, *args]}, calls, self.config.delays_timeout_s)
 
     def is_up(self, stream):
-        """Returns whether a stream is sent, by the last request; without a request, by control.yaml."""
+        """Returns whether a stream is sent.  The last capture request decides; without a request, control.yaml
+        decides."""
         kept = self.settings.get(("capture", stream.name, ""))
         return kept[0] == "start" if kept else bool(stream.get("send_enabled", True))
 

@@ -21,7 +21,7 @@ from phaseup_solve import Data
 
 N_POLS = 2
 LIVE_GRACE_S = 10  # extra waiting time, because X-engines repeat descriptors only every 5 s
-MAX_HEAPS = 4  # number of heaps of a substream in memory; with 80 antennas a heap has megabytes
+MAX_HEAPS = 4  # number of heaps of a substream in memory; a heap of 80 antennas has several megabytes
 BAD_VALUE = -(1 << 31)  # real part of a visibility that could not be computed
 
 
@@ -140,7 +140,8 @@ class Sums:
 
 
 def take(spead_stream, items, sums, n_dumps, not_before, failures):
-    """Adds 'n_dumps' dumps of a substream, from the timestamp 'not_before' on.  Returns earlier if the stream stops."""
+    """Adds 'n_dumps' dumps of a substream, beginning at the timestamp 'not_before'.  Returns earlier if the stream
+    stops."""
     n_taken = 0
     try:
         for heap in spead_stream:

@@ -6,12 +6,13 @@ without data.
 """
 import numpy as np
 
-PADDING = 4  # length of the Fourier transform that finds a delay, in lengths of the band
-MIN_PEAK = 5  # lowest fringe peak / noise; noise alone reaches this ratio once in 10^7 transforms
-ENOUGH_FRINGES = 5  # number of antennas with fringes whose sum then finds the other antennas
+PADDING = 4  # ratio of the length of the Fourier transform that finds a delay to the number of channels
+MIN_PEAK = 5  # lowest ratio of a fringe's peak to the noise; noise alone reaches this ratio once in 10^7 transforms
+# an antenna with this number of fringes starts the search; the sum of the found antennas finds the others
+ENOUGH_FRINGES = 5
 OUTLIER_SIGMA = 6  # lowest deviation of a channel with interference, in standard deviations
 OUTLIER_FRACTION = 0.1  # lowest deviation of such a channel, relative to the channels nearby
-MAD_SIGMA = 1.4826  # standard deviation / median absolute deviation
+MAD_SIGMA = 1.4826  # ratio of the standard deviation to the median absolute deviation
 
 
 def baseline_of(a1, a2):

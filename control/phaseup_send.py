@@ -1,7 +1,7 @@
 """Turns solutions into settings: gains or delay models, as requests to the array's controller or as files for fgpu.
 
 In each channel, the gain of an input is multiplied by exp(-i phase), where 'phase' is the phase of the solution.  So
-the gain's magnitude and the rms of the quantised voltages do not change, unless amplitudes are corrected, too.
+the gain's magnitude and the rms of the quantised voltages do not change, unless amplitudes are also corrected.
 """
 import ast
 import asyncio
@@ -178,7 +178,8 @@ class Controller:
         return in_force.after((now - start) / of_stream.adc_rate_hz)
 
     async def add_delays(self, of_stream, start_unix_s, changes):
-        """Adds {label: (delay in s, phase in rad)} to the present delay models, from 'start_unix_s' on."""
+        """Adds {label: (delay in s, phase in rad)} to the present delay models.  The new models start at
+        'start_unix_s'."""
         stream = of_stream.voltages
         models = await self.for_each(list(changes), lambda label: self.model(stream, label, start_unix_s, of_stream))
         await self.request("delays", stream, f"{start_unix_s:.6f}",

@@ -24,8 +24,8 @@ from phaseup_stefcal import amplitude_covariance, phase_covariance, stefcal
 
 N_GROUPS = 64  # largest number of groups of channels to which a delay is fitted
 GROUP_SIGMA = 5  # a group with a larger deviation, in standard deviations, is left out of the fit of a line
-MIN_GROUPS = 8  # lowest number of groups after groups are merged
-MIN_GROUP_PEAK = 5  # lowest fringe / noise in each group
+MIN_GROUPS = 8  # lowest number of groups that remain after merging
+MIN_GROUP_PEAK = 5  # lowest ratio of a fringe to the noise in each group
 SMOOTHED = 9  # number of groups over which amplitudes are averaged for the computation of errors
 BANDPASS_ROUNDS = 2
 MAX_BANDPASS_ERROR_DEG = 15
@@ -63,8 +63,9 @@ class Solution:
     noise_coherence: float  # |sum of V| / sum of |V| after a perfect correction; below 1 because of noise
     unsolved: dict  # {antenna: why it has no solution}
     flagged: np.ndarray  # bool [chan]
-    reduced_chi2: float  # of the line fits; above 1 if the phases are not straight lines
-    bandpass: np.ndarray = field(default=None)  # complex [ant, chan]: gains / gains of the line; or None
+    reduced_chi2: float  # reduced chi square of the line fits; above 1 if the phases are not straight lines
+    # complex [ant, chan]: ratio of the gains to the gains of the line; or None
+    bandpass: np.ndarray = field(default=None)
 
 
 # ---- Groups of channels ----------------------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class Fringes:
     turns: np.ndarray  # [ant]: approximate delay in turns per channel
     phase: np.ndarray  # [ant]: approximate phase at the centre
     gain: np.ndarray  # complex [group, ant]: gains after the removal of 'turns' and 'phase'
-    smooth: np.ndarray  # [group, ant]: |gain|, averaged over groups against noise
+    smooth: np.ndarray  # [group, ant]: |gain|, averaged over groups to reduce noise
     sums: np.ndarray  # [group, ant, ant]
     counts: np.ndarray  # [group, ant, ant]
     usable: np.ndarray  # bool [ant]

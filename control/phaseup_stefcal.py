@@ -8,7 +8,7 @@ All functions compute many groups of channels at once.  The axes of arrays are [
 import numpy as np
 
 MAX_ITERATIONS = 200
-TOLERANCE = 1e-5  # relative change of all gains between two rounds
+TOLERANCE = 1e-5  # the rounds end when the relative change of all gains is at most this number
 
 
 def stefcal(sums, counts):

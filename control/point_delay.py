@@ -60,7 +60,7 @@ def geometric_delays_s(direction, distance_m, array):
         b_m = array.positions_m + delays_s[..., None] * turning_m_s
         along_m = np.einsum("ni,nai->na", direction, b_m)
         with np.errstate(invalid="ignore"):  # inf - inf of a plane wave
-            # |R s - b| - R, without the difference of two large numbers
+            # computes |R s - b| - R without a difference of two large numbers
             excess_m = np.sum(b_m**2, axis=-1) / distance_m - 2 * along_m
             far_m = np.sqrt(1 + excess_m / distance_m) + 1
         delays_s = excess_m / far_m / C_M_S
@@ -82,7 +82,8 @@ class Models:
     is the middle of its filter window."""
     start_s: float
     length_s: float
-    coefficients: np.ndarray  # of polynomials: delay in s, argument in s since start_s; [order + 1, n_ants]
+    # [order + 1, n_ants] of polynomials: delay in s as a function of the seconds since start_s
+    coefficients: np.ndarray
     error_s: float  # largest difference from the exact delay
     elevation_rad: float  # lowest elevation of the target
 
@@ -91,8 +92,8 @@ class Models:
         return (unix_s - self.start_s)[:, None] ** np.arange(len(self.coefficients)) @ self.coefficients
 
     def load_time(self, stream):
-        """Returns the load time of the models for a stream, as text with nine decimals, the most that a request can
-        have."""
+        """Returns the load time of the models for a stream, as text with nine decimals.  A request can have no more
+        decimals."""
         whole = np.floor(self.start_s - stream.group_delay_s)
         nanoseconds = round((self.start_s - whole - stream.group_delay_s) * 1e9)
         return f"{int(whole) + nanoseconds // 10**9}.{nanoseconds % 10**9:09}"

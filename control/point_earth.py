@@ -50,7 +50,7 @@ def load_leap_seconds(path=None):
     try:
         table = iers.LeapSeconds.auto_open(files)
         erfa.leap_seconds.update(table)
-    except Exception as error:  # astropy's readers raise many types
+    except Exception as error:  # astropy's readers raise exceptions of many types
         raise Unusable(f"{path or 'leap seconds'}: not a table of leap seconds") from error
     return float(table.expires.unix)
 
@@ -61,7 +61,7 @@ def open_table(path):
             table = kind.open(str(path))
             if len(table):
                 return table
-        except Exception:  # astropy's readers raise many types
+        except Exception:  # astropy's readers raise exceptions of many types
             continue
     raise Unusable(f"{path}: not a finals2000A or eopc04 table of IERS")
 

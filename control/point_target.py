@@ -106,7 +106,7 @@ class Tle:
     """An earth satellite.  SGP4 gives its position in TEME, whose axes do not rotate.
 
     The wave leaves the satellite at the time T - light.  In the rest frame of the origin, the satellite's position at
-    that time is further by v light (aberration).  v is the origin's velocity by the Earth's rotation.
+    that time is displaced by v * light (aberration).  v is the origin's velocity by the Earth's rotation.
     """
     text: str
     satellite: Satrec

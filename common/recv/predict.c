@@ -98,8 +98,8 @@ void predictor_count(struct predictor *predictor, bool holds)
     predictor->n_holding += holds;
 }
 
-/* Prediction pays if at least half of the predictions are right: a payload is copied once without prediction, never
- * if the prediction is right, and twice if it is wrong. */
+/* Pauses prediction if more than half of the predictions were wrong.  Without prediction a payload is copied once.  A
+ * right prediction saves this copy, and a wrong prediction adds a copy. */
 void predictor_judge(struct predictor *predictor)
 {
     if (predictor->n_counted < JUDGED_PACKETS)

@@ -1,7 +1,7 @@
 /* predict.h - predicts a receive thread's next packets, so that their payloads can be received in place.
  *
  * Model:     each source of each member sends its heaps in order, in packets of one size.  Sources alternate in a fixed
- *            order: after a packet of a source, the predictor expects the same next source as the last time.
+ *            order: after a packet of source A, the predictor expects the source that followed A the last time.
  * Judgement: if most predictions were wrong, prediction pauses for RETRY_BATCHES batches.
  * Ownership: part of a receiver.   Threads: the receiver's.   Blocking: none.   Allocation: predictor_init(). */
 #ifndef COMMON_RECV_PREDICT_H
@@ -19,16 +19,16 @@ struct position {
     uint64_t offset; /* offset in the heap, in bytes */
 };
 
-/* The packets of one source of one member. */
+/* A flow: the packets that one source of one member sends. */
 struct flow {
     unsigned member;                      /* [const] */
     unsigned source;                      /* [const] */
     const struct assemble_layout *layout; /* [const] layout of the member */
     struct position next;                 /* position after the last packet admitted */
-    uint64_t payload_bytes;               /* payload bytes of each packet, except a heap's last packet */
-    /* expected next flow: [0] after a packet that is not its heap's last packet, [1] after a heap's last packet */
+    uint64_t payload_bytes;               /* payload size of each packet except the last packet of a heap */
+    /* flow of the expected next packet: [0] after a packet inside a heap, [1] after a heap's last packet */
     struct flow *successor[2];
-    struct position cursor; /* position of the next prediction in batch 'cursor_batch' */
+    struct position cursor; /* position of the next packet to predict in batch 'cursor_batch' */
     uint64_t cursor_batch;
 };
 
@@ -41,7 +41,7 @@ struct prediction {
 struct predictor {
     struct flow *flows;         /* [n_flows] flows of all members, one member after the other */
     struct flow **member_flows; /* [const] [n_members] the flow of source 0 of each member */
-    struct flow *last_flow;     /* flow of the last packet admitted; NULL before the first */
+    struct flow *last_flow;     /* flow of the last admitted packet; NULL before the first packet */
     bool last_ended_heap;
     struct flow *at; /* flow of the last packet predicted for this batch */
     bool at_ended_heap;

@@ -17,7 +17,7 @@
 #define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, which limits the delay of a stop */
 #define TICK_MIN_NS     (5 * NS_PER_MS)   /* shortest interval between calls of assembler_pass_time() */
 
-/* size of a slot's header, own payload and spill buffers together */
+/* total size of a slot's buffers: header, own, spill */
 #define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX)
 
 #define RING_REQUEST_BYTES 69 /* bytes that an ibverbs source needs per frame, in addition to the frame */
@@ -92,8 +92,8 @@ void receiver_flush_oldest(struct receiver *receiver)
     assembler_flush_oldest(oldest_assembler(receiver));
 }
 
-/* Hands on the open chunks of all members together, in order of time.  A member that handed on all of its chunks
- * first would seem far ahead.  The matcher would then not wait for the other members' last chunks. */
+/* Hands on the open chunks of all members in order of time.  If all chunks of one member were handed on first, this
+ * member would seem far ahead.  The matcher would then not wait for the other members' last chunks. */
 static void flush(struct receiver *r)
 {
     while (receiver_oldest_samples(r) != INT64_MAX)

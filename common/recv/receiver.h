@@ -5,11 +5,12 @@
  * Blocking:  the thread waits at most 100 ms for packets.  It waits for free chunks only if the source can wait.
  *
  * Landing: the receiver predicts the next packets (predict.h), and offers the place of each predicted payload to the
- * source as a slot's payload buffer.  If the prediction is right, the payload is received in place, without a copy.  A
- * payload at a wrong place is copied twice, through the slot's own buffer, because its right place may hold another
- * packet of the same batch.  If most predictions are wrong, the next batches are received into the slots' own buffers
- * and copied once.  Packets that stay in the source's memory (zero-copy) are copied to their places once, past the
- * cache.  If chunks are in direct memory, all packets are copied past the cache.
+ * source as a slot's payload buffer.  If the prediction is right, the payload is received in place, without a copy.
+ * If the prediction is wrong, the payload is copied to the slot's own buffer first, and then to its right place.  The
+ * first copy is needed because the right place may hold another packet of the same batch.  If most predictions are
+ * wrong, the next batches are received into the slots' own buffers and copied once.  Packets that stay in the
+ * source's memory (zero-copy) are copied to their places once, past the cache.  If chunks are in direct memory, all
+ * packets are copied past the cache.
  *
  * CRC: a packet whose CRC item (spead.h) does not match is refused, even if its payload was received in place.  The
  * bytes of a refused packet are not marked as arrived, so a later packet overwrites them.  Payloads that a NIC wrote to
@@ -55,10 +56,11 @@ struct receiver_config {
     /* [n_assemblers] configurations of the assemblers, copied; the receiver sets may_wait */
     const struct assembler_config *assemblers;
     size_t n_assemblers;
-    /* true: chunks are direct, and no payload is received in place, because the host could not move the payload */
+    /* true: chunks are direct.  No payload is then received in place, because the host could not move a misplaced
+     * payload */
     bool direct;
     bool needs_crc; /* true: packets without a CRC item are refused */
-    /* inbox that gets {end_kind, 0, NULL} after the last chunks of an ended file or dead source */
+    /* inbox that gets {end_kind, 0, NULL} after the last chunks, when the file has ended or the source is dead */
     struct inbox *worker;
     int end_kind;
 };
@@ -67,19 +69,19 @@ struct receiver_config {
 struct receiver_stats {
     struct counter packets;
     struct counter rejects[N_REJECTS];
-    struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet was refused, here or by an assembler */
+    struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet the receiver or an assembler refused */
     struct counter metadata_heaps;           /* descriptor heaps, and heaps that lack an item */
     struct counter malformed[SPEAD_N_ERRORS];
 };
 
-/* Adds the memory of a receiver's buffers, without chunks, to 'use'.  'mtu' and 'n_kept' are as in
- * recv_packet_ring_init(). */
+/* Adds the memory of a receiver's buffers to 'use'.  The memory of chunks is not included.  'mtu' and 'n_kept' are as
+ * in recv_packet_ring_init(). */
 void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_kept, struct memory_use *use);
 
 /* Opens the source and creates the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
 
-/* Creates a receiver with an open source, for tests.  The source then belongs to the receiver, also on failure. */
+/* Creates a receiver with an open source, for tests.  The receiver owns the source, even if this function fails. */
 int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver);
 
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);

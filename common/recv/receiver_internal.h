@@ -13,8 +13,8 @@
 
 #include <stdatomic.h>
 
-/* Size of a slot's header buffer.  Usual headers have 72 bytes.  A sender may add items; a longer header is gathered
- * from the slot's buffers. */
+/* Size of a slot's header buffer.  Usual headers have 72 bytes, but a sender may add items.  A header that exceeds
+ * this size is gathered from the slot's buffers. */
 #define HEADER_BYTES 256
 
 /* The buffers of a slot, its predicted packet and its received packet. */
@@ -62,18 +62,19 @@ struct receiver {
     struct log_limit limits[N_REJECTS];
 };
 
-/* Prepares the slots for the next batch of packets.  Each slot gets the place in a chunk of the packet that is expected
- * in the slot. */
+/* Prepares the slots for the next batch of packets.  Predicts a packet for each slot.  The slot's payload buffer
+ * becomes this packet's place in a chunk. */
 void receiver_offer_slots(struct receiver *r);
 
 /* Handles a batch of packets that were received into the offered slots. */
 void receiver_handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_ns);
 
-/* Handles a batch of zero-copy packets, one by one, because none of them occupies a place in a chunk. */
+/* Handles a batch of zero-copy packets one by one.  This is possible because no zero-copy packet occupies a place in
+ * a chunk. */
 void receiver_handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arrival_ns);
 
-/* Releases the frames of a used chunk, for 'recycle' of struct assembler_config.  The device has already read the
- * frames. */
+/* Releases the frames of a chunk after the device has read them.  struct assembler_config has this function as
+ * 'recycle'. */
 void receiver_release_frames(void *receiver, const struct chunk *chunk);
 
 #endif

@@ -193,8 +193,8 @@ static void make_way(struct receiver *r, const struct placement *placement, cons
     }
 }
 
-/* Returns true if the payload of a duplicate is the same as the first copy.  Returns false if only some bytes had
- * arrived, or if the host may not read the first copy. */
+/* Returns true if the payload of a duplicate is the same as the first copy.  Returns false if only some bytes of the
+ * first copy had arrived, or if the host may not read the first copy. */
 static bool is_same(const struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                     const uint8_t *first)
 {

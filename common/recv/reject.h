@@ -24,9 +24,9 @@ enum reject {
     REJECT_BAD_FREQUENCY, /* the packet's first channel is not this engine's first channel (wrong address) */
     REJECT_CRC,           /* the packet's CRC item does not match, or is missing although recv.crc requires it */
     REJECT_TOO_OLD,       /* behind the window */
-    /* timestamp far from the window or ahead of time, and no claim to a jump is believed (assemble.h) */
+    /* timestamp far from the window or in the future, without enough evidence of a jump of time (assemble.h) */
     REJECT_JUMP,
-    /* the packet would complete a claim, but the host's synchronised clock contradicts the claim */
+    /* the packet would complete the evidence of a jump of time, but the host's synchronised clock denies the jump */
     REJECT_CLOCK,
     REJECT_DUPLICATE, /* some of the packet's bytes had already arrived */
     REJECT_NO_CHUNK,  /* no chunk is free, or the chunk has no room for the packet's frame (chunk.h) */

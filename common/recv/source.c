@@ -233,7 +233,7 @@ size_t recv_packet_piece(const struct packet_slot *slot, size_t offset, size_t n
 
     while (offset >= parts[i].n_bytes) {
         offset -= parts[i++].n_bytes;
-        assert(i < ARRAY_LEN(parts)); /* fails if the slot has fewer bytes than requested */
+        assert(i < ARRAY_LEN(parts)); /* fails if the slot does not have all requested bytes */
     }
     *start = parts[i].start + offset;
     return parts[i].n_bytes - offset < n_bytes ? parts[i].n_bytes - offset : n_bytes;

@@ -74,7 +74,7 @@ struct recv_source_config {
     struct device *device;
     size_t n_kept;                     /* largest number of kept frames (recv_source_keep); 0 without a device */
     const char *pcap_file;             /* capture to read instead of the network; NULL: the network */
-    const struct packet_fanout *share; /* packets to receive; other packets may arrive with 0 bytes; NULL: all */
+    const struct packet_fanout *share; /* selects packets; NULL: all.  Other packets may arrive with 0 bytes */
 };
 
 /* Opens the source.  Returns 0 or negative errno with one sentence in 'why', which names the endpoint or file and a
@@ -99,23 +99,23 @@ struct packet_ring {
 
 #define PACKET_MTU_MAX 9216 /* MTU assumed if none is known */
 
-/* Computes the sizes for a source that is opened with these arguments.  If 'n_kept' > 0, the rests of frames are in
+/* Computes the sizes for a source that is opened with these arguments.  If 'n_kept' > 0, the rest of each frame is in
  * device memory.  If 'mtu' is 0, the MTU is not known, and PACKET_MTU_MAX is assumed. */
 void recv_packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept);
 
 /* Receives up to 'n_slots' (<= PACKET_BATCH_MAX) packets, and waits up to 'timeout_ns' for the first packet.  A busy
  * network source that does not poll may first sleep a tenth of a millisecond, to receive more packets at a time.  The
- * slots' buffers must be set before each call.  The buffers of slots without a packet may be overwritten, too.  Returns
- * the number of packets (0 after a time-out), -ENODATA at the end of a file, or the negative errno of a dead source.  A
- * damaged or truncated file first returns its readable packets, then -EIO. */
+ * slots' buffers must be set before each call.  The buffers of slots that get no packet may also be overwritten.
+ * Returns the number of packets (0 after a time-out), -ENODATA at the end of a file, or the negative errno of a dead
+ * source.  A damaged or truncated file first returns its readable packets, then -EIO. */
 int recv_source_recv(struct recv_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
 /* Returns true if the next recv will return only zero-copy packets, so that the slots need no buffers.  If the result
  * is false, the packets of the next recv are either all zero-copy or all in the slots. */
 bool recv_source_is_zero_copy(const struct recv_source *source);
 
-/* Keeps the head and the rest of a frame of the last recv unchanged until recv_source_release().  Used with a
- * device. */
+/* Keeps the head and the rest of a frame of the last recv unchanged until recv_source_release().  Only for a source
+ * with a device. */
 void recv_source_keep(struct recv_source *source, uint32_t frame);
 /* Makes kept frames available for new packets.  Returns 0, or the negative errno of a dead source. */
 int recv_source_release(struct recv_source *source, const uint32_t *frames, size_t n);
@@ -126,8 +126,8 @@ bool recv_source_can_wait(const struct recv_source *source);
 /* Returns the number of messages dropped since the source was opened.  Any thread.  With sockets the kernel drops
  * messages if a socket buffer is full.  The kernel counts coalesced packets as one message, and counts modulo 2^32 for
  * each endpoint.  The result is 0 if the kernel does not report drops.  The call makes one system call per endpoint.
- * With ibverbs the NIC's port drops packets if no frame is posted; packets of other programs count, too.  The call
- * reads the NIC's firmware, which may take a millisecond. */
+ * With ibverbs the NIC's port drops packets if no frame is posted.  The number then includes packets of other
+ * programs.  The call reads the NIC's firmware, which may take a millisecond. */
 uint64_t recv_source_kernel_drops(const struct recv_source *source);
 
 /* Sets '*start' to byte 'offset' of a received packet.  Returns the number of contiguous bytes there, at most
@@ -137,14 +137,14 @@ size_t recv_packet_piece(const struct packet_slot *slot, size_t offset, size_t n
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', from the buffers that have these bytes. */
 void recv_packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out);
 
-/* Copies 'n_bytes', the beginning of a packet, into the slot's buffers.  Returns the number of bytes copied.  For
+/* Copies the first 'n_bytes' bytes of a packet into the slot's buffers.  Returns the number of bytes copied.  For
  * implementations. */
 size_t recv_packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes);
 
 /* Sleeps for a moment before a wait, if the last packets arrived soon after the last wait began.  A wake-up costs more
- * than the reception of a packet, so it is cheaper to let several packets arrive first.  At 50 Gb/s some 600 kB arrive
- * before the thread is awake, so the socket buffer or ring must have room ('may_coalesce').  A source that polls
- * (busy_poll_ns) does not sleep.  '*waiting_since_ns' is the start of the last wait.  For implementations. */
+ * than the reception of a packet, so it is cheaper to let several packets arrive first.  At 50 Gb/s about 600 kB
+ * arrive before the thread is awake, so the socket buffer or ring must have room ('may_coalesce').  A source that
+ * polls (busy_poll_ns) does not sleep.  '*waiting_since_ns' is the start of the last wait.  For implementations. */
 #define RECV_SOURCE_COALESCE_BUFFER_MIN (2 << 20)
 void recv_source_coalesce(bool may_coalesce, int64_t *waiting_since_ns);
 

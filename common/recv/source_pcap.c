@@ -165,7 +165,7 @@ static void pcap_source_close(struct recv_source *base)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     if (source->capture)
-        pcap_close(source->capture); /* closes the file, too */
+        pcap_close(source->capture); /* also closes the file */
     if (source->file)
         fclose(source->file);
     recv_endpoints_fini(&source->endpoints);

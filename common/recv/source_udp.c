@@ -62,7 +62,7 @@ struct udp_source {
     int n_turns_left;         /* number of turns before epoll is asked again: one turn for each ready socket */
     int64_t alone_timeout_ns; /* current SO_RCVTIMEO of the only socket */
     bool alone_dry;           /* true if the only socket was empty after the last recv */
-    bool may_coalesce;        /* recv_source_coalesce() may sleep, because the buffers are large enough */
+    bool may_coalesce;        /* true if buffers are so large that recv_source_coalesce() may sleep */
     int64_t busy_ns;          /* duration of polling before a wait */
     size_t next_busy;         /* index of the socket to poll next */
     int64_t waiting_since_ns; /* monotonic time when the last wait began */
@@ -151,7 +151,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
         slots[i].endpoint = endpoint;
         slots[i].sender = source->senders[i].sin_addr.s_addr;
         learn(udp_socket, n_bytes, segment_bytes);
-        /* After a coalesced message all later messages are moved, too, to keep the order of packets. */
+        /* After a coalesced message all later messages are also moved, to keep the order of packets. */
         if (segment_bytes < n_bytes || !gro_is_empty(&source->coalesced))
             take_joined(source, (size_t)i, &slots[i], segment_bytes);
         else

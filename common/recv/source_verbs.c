@@ -59,7 +59,7 @@ static bool is_of_a_sink(const struct ibv_async_event *event)
 }
 
 /* Reads the asynchronous events of the NIC, which report failures and link changes.  All sources and sinks of a NIC
- * share its events.  If a source reads the event of another source's failure, the reading source fails, too, because
+ * share its events.  A source also fails if it reads the event of another source's failure.  This is right, because
  * the daemon stops at the first failed source.  Returns 0 or negative errno. */
 static int read_events(struct recv_source_verbs *source)
 {
@@ -255,7 +255,7 @@ static int read_completion_event(struct recv_source_verbs *source)
     return 0;
 }
 
-/* Sleeps until an event or for 'timeout_ns'.  Returns 0 or negative errno. */
+/* Sleeps until an event occurs or 'timeout_ns' has passed.  Returns 0 or negative errno. */
 static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
 {
     enum { COMPLETION, ASYNC, N };
@@ -293,8 +293,8 @@ static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns
     return 0;
 }
 
-/* Receives packets.  If only frames for no endpoint arrived, returns 0 at once.  So a flood of such frames does not
- * delay the caller. */
+/* Receives packets.  If all frames that arrived are for no endpoint, returns 0 at once.  So a flood of such frames
+ * does not delay the caller. */
 static int verbs_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);

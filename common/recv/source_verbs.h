@@ -51,7 +51,7 @@ struct recv_source_verbs {
     size_t n_used;
     struct ibv_wc completions[PACKET_BATCH_MAX];
     bool armed;        /* true if the next completion raises an event */
-    bool may_coalesce; /* recv_source_coalesce() may sleep, because the ring is large enough */
+    bool may_coalesce; /* true if the ring is so large that recv_source_coalesce() may sleep */
     int64_t waiting_since_ns;
     int64_t busy_ns; /* duration of polling before the thread sleeps */
     int err;         /* negative errno of a dead source; else 0 */

@@ -373,7 +373,8 @@ static int open_endpoints(struct opening *opening)
     return err;
 }
 
-/* Joins each group after installing its flow rules, because the kernel drops packets that arrive before the rules. */
+/* Joins each group after installing its flow rules.  Without the rules, packets would go to the kernel, which drops
+ * them. */
 int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);

@@ -47,7 +47,7 @@ static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t
 }
 
 /* Ensures that the remaining 'n_bytes' depart within 'max_ns' from now.  If the rate is too low, multiplies all
- * remaining waits, the wait for the next departure included, by the same factor.  Returns true in this case. */
+ * remaining waits by the same factor, including the wait for the next departure.  Returns true in this case. */
 static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_t n_bytes, int64_t max_ns)
 {
     double wait_ns = (double)(pace_departure_ns(pace) - now_ns);
@@ -63,9 +63,8 @@ static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_
 
 /* Records that a piece was handed to the sink from 'begun_ns' to 'ended_ns'.  The piece has 'n_bytes' bytes, which
  * count as 'paced_bytes'.  Perhaps the whole piece left only at 'ended_ns', so the gap after the piece begins at this
- * time.  The gap lasts for PACE_APART times the piece's duration.  In this gap a switch port of 2.5 times the rate
- * forwards the whole piece before the next piece arrives.  The gap is shorter than a piece's duration, so a late stream
- * can catch up. */
+ * time.  The gap lasts for PACE_APART times the piece's duration.  During this gap, a switch port with 2.5 times the
+ * stream's rate forwards the whole piece.  The gap is shorter than a piece, so late streams can catch up. */
 #define PACE_APART        0.4
 #define PACE_QUICK_GROWTH 1.0005
 static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes,
@@ -79,12 +78,11 @@ static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t e
     pace->clear_ns = ended_ns + (int64_t)(PACE_APART * pace->ns_per_byte * paced_bytes);
 }
 
-/* Returns the earliest time to begin the hand-over of the next piece.  No packet of a piece leaves a socket before
- * its first message, of 'first_bytes' bytes, is handed over.  So the hand-over of the piece may begin earlier than
- * clear_ns, by the time that the first message's hand-over takes.  The time of the first message's hand-over is
- * computed from the fastest recent hand-over.  With each slower piece the computed time grows by PACE_QUICK_GROWTH,
- * so a thousand slower pieces multiply it by 1.6.  A NIC may send earlier, but its hand-over takes negligible
- * time. */
+/* Returns the earliest time to begin the hand-over of the next piece.  A socket sends no packet of a piece until the
+ * piece's first message ('first_bytes' bytes) has been handed over.  So the hand-over may begin before clear_ns.  The
+ * difference is the time that the hand-over of the first message takes.  This time is computed from the fastest
+ * recent hand-over.  Each slower piece multiplies the computed time by PACE_QUICK_GROWTH, so a thousand slower pieces
+ * multiply it by 1.6.  A NIC may send earlier, but its hand-over takes negligible time. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {
     size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;

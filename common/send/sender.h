@@ -10,10 +10,11 @@
  * Pace: a stream has a rate in bytes/s (payload and headers).  Each packet delays the stream's next departure by the
  * packet's duration at this rate.  Packets that are due within SENDER_QUANTUM_NS leave together as a piece, the largest
  * burst of a stream.  A piece has at most SENDER_PIECE_BYTES bytes.  The gap between a stream's pieces is at least two
- * fifths of a piece's duration (pace.h), even if the stream is late.  A piece leaves at most SENDER_AHEAD_NS early.  A
- * wait of less than SENDER_SPIN_NS is a busy wait, because a sleep takes as long.  If another piece may leave early,
- * the thread sends this piece instead of waiting.  If pieces are shorter than a sleep and its wake-up, the thread
- * sleeps once for several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md explains the costs.
+ * fifths of a piece's duration (pace.h), even if the stream is late.  A piece leaves at most SENDER_AHEAD_NS early.
+ * A wait of less than SENDER_SPIN_NS is a busy wait, because a sleep would take at least this time.  If another piece
+ * may leave early, the thread sends this piece instead of waiting.  If pieces are shorter than a sleep and its
+ * wake-up, the thread sleeps once for several pieces, which still leave with gaps.  docs/decisions/pacing-pieces.md
+ * explains the costs.
  *
  * After an idle time a stream continues at its rate, which is above real time, and does not send faster to catch up.
  * It makes up only for the delay of a late wake-up of its thread, up to SENDER_LATE_MAX_NS.  A stream with rate 0 is
@@ -96,7 +97,7 @@ struct send_stream_stats {
     struct counter packets; /* packets sent */
     struct counter failed;  /* packets of all kinds that were not sent */
     struct counter clipped[N_POLS];
-    struct gauge latency_ns; /* time from ready_ns to the first packet of the last group */
+    struct gauge latency_ns; /* last group: time from ready_ns to its first packet */
 };
 
 struct send_stream_config {
@@ -115,7 +116,7 @@ struct send_stream_config {
     int64_t descriptor_first_ns;    /* time from the first descriptors, at the start, to the second descriptors */
     int64_t descriptor_interval_ns; /* time between later descriptors; 0: only the first descriptors */
     size_t max_jobs;                /* largest number of queued jobs: the stream's output buffers */
-    /* device that has the heaps; after its failure no heaps are sent; NULL: host memory */
+    /* device whose memory has the heaps; after its failure no heaps are sent; NULL: host memory */
     const struct device *device;
     struct send_stream_stats *stats;
 };

@@ -1,7 +1,7 @@
 /* sink_pcap.c - writes packets with their departure times to a capture file, framed as on the wire.  Opening a sink
  * checks that the file can be written, but keeps the old contents until the first packet.  So an old capture is not
- * lost if the start fails elsewhere.  A new file is removed if no packet is written.  All sinks of a process that name
- * the same file write to one capture, as if they shared a network link. */
+ * lost if the program's start fails for another reason.  A new file is removed if no packet is written.  All sinks of
+ * a process that name the same file write to one capture, as if they shared a network link. */
 #include "common/base/clock.h"
 #include "common/net/frame.h"
 #include "common/send/sink.h"

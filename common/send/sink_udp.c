@@ -40,7 +40,7 @@ struct udp_message {
     size_t n_bytes;
     size_t n_packets;
     bool closed;   /* true if the last packet is shorter than the others, so that no packet may follow */
-    bool gathered; /* true if one part has all packets of the message; false if each packet has two parts */
+    bool gathered; /* true: one iovec has all packets of the message; false: each packet has two iovecs */
 };
 
 struct udp_sink {
@@ -312,7 +312,7 @@ static int set_multicast(int fd, const struct send_sink_config *config, const st
     const int ttl = config->ttl;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &ttl, sizeof(ttl)))
         return -errno;
-    /* Receivers on this host receive a copy, too. */
+    /* Receivers on this host also receive a copy. */
     const int on = 1;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof(on)))
         return -errno;

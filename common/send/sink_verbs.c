@@ -54,7 +54,7 @@ struct verbs_sink {
     struct verbs_port port;
     struct ibv_cq *cq;
     struct ibv_qp *qp;
-    bool is_ready;           /* false if the queue is lost, and nothing is in flight */
+    bool is_ready;           /* false if the queue is lost; nothing is then in flight */
     double rate_bytes_per_s; /* rate limit of the NIC; 0: no limit */
     double wire_per_byte;    /* ratio of the bytes on the wire to the bytes of the caller's packets */
     size_t packet_bytes;     /* largest packet */
@@ -269,7 +269,7 @@ static void verbs_place_headers(struct send_sink *base, size_t n)
 static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
 {
     for (size_t i = 0; i < sink->n_memories; i++) {
-        /* this memory usually contains the payload */
+        /* the memory of the last payload usually contains this payload, so it is tried first */
         const struct verbs_memory *memory = &sink->memories[sink->last_memory];
         if (packet->payload >= memory->base &&
             packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)

@@ -54,7 +54,7 @@ static uint64_t heap_bytes_left(const struct send_stream *stream, const struct s
     return n_bytes + send_stream_count_packets(stream, n_bytes) * send_stream_header_bytes(stream, heap->n_items);
 }
 
-/* Returns the size, with headers, of the job's groups from 'group' on. */
+/* Returns the size, with headers, of 'group' and all later groups of the job. */
 static uint64_t groups_bytes(const struct send_stream *stream, const struct send_job *job, size_t group)
 {
     uint64_t n_bytes = 0;
@@ -125,9 +125,10 @@ void send_stream_give_up(struct send_stream *stream)
 
 /* ---- Creation and end -------------------------------------------------------------------------------------------- */
 
-/* Returns the factor with which the stream's pace counts descriptor bytes.  The factor is 1 if the descriptors take
- * at most SENDER_LATE_MAX_NS, the largest delay that data can make up for.  Otherwise the factor is smaller, so that
- * the descriptors take this time. */
+/* Returns the weight of a descriptor byte in the schedule of the stream.  With the weight 1, descriptors leave at the
+ * stream's rate.  The weight is 1 if the descriptors then take at most SENDER_LATE_MAX_NS, the largest delay that
+ * data can make up for.  Otherwise the weight is smaller, so that the descriptors leave faster, within
+ * SENDER_LATE_MAX_NS. */
 static double choose_haste(const struct send_stream *stream)
 {
     double all_ns = 0;
@@ -137,7 +138,7 @@ static double choose_haste(const struct send_stream *stream)
     return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
 }
 
-/* Returns the mean rate of the descriptor bytes that the stream's pace counts, in bytes/s.  This rate is added to the
+/* Returns the mean rate of descriptor bytes, multiplied by their weight, in bytes/s.  This rate is added to the
  * stream's rate, so that data keep the configured rate. */
 static double descriptors_rate(const struct send_stream *stream)
 {

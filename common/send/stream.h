@@ -39,7 +39,7 @@ struct send_stream {
 
     struct send_group descriptors; /* heaps with the descriptors: one for each destination, or none */
     uint8_t *descriptor_payload;   /* payload that all descriptor heaps share */
-    double descriptor_haste;       /* factor with which the pace counts descriptor bytes, <= 1 */
+    double descriptor_haste;       /* weight of a descriptor byte in the stream's schedule, <= 1 */
     int64_t descriptor_first_ns;
     int64_t descriptor_interval_ns;
     int64_t descriptor_due_ns; /* time of the next descriptors; 0: the first descriptors, which leave before all data */
@@ -58,7 +58,7 @@ struct send_stream {
     size_t round_offset;              /* offset in each heap at which the runs of this round begin */
     size_t heap;
     size_t offset;            /* number of the heap's payload bytes that are already in packets */
-    size_t n_packets_left;    /* number of packets that remain of the group in progress; 0: between groups */
+    size_t n_packets_left;    /* number of remaining packets of the group in progress; 0: between groups */
     size_t n_stopped;         /* number of destinations whose stop heap was sent */
     uint64_t group_heap_cnt;  /* heap count of the group's first heap */
     int64_t started_ready_ns; /* ready_ns of the last group that began in this batch, or 0 */

@@ -55,7 +55,8 @@ void send_stream_drop_jobs(struct send_stream *stream);
 
 /* ---- stream_packets.c ---- */
 
-/* Returns the index of the first group from 'from' on that must be sent, or n_groups if there is none. */
+/* Returns the index of the next group that must be sent, or n_groups if there is none.  The search begins with the
+ * group 'from'. */
 size_t send_job_find_group(const struct send_job *job, size_t from);
 
 /* Returns true if descriptors are due.  They are sent between two groups, and never twice in a row while jobs are
@@ -65,7 +66,7 @@ bool send_stream_descriptors_due(const struct send_stream *stream, int64_t now_n
 /* Begins the descriptors if they are due, or else the next group of the jobs. */
 void send_stream_begin_group(struct send_stream *stream, int64_t now_ns);
 
-/* Returns the number of bytes that the stream's pace counts for 'n_bytes' of the group in progress. */
+/* Returns the weighted size of 'n_bytes' bytes of the group in progress.  A descriptor byte may weigh less than 1. */
 double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes);
 
 /* Fills 'packet' with the next packet of the group in progress, and advances the position. */

@@ -171,7 +171,8 @@ double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes)
     return send_stream_is_descriptors(stream) ? stream->descriptor_haste * (double)n_bytes : (double)n_bytes;
 }
 
-/* Fills 'packet' with a heap's payload from 'offset' on.  Returns the number of payload bytes in the packet. */
+/* Fills 'packet' with the part of a heap's payload that begins at 'offset'.  Returns the number of payload bytes in
+ * the packet. */
 static size_t fill_packet(const struct send_stream *stream, const struct send_heap *heap, uint64_t heap_cnt,
                           size_t offset, struct packet_out *packet)
 {

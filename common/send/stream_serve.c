@@ -23,7 +23,7 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
         return due_ns;
     if (!send_stream_is_busy(stream)) /* descriptors never leave early */
         return due_ns > apart_ns ? due_ns : apart_ns;
-    /* No sleep is allowed, because the stream is late.  Perhaps it is late because short sleeps end late. */
+    /* The stream is late, so the thread must not sleep.  Perhaps the delay comes from sleeps that ended late. */
     if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
         return due_ns;
     int64_t may_ns = due_ns - SENDER_AHEAD_NS > apart_ns ? due_ns - SENDER_AHEAD_NS : apart_ns;

@@ -18,8 +18,8 @@
  * between two periods. */
 #define HYSTERESIS (INT64_C(1) << (TIMESTAMP_WIRE_BITS - 4))
 
-/* Warns, at most once per process, that the host's clock, which determines the upper bits of timestamps, may be
- * wrong. */
+/* Warns that the host's clock may be wrong.  This clock determines the upper bits of timestamps.  Warns at most once
+ * per process. */
 static void warn_of_clock(const struct timebase *timebase)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;

@@ -40,7 +40,7 @@ enum sensor_status {
     SENSOR_INACTIVE
 };
 
-#define SENSOR_N_NUMBERS 7 /* maximum count of the numbers that the data path sets for a text */
+#define SENSOR_N_NUMBERS 7 /* largest count of numbers from which a text sensor's value is composed */
 
 union sensor_value {
     int64_t integer; /* for SENSOR_INTEGER, SENSOR_BOOLEAN and SENSOR_DISCRETE */
