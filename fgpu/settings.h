@@ -48,7 +48,8 @@ struct fgpu_command {
 int fgpu_settings_create(const struct fgpu_config *config, const struct engine *engine, struct fgpu_settings **settings,
                          char *why, size_t why_bytes);
 
-/* Applies the configuration and the kept files from the first spectrum on.  Called before the worker starts. */
+/* Applies the configuration and the kept files, so that they are in effect for the first spectrum.  Called before the
+ * worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
 /* These functions post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.
