@@ -327,7 +327,7 @@ static void request_gain(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "to set gains, the request must have one gain or %zu gains; to read gains, none", n_chan);
+        katcp_fail(call, "the request must have one gain or %zu gains to set gains, or none to read gains", n_chan);
         return;
     }
     if (n == 0) {

@@ -78,9 +78,9 @@ struct tile {
     int32_t row_im[ROW_EIGHTS][2];               /* indices [8 rows][pol]; the lane's part of the sums of im e2 */
 };
 
-/* Antennas of a block and of a warp.  Each antenna of the block has a slot in shared memory.  The antennas from
- * first_row on use the first slots.  If the block is a square off the diagonal, the antennas from first_column on use
- * the slots from BLOCK_ROWS * ROWS on. */
+/* Antennas of a block and of a warp.  Each antenna of the block has a slot in shared memory.  The first slots have
+ * the antennas that begin with first_row.  If the block is a square off the diagonal, the slots that begin with
+ * BLOCK_ROWS * ROWS have the antennas that begin with first_column. */
 struct place {
     uint32_t n_slots, first_row, first_column;
     uint32_t row, column; /* first row antenna and first column antenna of the warp's tile */
@@ -397,9 +397,9 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds sums of 8 x 8 antennas to memory.  Other blocks add to these sums too.  After the transpositions the four lanes
- * t of a row have the row's sums 16 s + 4 m + t.  These lanes swap half of their sums with the four lanes of the next
- * row. */
+/* Adds sums of 8 x 8 antennas to memory.  Other blocks also add to these sums.  After the transpositions the four
+ * lanes t of a row have the row's sums 16 s + 4 m + t.  These lanes swap half of their sums with the four lanes of
+ * the next row. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {

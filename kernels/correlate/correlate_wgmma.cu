@@ -136,8 +136,8 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         rows->turned[i / 4][i % 4] = turn(rows->plain[i / 4][i % 4]);
 }
 
-/* Finds the index of a thread's i-th baseline.  The thread's baselines join its row antenna with the column antennas
- * from 'column_ant' on.  Returns true if the baseline exists. */
+/* Finds the index of a thread's i-th baseline.  A baseline joins the thread's row antenna with one of the column
+ * antennas.  The column antennas begin with 'column_ant'.  Returns true if the baseline exists. */
 static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t column_ant, int i, uint32_t *baseline)
 {
     uint32_t ant = column_ant + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;

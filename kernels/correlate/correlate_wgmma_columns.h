@@ -135,7 +135,7 @@ static __device__ __forceinline__ void advance_prefetching(struct cursor *c, con
         prefetch_sums(chan, row_ant, column_ant, sums);
 }
 
-/* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
+/* Loads a producer's stages of the block's share: every second stage, beginning with stage 'number'. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {

@@ -68,7 +68,7 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
     }
 }
 
-/* Unpacks ROWS rows from 'row' of the stage on. */
+/* Unpacks ROWS rows of the stage, beginning with row 'row'. */
 static __device__ __forceinline__ void unpack_rows(const struct place (&places)[2],
                                                    const uint32_t (&masks)[THREAD_COLUMNS], const struct stage *from,
                                                    int row, float (&x)[ROWS][2][THREAD_COLUMNS])
