@@ -16,12 +16,13 @@
  * The layout of the packets needs no transposition.  A step is 64 bytes of each antenna, in time order.  Let g be lane
  * / 4, and t be lane % 4.  A lane reads the 16 bytes of antenna g that begin with byte 16 t: all polarisations and
  * parts of a few spectra.  The lane makes its fragments of the instruction from these bytes: rows g (polarisation 0)
- * and g + 8 (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free
- * if rows and columns have the same order.
+ * and g + 8 (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The k values may have any
+ * order, if rows and columns have the same order.
  *
  * Integers: the negative of -128 would overflow, so integers are turned to (im, ~re); ~x = -x - 1.  The sums then lack
  * the sum of im e2.  The kernel computes the sum of im e2 for each row along with the other sums.  All sums fit into
- * int32 if the result fits.  4 bits become bytes of 16 times the value, so their sums are exactly 256 times too large.
+ * int32 if the result fits.  4-bit values become bytes that are 16 times as large, so their sums are exactly 256
+ * times too large.
  *
  * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes hold these sums.  If the
  * launch is not split over time, no other block adds to these sums.  The lanes then exchange sums so that each lane has

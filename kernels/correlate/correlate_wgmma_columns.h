@@ -80,8 +80,8 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
     }
 }
 
-/* A producer's outstanding loads of a stage.  Also, for the columns that the producer has stored of the item so far,
- * the sums of the imaginary parts. */
+/* A producer's outstanding loads of a stage, and the sums of the imaginary parts of each column.  The sums cover the
+ * stages of the item that the producer has stored so far. */
 struct columns {
     uint4 loads[N_TILES][N_TASKS]; /* indices [group of 4 antennas][load] */
     uint32_t n_groups;

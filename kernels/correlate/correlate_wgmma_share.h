@@ -51,8 +51,8 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* Returns the index of the first pair of stages of block 'block'.  Pairs are counted through the items that remain
- * after all rounds. */
+/* Returns the index of the first pair of stages of block 'block'.  Only pairs of the items that remain after all
+ * rounds are counted. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
     return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
@@ -196,9 +196,10 @@ static __device__ __forceinline__ struct places<N> find_places(const struct curs
     return places;
 }
 
-/* Loads the voltages at 'places' for N_ROWS antennas: every ROW_DISTANCE-th antenna, beginning with 'ant'.  Antennas beyond N_ANTS are not loaded, because their products are not stored.  If N_ANTS is a multiple of
- * ROW_ANTS, no antenna of an item is beyond N_ANTS, and the comparison is omitted.  For column antennas this requires
- * that ROW_ANTS is a multiple of COL_ANTS.  In both kernels COL_ANTS equals ROW_ANTS. */
+/* Loads the voltages at 'places' for N_ROWS antennas: every ROW_DISTANCE-th antenna, beginning with 'ant'.  Antennas
+ * beyond N_ANTS are not loaded, because their products are not stored.  If N_ANTS is a multiple of ROW_ANTS, no
+ * antenna of an item is beyond N_ANTS, and the comparison is omitted.  For column antennas this requires that
+ * ROW_ANTS is a multiple of COL_ANTS.  In both kernels COL_ANTS equals ROW_ANTS. */
 template <int N, int N_ROWS, int ROW_DISTANCE>
 static __device__ __forceinline__ void load_voltages(const struct places<N> &places, uint32_t ant,
                                                      uint4 (&loads)[N_ROWS][N])

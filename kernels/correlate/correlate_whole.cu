@@ -11,17 +11,17 @@
  *
  * Work:     an item is the triangle of all products of a block of antennas in one channel.  An item consists of
  *           stages of STAGE_SPECTRA spectra.  A block of threads stays on its multiprocessor, and processes one item
- *           after the other.  The last items are too few for all blocks of threads.  The blocks share the last
+ *           after the other.  At the end fewer items remain than there are blocks of threads.  The blocks share these
  *           items stage by stage (correlate_wgmma_share.h).
  *
  * Roles:    warpgroups 2 and 3, the producers, process alternate stages.  Producers load the voltages of the block's
  *           antennas once, and store them in shared memory in wgmma's layout of operand B.  Each input has a column of
- *           128 bytes.  Eight columns belong to four antennas: [pol][antenna % 4].  The order of spectra is free if all
- *           inputs have the same order.  The 16 bytes of an input that a thread has loaded stay together.  Warpgroups 0
- *           and 1, the consumers ('groups'), multiply.  A tile has 16 row antennas.  A tile's columns are the antenna
- *           of its first row and all later antennas.  So products above the diagonal are computed only within tiles
- *           of 16 x 16.  Each consumer has some of the tiles, with about half of the products.  A warp multiplies
- *           eight of the tile's inputs, both as plain rows and as turned rows.
+ *           128 bytes.  Eight columns belong to four antennas: [pol][antenna % 4].  Spectra may have any order, if
+ *           all inputs have the same order.  The 16 bytes of an input that a thread has loaded stay together.
+ *           Warpgroups 0 and 1, the consumers ('groups'), multiply.  A tile has 16 row antennas.  A tile's columns
+ *           are the antenna of its first row and all later antennas.  So products above the diagonal are computed
+ *           only within tiles of 16 x 16.  Each consumer has some of the tiles, with about half of the products.  A
+ *           warp multiplies eight of the tile's inputs, both as plain rows and as turned rows.
  *
  * Rows:     a warp reads plain rows from among the columns into registers (ldmatrix) and turns them there.  wgmma reads
  *           both kinds of rows from registers.  Shared memory is about as busy as the tensor cores.  So turned rows are
@@ -190,7 +190,7 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-/* number of stages left when the sums are fetched; early enough to arrive in time, late enough to stay in the L2
+/* the sums are fetched when so many stages are left: early enough to arrive in time, late enough to stay in the L2
  * cache */
 #define PREFETCHED_STAGES 8
 
