@@ -294,8 +294,7 @@ static float *parse_gains(struct katcp_call *call, int first, size_t n)
 {
     const struct gains_limits limits = {
         .magnitude = FGPU_GAIN_MAX,
-        .too_large = "a gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT
-                     "; larger gains saturate all values",
+        .too_large = "a gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT "; larger gains saturate all values",
     };
 
     return gains_of_call(call, first, n, &limits);
