@@ -115,8 +115,8 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     release_previous(a);
 }
 
-/* Resets the state after somebody has set the digitisers' time.  The new data do not continue the old data, so the
- * gap between them does not count as missing data. */
+/* Resets the state after the digitisers' time has been set again.  The new data do not continue the old data, so the
+ * gap between old and new data does not count as missing data. */
 static void reset_history(struct fgpu_antenna *a)
 {
     release_previous(a);
@@ -292,7 +292,7 @@ static void register_metrics(struct fgpu_antenna *a)
     stats_counter("fgpu_late_chunks", "Chunks discarded because later chunks had been processed.", labels,
                   &a->lane.late_chunks);
     stats_gauge("fgpu_input_power_valid",
-                "1 if no sample was missing in the time over which fgpu_input_power_dbfs is the mean, else 0.", labels,
+                "1 if no sample was missing while the mean in fgpu_input_power_dbfs was measured, else 0.", labels,
                 &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};

@@ -2,11 +2,11 @@
  * decimated.  A narrowband output channelises these samples.
  *
  * Flow:      device input [history | chunk] --ddc--> [history | chunk] of complex samples --channelise_append--> ...
- * Grid:      timestamps of samples are multiples of the subsampling A, whatever the start time of the process.  A
- *            sample's timestamp is the timestamp of the first input sample under the filter.  The outputs' windows
- *            therefore begin on this grid (delay.h).
+ * Grid:      timestamps of samples are multiples of the subsampling A, whatever the start time of the process.  The
+ *            timestamp of a sample is the timestamp of the first input sample from which the filter computes it.  The
+ *            outputs' windows therefore begin on this grid (delay.h).
  * History:   the last samples of the previous device input move to the front, and only new samples are computed.  The
- *            samples cover the device input's own history, too.  So each window that lies in the device input also
+ *            samples also cover the device input's own history.  So each window that lies in the device input also
  *            lies in these samples.
  * Missing:   missing input yields samples of arbitrary value.  The output recognises these samples by the device
  *            input's presence flags.

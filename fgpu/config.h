@@ -18,10 +18,11 @@
 #include <stdint.h>
 
 enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
-/* The largest magnitude of a gain.  At gain 1, noise of one digitiser step becomes noise of about one output step.
- * With 8-bit output the largest value is 127 steps.  Rounding errors of single precision are below 0.01 step at gain
- * 1.  With a gain of 1e5 or more, rounding errors alone saturate the output, and the signal is lost.  At the limit
- * the largest product of voltage and gain, 1e7 * 1e9, is far below the largest number of single precision. */
+/* The largest magnitude of a gain.  At gain 1, noise with an rms of one digitiser step becomes noise with an rms of
+ * about one output step.  With 8-bit output the largest value is 127 steps.  Rounding errors of single precision are
+ * below 0.01 step at gain 1.  With a gain of 1e5 or more, rounding errors alone saturate the output, and the signal
+ * is lost.  At the limit the largest product of voltage and gain, 1e7 * 1e9, is far below the largest number of
+ * single precision. */
 #define FGPU_GAIN_MAX      1e9
 #define FGPU_GAIN_MAX_TEXT "1e9"
 
@@ -50,7 +51,7 @@ struct fgpu_config_antenna {
 struct fgpu_config_band {
     struct decimal centre_hz; /* centre frequency, counted from the lower end of the digitiser's band */
     int64_t decimation;
-    int64_t n_ddc_taps; /* 0: fgpu_band_taps() computes the number */
+    int64_t n_ddc_taps; /* number of taps of the filter; 0: fgpu_band_taps() computes this number */
     double weight_pass;
     double pass_bandwidth_hz; /* width of the flat middle part; 0: the whole narrow band is flat */
 };
@@ -78,7 +79,7 @@ struct fgpu_config_gnss {
     char *name;
     struct endpoint_list destination;
     struct fgpu_config_band band;
-    double sky_hz;    /* radio frequency at band.centre_hz */
+    double sky_hz;    /* radio frequency that appears at band.centre_hz */
     bool is_inverted; /* true if a rising sky frequency appears as a falling frequency in the digitised band */
     char *codes;      /* file of Galileo's codes (gnss_codes.h); NULL: none */
     int64_t acquire_periods, acquire_blocks;

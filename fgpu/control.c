@@ -289,13 +289,12 @@ static bool find_input(struct fgpu_control *c, struct katcp_call *call, const ch
 
 /* ---- Gains ------------------------------------------------------------------------------------------------------- */
 
-/* Reads gains from argument 'first' on.  On an error, fails the call and returns NULL. */
+/* Reads gains; the first gain is argument 'first'.  On an error, fails the call and returns NULL. */
 static float *parse_gains(struct katcp_call *call, int first, size_t n)
 {
     const struct gains_limits limits = {
         .magnitude = FGPU_GAIN_MAX,
-        .too_large = "a gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT
-                     ", from which on all values saturate",
+        .too_large = "a gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT "; larger gains saturate all values",
     };
 
     return gains_of_call(call, first, n, &limits);
@@ -327,8 +326,7 @@ static void request_gain(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "the request must have one gain or %zu gains to set, or no gain, to read the present gains",
-                   n_chan);
+        katcp_fail(call, "the request must have one gain or %zu gains to set gains, or none to read gains", n_chan);
         return;
     }
     if (n == 0) {

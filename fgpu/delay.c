@@ -130,8 +130,8 @@ static bool all_there(const struct skip *s, int64_t k)
     return true;
 }
 
-/* Returns the first number after 'k' at which a queue changes to its next model.  These numbers count multiples of
- * align_samples.  Returns 'last' if no queue changes before 'last'. */
+/* Output time number k is k * align_samples.  Returns the number of the first output time after 'k' at which a queue
+ * changes to its next model.  Returns 'last' if no queue changes before 'last'. */
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {
     for (size_t i = 0; i < s->n; i++) {

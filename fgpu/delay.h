@@ -19,9 +19,9 @@
  *            output time.  No model is in effect before its start.  The delay is zero before the first start.  Adding a
  *            model removes all models that start at or after its start.  A model that starts in the past takes effect
  *            with the next spectrum, with r counted from its start.
- * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten
- *            to make room.  The caller states a time, and the next model must have started by this time.  While the
- *            forgotten model was in effect, the delay is then zero.
+ * Forgotten: no model is forgotten because of the data's time alone.  The oldest model is forgotten to make room in a
+ *            full queue, if the next model has started by a time that the caller states.  From then on, the delay is
+ *            zero at the output times at which the forgotten model was in effect.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_DELAY_H
 #define FGPU_DELAY_H
@@ -36,7 +36,7 @@ struct fgpu_delay_model {
     int64_t start_samples; /* >= 0 */
     double delay_samples;  /* |delay| <= 2^53 */
     double rate;           /* change of the delay, in samples per sample; |rate| < 1 */
-    /* samples per sample squared; the caller must choose so small a value that |rate| stays below 1 */
+    /* samples per sample squared; the caller must choose a value small enough that |rate| stays below 1 */
     double acceleration;
     double phase_rad;
     double phase_rate_rad;         /* rad per sample */

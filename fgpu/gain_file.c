@@ -22,7 +22,7 @@ static int read_row(const struct table_row *row, void *context)
         .magnitude = FGPU_GAIN_MAX,
         .bad_channels = "channels must be *, one channel of the output, or first-last",
         .too_large =
-            "the gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT ", from which on all values saturate",
+            "the gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT "; larger gains saturate all values",
     };
     struct gains_row found;
     size_t o = 0;

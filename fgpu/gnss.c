@@ -24,8 +24,8 @@ struct run {
 
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the runs of present samples in [from, to).  A sample is present if all packets under its filter have arrived
- * on both polarisations.  Returns the number of runs. */
+/* Finds the runs of present samples in [from, to).  A sample is present if all packets from which the filter computes
+ * it have arrived on both polarisations.  Returns the number of runs. */
 static size_t find_runs(const struct gnss_stream *s, const struct fgpu_device_input *in, int64_t from, int64_t to,
                         struct run runs[MAX_RUNS])
 {
@@ -405,8 +405,8 @@ static void write_record(const struct gnss_stream *s, const struct gnss_followed
     memcpy(r->sums, ended->sums, sizeof(r->sums));
 }
 
-/* Updates the means of the taps' amplitudes.  The means of the three taps use the same weights, so their ratios are
- * correct from the first integration on. */
+/* Updates the means of the taps' amplitudes.  The means of the three taps use the same weights, so the ratios of the
+ * means are correct even after the first integration. */
 static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
                         const struct fgpu_gnss_integration *ended)
 {

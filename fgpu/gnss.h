@@ -59,7 +59,7 @@ bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream 
 /* Ends the tracking of all satellites of an antenna.  The antenna's next input may have any timestamp. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
 
-/* Applies an order from the next input on. */
+/* Applies an order.  The order takes effect with the next input. */
 void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order);
 
 /* Returns true if a buffer belongs to one of the satellite streams. */

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define N_ITEMS 3 /* number of items in a heap: timestamp, feng_id, gnss_sums */
-/* longest permitted chunk, in seconds; FGPU_GNSS_MAX_PENDING outstanding pieces suffice for it */
+/* longest permitted chunk, in seconds; FGPU_GNSS_MAX_PENDING outstanding pieces suffice for such a chunk */
 #define MAX_CHUNK_S 0.06
 
 static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */

@@ -12,8 +12,8 @@
  *            constant has passed, all sums so far have the same weight.
  * Gaps:      a sum over part of an integration is scaled, so that its noise is the noise of a whole integration.
  *            The signal's power in the sum is then proportional to the duration of the data in the sum.  C/N0 uses the
- *            mean duration.  If the durations of the sums differ, the differences look like noise.  With 3 of 10
- *            samples missing, in runs of 80 us, C/N0 is 0.5 dB lower.
+ *            mean duration.  If the durations of the sums differ, the differences look like noise.  If 3 of 10
+ *            samples are missing, in runs of 80 us, the computed C/N0 is 0.5 dB too low.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_LOCK_H
 #define FGPU_GNSS_LOCK_H

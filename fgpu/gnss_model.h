@@ -45,8 +45,8 @@ void fgpu_gnss_model_move(struct fgpu_gnss_model *model, const struct fgpu_gnss_
 /* These functions correct the model.  The error is the signal's phase or frequency minus the model's, measured over
  * 'time_s'.  A loop is stable if bandwidth_hz * time_s <= 0.1.  Stability does not depend on when a correction
  * reaches the replica, because errors are relative to the model, not to the replica.  If 'has_rate' is false, the
- * carrier's loop is of second order, with a damping of 1.14 and 0.91 of the bandwidth, and does not change the
- * rate. */
+ * carrier's loop is of second order and does not change the rate.  Its damping is 1.14, and its bandwidth is 0.91 *
+ * bandwidth_hz. */
 void fgpu_gnss_model_correct_carrier(struct fgpu_gnss_model *model, double error_turns, double bandwidth_hz,
                                      double time_s, bool has_rate);
 void fgpu_gnss_model_correct_doppler(struct fgpu_gnss_model *model, double error_hz, double bandwidth_hz,

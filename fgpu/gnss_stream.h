@@ -33,7 +33,7 @@ struct gnss_buffer {
     struct gnss_level *levels, *device_levels; /* [const] in pinned memory and on the device: [pol] */
     struct gnss_piece_info *infos;             /* [const] [max_pieces] */
     size_t n_pieces;
-    int64_t begin, end; /* number of the first sample, and number after the last sample */
+    int64_t begin, end; /* number of the first sample; number of the sample after the last sample */
     uint64_t n_present;
     float scale[N_POLS];
     bool ends_block;                  /* the buffer has the last samples of a search's block */
@@ -49,7 +49,7 @@ struct gnss_followed {
     struct fgpu_gnss_track track;
     bool is_dropped;                     /* true after ?gnss-drop: the satellite is neither searched for nor followed */
     int64_t retry_sample;                /* first sample at which a search for the satellite may begin */
-    struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite from the first input on */
+    struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite, beginning with the first input */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; C/N0 in thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
     double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums over both polarisations */
@@ -88,7 +88,7 @@ struct gnss_stream {
     bool is_stale;     /* true if the data's time restarted during the search */
     bool fills_block;  /* true while the block's last samples are being downloaded */
     uint32_t n_collected;
-    int64_t collected_end; /* sample number after the last collected sample */
+    int64_t collected_end; /* number of the sample after the last collected sample */
     size_t next_satellite; /* index of the first candidate for the next search */
     struct send_stream *send;
     struct send_stream_stats stats;

@@ -1,7 +1,8 @@
 /* gnss_symbol.h - finds the code periods at which data symbols or secondary codes begin, from prompt sums, without
  * decoding.
  *
- * Flow:      products of consecutive prompt sums --add--> a mean for each place in the symbol --> the best place
+ * Flow:      products of consecutive prompt sums --add--> a mean for each code period of a symbol --> the best
+ *            first period
  * Method:    the mean of Re(P_k conj(P_{k-1})) is the signal's power times s_j s_{j-1}, where s_j is the chip of the
  *            secondary code in period j of a symbol.  Between data symbols the mean is about 0.  At the correct start
  *            of a symbol these means agree best with the products of the chips.  The search lasts a second, and begins
@@ -24,8 +25,8 @@ struct fgpu_gnss_symbol {
     uint32_t n_periods;
     int8_t chips[FGPU_GNSS_MAX_SYMBOL];    /* +-1 */
     int8_t products[FGPU_GNSS_MAX_SYMBOL]; /* products of each chip and the previous chip; 0 between data symbols */
-    double sums[FGPU_GNSS_MAX_SYMBOL];     /* sum of the prompt sums' products for each code period modulo n_periods */
-    uint32_t n_added, n_wanted;            /* number of products in 'sums' so far, and at the search's end */
+    double sums[FGPU_GNSS_MAX_SYMBOL];     /* sum of the products for each code period modulo n_periods */
+    uint32_t n_added, n_wanted;            /* numbers of products in 'sums': now, and when the search is complete */
     int first;                             /* code period, modulo n_periods, at which symbols begin; -1: not known */
 };
 

@@ -33,10 +33,10 @@
  * Gaps:      missing samples are zeros.  A sum is scaled by its fraction of present samples, which reduces its gains
  *            in the loops by the same factor.  If less than half of a sum's samples are present, the loops ignore the
  *            sum and the model continues without a correction.
- * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In TRACKING
- *            both must be locked, before TRACKING only the code.  If the lock is lost, the stage becomes SEARCH, and
- *            the owner begins again with an acquisition.  A Doppler beyond 50 kHz has the same effect.  Only an
- *            error, or a gap of hours, can cause a Doppler of this size.
+ * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In stage
+ *            TRACKING both must be locked.  In earlier stages only the code must be locked.  If the lock is lost, the
+ *            stage becomes SEARCH, and the owner begins again with an acquisition.  A Doppler beyond 50 kHz has the
+ *            same effect.  Only an error, or a gap of hours, can cause a Doppler of this size.
  * Phase:     the carrier's phase at a sample is the phase of the signal in the phase loop's polarisation.  Whole
  *            turns count from the acquisition.  L5Q is a quarter turn behind L5I, and the phase of L5Q includes this
  *            quarter turn.
@@ -56,13 +56,13 @@
 #include <stdbool.h>
 
 /* The taps: the early tap is a quarter of a chip ahead of the prompt tap, and the late tap is a quarter of a chip
- * behind the prompt tap.  For BOC and CBOC the distances are 2.5 / 12 of a chip.  There the autocorrelations of both
- * E1 signals are steep, unlike at some smaller distances. */
+ * behind the prompt tap.  For BOC and CBOC the distances are 2.5 / 12 of a chip.  At this distance the
+ * autocorrelations of both E1 signals are steep.  At some smaller distances they are not. */
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3
 
-/* Maximum number of pieces whose sums have not arrived.  While this number is reached, no pieces are made, and the
- * samples count as a gap. */
+/* Maximum number of pieces whose sums have not arrived.  While so many sums are outstanding, no pieces are made, and
+ * the samples count as a gap. */
 #define FGPU_GNSS_MAX_PENDING 256
 
 enum fgpu_gnss_stage { FGPU_GNSS_SEARCH, FGPU_GNSS_PULL_IN, FGPU_GNSS_SETTLING, FGPU_GNSS_TRACKING };

@@ -65,8 +65,8 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     int64_t n_buffer = out->n_batches * out->spectra_per_heap;
     int64_t n_chunk = config->recv.chunk_samples * out->spectra_per_heap / fgpu_batch_samples(out);
 
-    /* One call of channelise_append() has at most the spectra of a chunk, or of a buffer if a buffer has fewer
-     * spectra. */
+    /* One call of channelise_append() appends at most the spectra of a chunk.  If a buffer has fewer spectra, one
+     * call appends at most the spectra of a buffer. */
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
         .n_bins = n_bins_of(out),

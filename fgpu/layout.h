@@ -87,19 +87,20 @@ static inline int64_t fgpu_subsampling(const struct fgpu_config_output *output)
 int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 
 /* Returns the index of the output that measures the inputs' power.  The first wideband output measures the power,
- * because its filter measures the samples that it reads.  Without a wideband output, output 0 does. */
+ * because its filter measures the samples that it reads.  Without a wideband output, output 0 measures the power. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
 /* Derives the layout.  'shared_bytes' is the result of device_shared_bytes().  'choices' is [output], or NULL for the
  * defaults.  'mtu' is the MTU of recv's interface, which determines the size of NIC frames; 0 means the largest MTU.
- * The configuration must have passed the checks that fgpu_config_check makes before it calls this function. */
+ * fgpu_config_check() makes some checks before it calls this function.  The configuration must have passed these
+ * checks. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                       const struct fgpu_choice *choices, size_t mtu);
 
 /* Returns the number of chunks by which one polarisation may be behind the other.  If a polarisation is further
  * behind, the other polarisation's chunks are discarded one by one, because one polarisation alone is of no use.  The
- * number is the largest for which an input has enough chunks, and at least 'window_chunks'.  While both polarisations
- * arrive, this waiting adds no latency. */
+ * number is as large as the number of an input's chunks permits, and at least 'window_chunks'.  While both
+ * polarisations arrive, this wait adds no latency. */
 unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv);
 
 /* Returns the shape of an input's chunks. */

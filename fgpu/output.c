@@ -66,7 +66,8 @@ static void upload_new_gains(struct fgpu_output *w)
     w->new_gains = NULL;
 }
 
-/* Takes a free output buffer for the batches from 'next_samples' on.  Returns false if no buffer is free. */
+/* Takes a free output buffer.  The buffer's first batch starts at 'next_samples'.  Returns false if no buffer is
+ * free. */
 static bool take_buffer(struct fgpu_output *w)
 {
     w->filling = (struct fgpu_buffer *)outbuf_take(&w->stream->pool);
@@ -181,8 +182,8 @@ static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_i
     return fit;
 }
 
-/* Places up to 'n_max' spectra from 'next_samples' on.  Returns the number of spectra that fit.  '*fit' is the
- * position of the windows of the last spectrum that was tried. */
+/* Places the windows of up to 'n_max' spectra.  The first spectrum starts at 'next_samples'.  Returns the number of
+ * spectra that fit.  '*fit' is the position of the windows of the last spectrum that was tried. */
 static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
 {
     for (size_t i = 0; i < n_max; i++) {

@@ -45,7 +45,7 @@ struct fgpu_device_input {
     uint8_t *present[N_POLS];      /* [const] a flag for each heap: [history_heaps + heaps_per_chunk] */
     uint32_t *sums[N_POLS];        /* [const] prefix sums of 'present' */
     int64_t timestamp_samples;     /* timestamp of the history's first sample */
-    int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
+    int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts in this chunk */
     int64_t end_samples[N_POLS];   /* end timestamp of the chunk, or of a stream that ends in the chunk */
     bool has_history;
     int64_t last_arrival_ns;

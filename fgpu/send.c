@@ -117,8 +117,8 @@ static int create_shares(struct fgpu_buffer *buffer)
     return buffer->shares ? 0 : -ENOMEM;
 }
 
-/* Creates the heaps of a buffer.  The payloads are consecutive from 'payloads' on.  Later only the timestamps change,
- * so the heaps are laid out only once. */
+/* Creates the heaps of a buffer.  The payloads lie one after the other, and 'payloads' is the first of them.  The
+ * heaps are laid out only once, because later only their timestamps change. */
 static int create_job(struct fgpu_buffer *buffer, const uint8_t *payloads, uint64_t feng_id)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
@@ -318,8 +318,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     config.n_items = N_ITEMS;
     config.rate_bytes_per_s =
         fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n;
-    /* Heaps of different antennas have different heap counts.  Heaps of different shares have different heap counts,
-     * too, although no receiver receives heaps of two shares. */
+    /* Heaps of different antennas have different heap counts.  Heaps of different shares also have different heap
+     * counts, although no receiver receives heaps of two shares. */
     config.heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size;
     config.heap_cnt_step = stream->n_shares * (uint64_t)c->array_size;
     config.descriptors = descriptors;

@@ -10,9 +10,9 @@
  * Models:    all models that were set are retained, here and in the worker, because the data's time may jump to the
  *            time of any model.  When an input has DELAY_MAX_MODELS - 1 models, the oldest model is removed to make
  *            room, but only if no expected data need this model.  Expected data do not need this model if the next
- *            model starts before them.  No data are expected from before a time that the worker has confirmed
- *            (output.h).  For live data with 'timebase: clock', no data are expected from before the host's time
- *            minus MAX_AGE_NS.  The host's time advances even while no data arrive.
+ *            model starts before them.  When the worker has confirmed a time (output.h), earlier data are no longer
+ *            expected.  For live data with 'timebase: clock', data that are older than MAX_AGE_NS by the host's clock
+ *            are not expected.  The host's clock advances even while no data arrive.
  * Threads:   main.   Blocking: none, except the reading of files before the start. */
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H
@@ -48,7 +48,8 @@ struct fgpu_command {
 int fgpu_settings_create(const struct fgpu_config *config, const struct engine *engine, struct fgpu_settings **settings,
                          char *why, size_t why_bytes);
 
-/* Applies the configuration and the kept files from the first spectrum on.  Called before the worker starts. */
+/* Applies the configuration and the kept files, so that they are in effect for the first spectrum.  Called before the
+ * worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
 /* These functions post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.

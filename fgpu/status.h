@@ -1,4 +1,4 @@
-/* status.h - fgpu's part of /status.json: its antennas and outputs, delays in effect, and spectra of its output.
+/* status.h - fgpu's part of /status.json: its antennas and outputs, delays in effect, and spectra of its outputs.
  *
  * Flow:      HTTP --request (snapshot.h)--> worker.  After the download of the stream's next finished buffer
  *            (output.h), the worker samples the buffer and answers HTTP.

@@ -43,7 +43,7 @@ struct samples {
     uint32_t words[SAMPLE_POLS][LANE_SPECTRA];
 };
 
-/* Group of channels to whose powers the block adds: index of the group, and number of groups. */
+/* The block adds to the powers of one group of channels: index of this group, and number of groups. */
 struct cell {
     uint32_t group, n_groups;
 };
@@ -63,7 +63,7 @@ static __device__ __forceinline__ struct cell find_cell(const struct beam_detect
     return cell;
 }
 
-/* Finds the windows of the lane's spectra from spectrum 's' of the batch on. */
+/* Finds the windows of the lane's spectra.  The lane's first spectrum is spectrum 's' of the batch. */
 static __device__ __forceinline__ struct span find_span(const struct beam_detect_args &args, uint32_t batch, uint32_t s)
 {
     const int64_t from = (int64_t)(args.form.first_spectrum + (uint64_t)batch * args.form.n_spectra + s - args.first);

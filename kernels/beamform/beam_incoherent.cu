@@ -1,11 +1,11 @@
 /* beam_incoherent.cu - see beam_incoherent.h.
  *
  * A lane processes 4 consecutive spectra of a channel of one batch, both polarisations.  These spectra are 16 bytes
- * for each antenna, or 8 bytes if voltages have 4 bits.  The lanes of a block read consecutive memory, across
- * channels too.  A lane first sums each spectrum over the antennas in registers.  Then, for each window, the lane
- * adds up its spectra that are in the window.  The lanes of a warp with the same window and channel add their sums,
- * and the first of these lanes gets the total. 4-bit voltages are widened to 16 times their value (beamform_load.h),
- * so the sums of products are divided by 256.
+ * for each antenna, or 8 bytes if voltages have 4 bits.  The lanes of a block read consecutive memory, even where the
+ * block continues in the next channel.  A lane first sums each spectrum over the antennas in registers.  Then, for
+ * each window, the lane adds up its spectra that are in the window.  The lanes of a warp with the same window and
+ * channel add their sums, and the first of these lanes gets the total. 4-bit voltages are widened to 16 times their
+ * value (beamform_load.h), so the sums of products are divided by 256.
  *
  * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte that encodes zeros; PRODUCTS; N_THREADS. */
 #include "kernels/beamform/beam_incoherent.h"

@@ -7,7 +7,7 @@
  *            product and each sum is rounded separately.  The CUDA compiler does not contract the intrinsics that this
  *            file uses, and C is compiled without contraction.
  *
- * CUDA kernels include this file too. */
+ * CUDA kernels also include this file. */
 #ifndef KERNELS_BEAMFORM_BEAM_PHASOR_H
 #define KERNELS_BEAMFORM_BEAM_PHASOR_H
 

@@ -26,7 +26,7 @@ static int8_t round_dithered(float v, uint32_t half, bool *clipped)
     return (int8_t)((int)clip(v, BEAMFORM_LEAST, BEAMFORM_MOST, BEAMFORM_ZERO, clipped) - 128);
 }
 
-/* Quantises 'n' spectra of a batch from 'first' on.  Returns the number of clipped samples. */
+/* Quantises 'n' spectra of a batch, beginning with spectrum 'first'.  Returns the number of clipped samples. */
 static uint32_t finish(const struct beamform_args *a, const struct beamform_sums *sums, size_t batch, uint32_t beam,
                        uint32_t chan, size_t first, size_t n)
 {

@@ -2,7 +2,7 @@
  * and beam_detect.  beam_incoherent also uses the widened voltages.
  *
  * For each channel, antenna and polarisation, the voltages are widened to int16 once for all beams.  An int32 sum
- * covers a block of antennas that is so small that the sum cannot overflow.  The sums of the blocks are added as
+ * covers a block of antennas that is small enough that the sum cannot overflow.  The sums of the blocks are added as
  * int64. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_SUMS_H
 #define KERNELS_BEAMFORM_BEAMFORM_SUMS_H
@@ -27,9 +27,9 @@ struct beamform_sums {
  * [pol][re or im][spectrum]. */
 void beamform_widen(const uint8_t *in, enum voltage_format format, size_t n, int16_t (*out)[2][BEAMFORM_BLOCK_SPECTRA]);
 
-/* Sums 'n_beams' beams (at most BEAMFORM_BLOCK_BEAMS) from 'beam' on, in a block of one channel from spectrum 'first'
- * of the batch on.  Each thread has its own 'block', which is zero before the first call.  The sums of spectra beyond
- * the batch's end are undefined. */
+/* Sums 'n_beams' beams (at most BEAMFORM_BLOCK_BEAMS), beginning with 'beam', for a block of spectra of one channel.
+ * The block begins with spectrum 'first' of the batch.  Each thread has its own 'block', which is zero before the
+ * first call.  The sums of spectra beyond the batch's end are undefined. */
 void beamform_sum_block(const struct beamform_args *args, size_t batch, uint32_t chan, size_t first, uint32_t beam,
                         uint32_t n_beams, struct beamform_widened *block, struct beamform_sums *sums);
 

@@ -11,17 +11,16 @@
  *     column of a spectrum:    re, im of each antenna's voltage
  *
  * A warp processes 32 spectra of one channel and batch at a time, for TILE_GROUPS groups of 8 beams.  In a step of 16
- * antennas, lane l loads 4 antennas.  For each antenna, the lane loads 4 spectra from spectrum 4 (l / 4) on: 16 bytes,
- * or 8 bytes if voltages have 4 bits.  The spectra make 4 products: column n of product j is spectrum 4 n + j.  So one
- * byte permutation of two antennas' words makes an operand of one polarisation.  A lane's results are both parts of 8
- * consecutive spectra of one beam.
+ * antennas, lane l loads 4 antennas.  For each antenna, the lane loads 4 spectra, beginning with spectrum 4 (l / 4):
+ * 16 bytes, or 8 bytes if voltages have 4 bits.  The spectra make 4 products: column n of product j is spectrum 4 n +
+ * j.  So one byte permutation of two antennas' words makes an operand of one polarisation.  A lane's results are both
+ * parts of 8 consecutive spectra of one beam.
  *
- * A block processes all spectra of a channel and batch, a piece of 32 N_WARPS spectra at a time.  The fragments of
+ * A block processes all spectra of a channel and batch, one piece of 32 N_WARPS spectra at a time.  The fragments of
  * BLOCK_STEPS steps of 16 antennas are in shared memory.  If all steps fit, fragments are loaded only once.  The
  * voltages of a step are loaded during the products of the previous step.  The first voltages of a piece are loaded
- * during the products of the previous piece's last step.
- * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h).  To compensate, the scale factors of
- * slots are divided by 16.
+ * during the products of the previous piece's last step.  Voltages of 4 bits are multiplied as 16 times their value
+ * (beamform_load.h).  To compensate, the scale factors of slots are divided by 16.
  *
  * A file that includes this file defines FRAGMENT_GROUPS, the number of groups whose fragments fit in shared memory. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H

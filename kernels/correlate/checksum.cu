@@ -16,9 +16,9 @@
  * A multiprocessor runs two blocks of 16 warps, so that one block multiplies while the other loads.  This allows 64
  * registers a thread.
  *
- * Integers of 4 bits become bytes of 16 times the value.  Sums are divided by 256 at the end, without a remainder.
- * __dp2a_lo() and __dp2a_hi() multiply 16 bits of S with bytes.  With 128 antennas or more, S does not fit in 16 bits.
- * Then S is low + 2^15 high, and both terms are multiplied separately.
+ * 4-bit integers become bytes that are 16 times as large.  Sums are divided by 256 at the end, without a remainder.
+ * __dp2a_lo() and __dp2a_hi() multiply 16 bits of S with bytes.  With 128 antennas or more, S does not fit in 16
+ * bits.  Then S is low + 2^15 high, and both terms are multiplied separately.
  *
  * Constants: see checksum_constants(). */
 #include "kernels/correlate/checksum.h"

@@ -16,12 +16,13 @@
  * The layout of the packets needs no transposition.  A step is 64 bytes of each antenna, in time order.  Let g be lane
  * / 4, and t be lane % 4.  A lane reads the 16 bytes of antenna g that begin with byte 16 t: all polarisations and
  * parts of a few spectra.  The lane makes its fragments of the instruction from these bytes: rows g (polarisation 0)
- * and g + 8 (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free
- * if rows and columns have the same order.
+ * and g + 8 (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The k values may have any
+ * order, if rows and columns have the same order.
  *
  * Integers: the negative of -128 would overflow, so integers are turned to (im, ~re); ~x = -x - 1.  The sums then lack
  * the sum of im e2.  The kernel computes the sum of im e2 for each row along with the other sums.  All sums fit into
- * int32 if the result fits.  4 bits become bytes of 16 times the value, so their sums are exactly 256 times too large.
+ * int32 if the result fits.  4-bit values become bytes that are 16 times as large, so their sums are exactly 256
+ * times too large.
  *
  * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes hold these sums.  If the
  * launch is not split over time, no other block adds to these sums.  The lanes then exchange sums so that each lane has
@@ -78,9 +79,9 @@ struct tile {
     int32_t row_im[ROW_EIGHTS][2];               /* indices [8 rows][pol]; the lane's part of the sums of im e2 */
 };
 
-/* Antennas of a block and of a warp.  Each antenna of the block has a slot in shared memory.  The antennas from
- * first_row on use the first slots.  If the block is a square off the diagonal, the antennas from first_column on use
- * the slots from BLOCK_ROWS * ROWS on. */
+/* Antennas of a block and of a warp.  Each antenna of the block has a slot in shared memory.  The first slots have
+ * the antennas that begin with first_row.  If the block is a square off the diagonal, the slots that begin with
+ * BLOCK_ROWS * ROWS have the antennas that begin with first_column. */
 struct place {
     uint32_t n_slots, first_row, first_column;
     uint32_t row, column; /* first row antenna and first column antenna of the warp's tile */
@@ -397,9 +398,9 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds sums of 8 x 8 antennas to memory.  Other blocks add to these sums too.  After the transpositions the four lanes
- * t of a row have the row's sums 16 s + 4 m + t.  These lanes swap half of their sums with the four lanes of the next
- * row. */
+/* Adds sums of 8 x 8 antennas to memory.  Other blocks also add to these sums.  After the transpositions the four
+ * lanes t of a row have the row's sums 16 s + 4 m + t.  These lanes swap half of their sums with the four lanes of
+ * the next row. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {

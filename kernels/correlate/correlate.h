@@ -21,7 +21,7 @@
 #include "common/device/device.h"
 #include "kernels/util/voltages.h"
 
-#define CORRELATE_INT_SPECTRA   65535 /* most full-scale spectra whose sum fits in int32: 65535 * 2^15 < 2^31 */
+#define CORRELATE_INT_SPECTRA   65535 /* largest number of full-scale spectra in an int32 sum: 65535 * 2^15 < 2^31 */
 /* maximum number of half-float spectra in a float32 sum; xbgpu/audit.h states the loss of precision */
 #define CORRELATE_FLOAT_SPECTRA 8192
 

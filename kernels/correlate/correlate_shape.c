@@ -35,7 +35,7 @@
 #define WHOLE_MIN_ANTS   17   /* minimum number of antennas; for fewer antennas correlate.cu is faster */
 #define WHOLE_MAX_ANTS   80   /* maximum number of antennas in one block */
 
-#define N_WGMMA_CONSTANTS 6 /* number of constants that the wgmma kernels use, from the first on */
+#define N_WGMMA_CONSTANTS 6 /* number of constants that the wgmma kernels use: the first constants of the list */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {

@@ -12,9 +12,9 @@
  *           antennas of a later block of antennas, in one channel.  The size of an item is fixed: 64 x 64 antennas.
  *           Rows are always complete, because a later block follows.  In the array's last block only the columns are
  *           trimmed, in steps of 16 antennas (count_columns()).  An item consists of stages of STAGE_SPECTRA spectra.
- *           A block of threads stays on its multiprocessor, and processes one item after the other.  The last items are
- *           too few for all blocks of threads.  The blocks of threads share the last items stage by stage, and add to
- *           memory with atomics.
+ *           A block of threads stays on its multiprocessor, and processes one item after the other.  At the end fewer
+ *           items remain than there are blocks of threads.  The blocks of threads share these items stage by stage,
+ *           and add to memory with atomics.
  *
  * Roles:    warpgroups 0 and 1, the consumers ('groups'), have 32 row antennas each.  Consumers load the voltages of
  *           these antennas from memory straight into registers.  wgmma reads operand A from there.  The registers of a
@@ -22,21 +22,22 @@
  *           and 3, the producers, process alternate stages.  Producers load the voltages of the column antennas, and
  *           store them in shared memory in wgmma's layout of operand B: a column for each input.
  *
- * Order:    the order of spectra within an operation is free if rows and columns have the same order.  Thread t of four
- *           has 16 consecutive bytes of an antenna.  These bytes are the thread's part of consecutive 'pieces'.  A
- *           piece is half an operation.  The order of the columns is free too: the antenna modulo 8 varies fastest.  So
- *           a thread ends up with whole baselines, and the stores of a warp to shared memory have no bank conflicts.
+ * Order:    the spectra within an operation may have any order, if rows and columns have the same order.  Thread t of
+ *           four has 16 consecutive bytes of an antenna.  These bytes are the thread's part of consecutive 'pieces'.
+ *           A piece is half an operation.  The columns may also have any order: here the antenna modulo 8 varies
+ *           fastest.  So a thread ends up with whole baselines, and the stores of a warp to shared memory have no
+ *           bank conflicts.
  *
  * Loads:    all loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads,
- *           because the assembler counts them together.  So loads that are further ahead need more warps.  With two
+ *           because the assembler counts them together.  So a block needs more warps to load further ahead.  With two
  *           producers, each producer loads every second stage, and so has the time of two stages to load one.  While
  *           one consumer prepares its rows, the other consumer uses the tensor cores.
  *
  * Integers: turned rows have ~re = -re - 1 instead of -re, because the negative of -128 would overflow.  So the sums
  *           lack the sum of im of the column.  The producers compute this sum, and the consumers add it at the end.
  *           Samples of 4 bits are widened to 16 times their value.  So sums are 256 times too large, and are shifted
- *           back at the end.  Partial sums in int32 hold 65 535 spectra of full scale.
- * Floats:   partial sums in float32.
+ *           back at the end.  Partial sums are int32, which hold 65 535 spectra of full scale.
+ * Floats:   partial sums are float32.
  *
  * Blocks: blockIdx.x is the number of the block's share of the work.
  * Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS (create_part() in correlate_shape.c). */
@@ -136,8 +137,8 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         rows->turned[i / 4][i % 4] = turn(rows->plain[i / 4][i % 4]);
 }
 
-/* Finds the index of a thread's i-th baseline.  The thread's baselines join its row antenna with the column antennas
- * from 'column_ant' on.  Returns true if the baseline exists. */
+/* Finds the index of a thread's i-th baseline.  A baseline joins the thread's row antenna with one of the column
+ * antennas.  The column antennas begin with 'column_ant'.  Returns true if the baseline exists. */
 static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t column_ant, int i, uint32_t *baseline)
 {
     uint32_t ant = column_ant + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;

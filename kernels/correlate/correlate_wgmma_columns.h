@@ -80,8 +80,8 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
     }
 }
 
-/* A producer's outstanding loads of a stage.  Also, for the columns that the producer has stored of the item so far,
- * the sums of the imaginary parts. */
+/* A producer's outstanding loads of a stage, and the sums of the imaginary parts of each column.  The sums cover the
+ * stages of the item that the producer has stored so far. */
 struct columns {
     uint4 loads[N_TILES][N_TASKS]; /* indices [group of 4 antennas][load] */
     uint32_t n_groups;
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void advance_prefetching(struct cursor *c, con
         prefetch_sums(chan, row_ant, column_ant, sums);
 }
 
-/* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
+/* Loads a producer's stages of the block's share: every second stage, beginning with stage 'number'. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {

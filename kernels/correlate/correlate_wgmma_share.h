@@ -51,8 +51,8 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* Returns the index of the first pair of stages of block 'block'.  Pairs are counted through the items that remain
- * after all rounds. */
+/* Returns the index of the first pair of stages of block 'block'.  Only pairs of the items that remain after all
+ * rounds are counted. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
     return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
@@ -110,7 +110,8 @@ static __device__ __forceinline__ bool advance(struct cursor *c)
     return true;
 }
 
-/* Moves to a producer's next stage, if there is one.  Both producers have the same number of stages of each item. */
+/* Moves to a producer's next stage, if there is one.  For each item, both producers have the same number of
+ * stages. */
 static __device__ __forceinline__ void advance_producer(struct cursor *c)
 {
     if (c->n_left <= N_PRODUCERS) {
@@ -153,8 +154,9 @@ static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uin
     return c->stage * STAGE_UNITS + (common ? first : first + lane) / UNIT_SPECTRA;
 }
 
-/* Returns the address of an antenna's spectra of a unit, for the thread with the spectra from 'lane' on.  The last unit
- * replaces units beyond the end.  The replacement adds no products, because rows or columns become ZERO_VOLTAGES. */
+/* Returns the address of an antenna's spectra of a unit, for one thread.  'lane' is the offset of the thread's first
+ * spectrum.  The last unit replaces units beyond the end.  The replacement adds no products, because rows or columns
+ * become ZERO_VOLTAGES. */
 static __device__ __forceinline__ const uint8_t *find_voltages(const struct cursor *c, uint32_t ant, uint32_t unit,
                                                                uint32_t lane)
 {
@@ -194,10 +196,10 @@ static __device__ __forceinline__ struct places<N> find_places(const struct curs
     return places;
 }
 
-/* Loads the voltages at 'places' for N_ROWS antennas from 'ant' on, ROW_DISTANCE apart.  Antennas beyond N_ANTS are not
- * loaded, because their products are not stored.  If N_ANTS is a multiple of ROW_ANTS, no antenna of an item is beyond
- * N_ANTS, and the comparison is omitted.  For column antennas this requires that ROW_ANTS is a multiple of COL_ANTS.
- * In both kernels COL_ANTS equals ROW_ANTS. */
+/* Loads the voltages at 'places' for N_ROWS antennas: every ROW_DISTANCE-th antenna, beginning with 'ant'.  Antennas
+ * beyond N_ANTS are not loaded, because their products are not stored.  If N_ANTS is a multiple of ROW_ANTS, no
+ * antenna of an item is beyond N_ANTS, and the comparison is omitted.  For column antennas this requires that
+ * ROW_ANTS is a multiple of COL_ANTS.  In both kernels COL_ANTS equals ROW_ANTS. */
 template <int N, int N_ROWS, int ROW_DISTANCE>
 static __device__ __forceinline__ void load_voltages(const struct places<N> &places, uint32_t ant,
                                                      uint4 (&loads)[N_ROWS][N])

@@ -85,9 +85,9 @@ template <int N> static __device__ __forceinline__ void setmaxnreg_inc(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Returns the matrix descriptor (PTX ISA) of operand B: K-major, rows of 128 bytes, swizzled, from byte 'at' of
- * 'operand' on.  'at' is added last, so that the compiler computes the other terms only once for all constant values of
- * 'at'. */
+/* Returns the matrix descriptor (PTX ISA) of operand B: K-major, rows of 128 bytes, swizzled.  The descriptor points
+ * to byte 'at' of 'operand'.  'at' is added last, so that the compiler computes the other terms only once for all
+ * constant values of 'at'. */
 static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned at)
 {
     uint32_t low = (operand >> 4 & 0x3fff) | 1 << 16, high = SWIZZLE_ATOM_BYTES >> 4 | 1 << 30;

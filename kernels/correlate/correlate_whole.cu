@@ -11,17 +11,17 @@
  *
  * Work:     an item is the triangle of all products of a block of antennas in one channel.  An item consists of
  *           stages of STAGE_SPECTRA spectra.  A block of threads stays on its multiprocessor, and processes one item
- *           after the other.  The last items are too few for all blocks of threads.  The blocks share the last
+ *           after the other.  At the end fewer items remain than there are blocks of threads.  The blocks share these
  *           items stage by stage (correlate_wgmma_share.h).
  *
  * Roles:    warpgroups 2 and 3, the producers, process alternate stages.  Producers load the voltages of the block's
  *           antennas once, and store them in shared memory in wgmma's layout of operand B.  Each input has a column of
- *           128 bytes.  Eight columns belong to four antennas: [pol][antenna % 4].  The order of spectra is free if all
- *           inputs have the same order.  The 16 bytes of an input that a thread has loaded stay together.  Warpgroups 0
- *           and 1, the consumers ('groups'), multiply.  A tile has 16 row antennas.  A tile's columns are the antennas
- *           from its first row on.  So products above the diagonal are computed only within tiles of 16 x 16.  Each
- *           consumer has some of the tiles, with about half of the products.  A warp multiplies eight of the tile's
- *           inputs, both as plain rows and as turned rows.
+ *           128 bytes.  Eight columns belong to four antennas: [pol][antenna % 4].  Spectra may have any order, if
+ *           all inputs have the same order.  The 16 bytes of an input that a thread has loaded stay together.
+ *           Warpgroups 0 and 1, the consumers ('groups'), multiply.  A tile has 16 row antennas.  A tile's columns
+ *           are the antenna of its first row and all later antennas.  So products above the diagonal are computed
+ *           only within tiles of 16 x 16.  Each consumer has some of the tiles, with about half of the products.  A
+ *           warp multiplies eight of the tile's inputs, both as plain rows and as turned rows.
  *
  * Rows:     a warp reads plain rows from among the columns into registers (ldmatrix) and turns them there.  wgmma reads
  *           both kinds of rows from registers.  Shared memory is about as busy as the tensor cores.  So turned rows are
@@ -190,11 +190,11 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-/* number of stages left when the sums are fetched; early enough to arrive in time, late enough to stay in the L2
+/* the sums are fetched when so many stages are left: early enough to arrive in time, late enough to stay in the L2
  * cache */
 #define PREFETCHED_STAGES 8
 
-/* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
+/* Loads a producer's stages of the block's share: every second stage, beginning with stage 'number'. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {
@@ -302,7 +302,7 @@ static __device__ __forceinline__ void multiply_half(partial *sums, shared_addre
     matrix_end();
 }
 
-/* Multiplies half a stage for a consumer's tiles from TILE on, out of N tiles.  Each tile's columns start with the
+/* Multiplies half a stage for a consumer's tiles, beginning with tile TILE of N.  Each tile's columns start with the
  * tile's antennas. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint32_t row, unsigned half, partial *sums)
@@ -332,8 +332,9 @@ static __device__ __forceinline__ struct quarter find_quarter(void)
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
 }
 
-/* Returns the sums of the imaginary parts of a thread's two columns, over both producers.  The columns are among
- * those of the four antennas from 'first_ant' on.  The turned products lack these sums. */
+/* Returns the sums of the imaginary parts of a thread's two columns, over both producers.  The columns belong to two
+ * of four consecutive antennas.  'first_ant' is the first of the four antennas.  The turned products lack these
+ * sums. */
 static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
                                                     shared_address slot, shared_address slot_before)
 {
@@ -403,7 +404,7 @@ static __device__ __forceinline__ void add_tile(const struct target *target, con
     }
 }
 
-/* Adds the sums of a consumer's tiles from TILE on, out of N tiles, to memory. */
+/* Adds the sums of a consumer's tiles to memory, beginning with tile TILE of N. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void add_tiles(const struct target *target, const partial *sums)
 {

@@ -12,7 +12,7 @@
 
 /* ---- Sums to totals ---------------------------------------------------------------------------------------------- */
 
-/* Adds 'n' sums of one channel, from index 'at' on, to the totals, and zeroes these sums. */
+/* Adds 'n' sums of one channel, beginning with index 'at', to the totals, and zeroes these sums. */
 static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
 {
     for (size_t i = at; i < at + n; i++)

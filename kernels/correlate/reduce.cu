@@ -3,7 +3,7 @@
  * An item is one load of a lane.  Neighbouring lanes have neighbouring items.  Without totals an item is two
  * visibilities, 16 bytes of sums.  With totals an item is one visibility with 16 bytes of totals.  A thread loads all
  * its items before its first store.  A launch with a dump stores to the sums, the totals and the dump.  All these
- * stores are marked as streaming, because the L2 cache is otherwise three times slower.
+ * stores are marked as streaming.  Without this mark the L2 cache is three times slower.
  *
  * Constants: see reduce_constants(). */
 #include "kernels/correlate/reduce.h"

@@ -7,7 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Wanted spectra of one channel: the spectra list[0 .. n).  If 'list' is NULL, the 'n' spectra from 'first' on. */
+/* Wanted spectra of one channel: the spectra list[0 .. n).  If 'list' is NULL: 'n' spectra, beginning with
+ * 'first'. */
 struct wanted {
     const uint32_t *list;
     size_t first, n;

@@ -32,7 +32,7 @@ static __device__ __forceinline__ size_t place(const struct select_spectra_args 
     return (((size_t)(from / N_SPECTRA) * a.n_ants + ant) * a.n_chan + chan) * N_SPECTRA + from % N_SPECTRA;
 }
 
-/* Returns a spectrum in both polarisations of an antenna whose heap is present.  'from' is the spectrum before the
+/* Returns both polarisations of a spectrum of an antenna whose heap is present.  'from' is the spectrum before the
  * delay is subtracted. */
 static __device__ __forceinline__ pair load(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                             uint32_t chan)

@@ -10,8 +10,8 @@
  * n_rows = n_chan in one row for each channel.  Without 'spectra' all spectra are wanted.  The j-th wanted spectrum t
  * of a channel is in batch b = t / n_spectra.  For each input
  *     out[j / n_out_spectra][ant][chan][j % n_out_spectra][pol] = present[b][ant] ? in[t - delays[ant][pol]] : 0
- * The index of in[] counts spectra from batch 0 on, across batches, and is negative in the history.  In 'out' zeros
- * follow the last wanted spectrum.
+ * The index of in[] counts spectra across batches.  Index 0 is the first spectrum of batch 0.  In the history the
+ * index is negative.  In 'out' zeros follow the last wanted spectrum.
  *
  * Requires: delays <= n_history * n_spectra; n_out_batches * n_out_spectra holds the wanted spectra of every channel;
  *           'in' and 'out' do not overlap.

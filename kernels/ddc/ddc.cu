@@ -345,8 +345,8 @@ static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-/* Stores a row's pair of outputs to 'to'.  'n' is the number of outputs that remain from 'to' on.  IS_WHOLE is true
- * if at least two outputs always remain. */
+/* Stores a row's pair of outputs to 'to'.  'n' is the number of outputs that remain to be stored, including this
+ * pair.  IS_WHOLE is true if at least two outputs always remain. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store_pair(float *to, int n, float2 first, float2 second)
 {

@@ -3,9 +3,9 @@
  * Frequencies are in cycles per sample, 0 to 1/2.  On the grid below, exactly one filter is the best.  So two programs
  * that use the same grid give the same taps except for rounding errors (tests/system/test_design_ddc.py compares with
  * scipy).
- *   grid: in each band points from its lower edge on, 1 / (32 n) apart, n = ceil(n_taps / 2).  The band's upper edge
- *         replaces the last point.  With an even number of taps the response at 1/2 is always 0.  So the grid has no
- *         points closer to 1/2 than 1 / (32 n).
+ *   grid: in each band the points begin at the lower edge and are 1 / (32 n) apart, with n = ceil(n_taps / 2).  The
+ *         band's upper edge replaces the last point.  With an even number of taps the response at 1/2 is always 0.
+ *         So the grid has no points closer to 1/2 than 1 / (32 n).
  *
  * Accuracy: double; within bands the response has errors of about 1e-15 of the largest response.
  * Cost:     n^2 * 16 divisions for each of 10 to 20 iterations: below 0.1 s with 1024 taps, seconds with 4096. */

@@ -254,8 +254,8 @@ void channelise_destroy(struct channelise *channelise)
     free(channelise);
 }
 
-/* Returns the number of spectra, from spectra[0] on, that one launch can filter.  The windows of these spectra begin
- * exactly one spacing apart.  n > 0. */
+/* Returns the number of spectra that one launch can filter, beginning with spectra[0].  The windows of these spectra
+ * begin exactly one spacing apart.  n > 0. */
 static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, size_t spacing)
 {
     size_t run = 1;

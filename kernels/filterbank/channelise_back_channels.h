@@ -147,8 +147,8 @@ struct row {
     uint32_t gains;       /* index of the row's first gains */
 };
 
-/* Finds row 'i' of the tile for the thread's spectra from 's' on.  Rows are numbered as [pair][which].  All lanes of
- * the warp call this function. */
+/* Finds row 'i' of the tile for the thread's spectra, which begin with 's'.  Rows are numbered as [pair][which].  All
+ * lanes of the warp call this function. */
 static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned i, unsigned s)
 {
     unsigned pair = tile.pair + i / 2, which = i % 2;

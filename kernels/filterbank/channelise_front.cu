@@ -46,7 +46,7 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* Number of bits by which unpacking leaves the samples of a thread's column i shifted up.  The column's weights are
+/* Unpacking leaves the samples of a thread's column i shifted up by this number of bits.  The column's weights are
  * divided by 2^SAMPLE_SHIFT(i). */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
     }
 }
 
-/* Unpacks ROWS rows from 'row' of the stage on. */
+/* Unpacks ROWS rows of the stage, beginning with row 'row'. */
 static __device__ __forceinline__ void unpack_rows(const struct place (&places)[2],
                                                    const uint32_t (&masks)[THREAD_COLUMNS], const struct stage *from,
                                                    int row, float (&x)[ROWS][2][THREAD_COLUMNS])

@@ -142,10 +142,11 @@ static bool back_valid(const struct channelise_config *config, const struct chan
            n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
 
-/* This choice was the fastest on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows a block
- * of the front reads long pieces and has one pass.  But with few rows the back has long lines, and the back has at
- * most two passes with a radix of at most 32 each.  With radix 16 the back has more warps or more spectra.  With
- * boxes, many rows cost the front no more than few rows. */
+/* This choice was the fastest on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows a
+ * block of the front kernel reads long pieces and needs only one pass.  But with few rows the lines of the back
+ * kernel are long, and the back kernel has at most two passes with a radix of at most 32 each.  With radix 16 the
+ * back kernel has more warps or more spectra.  With boxes, the front kernel is as fast with many rows as with few
+ * rows. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -169,7 +170,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  .back_spectra = 4,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
 
-    /* Without boxes blocks have 256 threads, so that a multiprocessor has two blocks.  With boxes blocks have 512
+    /* Without boxes blocks have 256 threads, so that a multiprocessor can run two blocks.  With boxes blocks have 512
      * threads, because longer boxes are faster.  Pieces of fewer than 16 columns are too short. */
     columns = (s.front_tensors ? 512 : 256) * s.front_per_thread / rows;
     columns = columns < 16 ? 16 : columns;
@@ -212,7 +213,7 @@ static bool front_valid(const struct channelise_config *config, const struct cha
         return false;
     uint32_t last = s->front_rows / s->front_radix;
     /* With two passes, half of the threads have at least one transform of each spectrum.  With one pass, all threads
-     * have at least one. */
+     * have at least one transform. */
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= 2 * s->front_per_thread) &&
            back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
            s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 64 && front_threads(s) <= 512 &&
