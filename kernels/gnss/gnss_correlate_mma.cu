@@ -37,7 +37,7 @@
 #define PIECE_WARPS   (ROW_TILES / WARP_TILES)
 #define WARP_ROWS     (2 * WARP_TILES) /* rows of a lane */
 #define QUADS         (MMA_CHUNK_SAMPLES / 4)
-/* rounds of a thread per chunk */
+/* number of rounds in which a thread makes its part of a chunk's replica */
 #define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4)
 #define MAKERS        (QUADS / ROUNDS)
 #define EVERY_LANE    0xffffffffu
@@ -149,8 +149,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
         write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
-/* Makes the replica of a chunk.  From the chunk's start on, the slot has 'n_samples' more samples.  Zeros follow
- * these samples.  Columns without a tap in the last tile keep old bytes, and their sums are not used. */
+/* Makes the replica of a chunk.  The slot has 'n_samples' samples after the chunk's start.  Zeros follow these
+ * samples.  In the last tile, columns without a tap keep old bytes.  The sums of these columns are not used. */
 static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
                                                   uint8_t *columns)
 {
@@ -234,7 +234,7 @@ static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args
 
 /* ---- Windows ----------------------------------------------------------------------------------------------------- */
 
-/* A window of the lane's antenna, as sample indices in its rows: multiples of 8. */
+/* A window of the lane's antenna.  The members are indices of samples in the antenna's rows, and multiples of 8. */
 struct window {
     int64_t begin, last, end; /* 'last' is the position at which the last piece starts */
 };
@@ -244,8 +244,8 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
-/* Chooses a window of each antenna.  The windows cover consecutive slots from 'at' on, as many slots as WINDOW_SAMPLES
- * allows.  Returns the slot after these slots.  All warps compute the same result. */
+/* Chooses a window of each antenna.  The windows cover slot 'at' and the slots after it, as many as WINDOW_SAMPLES
+ * allows.  Returns the first slot that the windows do not cover.  All warps compute the same result. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
     const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
