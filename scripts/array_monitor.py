@@ -256,7 +256,7 @@ RULES = {
         Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
              f"{WHO}: the kernel drops packets from F-engines", SOCKET),
         Rule("VoltagesLate", refused("xbgpu", "too_old|jump") + " > 0", "2s", "warning",
-             f"{WHO} refuses voltages that come too late or have timestamps of another time",
+             f"{WHO} refuses voltages that come too late or have wrong timestamps",
              "an F-engine that was stopped for a moment, or a digitiser or host whose clock is off", DOCTOR_STREAMS),
         Rule("VoltagesStrange", refused("xbgpu", STRANGE) + " > 0", "10s", "warning",
              f"{WHO} refuses packets of an unexpected form",
@@ -282,7 +282,7 @@ RULES = {
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
         # The first dump after a start nearly always began before the start.
         Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
-             "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} miss baselines",
+             "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} lack baselines",
              "see the other alerts, which name the cause"),
         Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
              f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time",

@@ -41,7 +41,8 @@
 #define HEADER_MAX        128
 #define SHUFFLE_MAX       64
 #define N_STOPS           5
-#define SKB_TRUESIZE_RATE 2 /* upper limit, approximate: a packet's memory in a socket / the packet's size */
+/* approximate upper limit of a packet's memory in a socket, divided by the packet's size */
+#define SKB_TRUESIZE_RATE 2
 
 /* The packets of one source to one destination. */
 struct flow {
