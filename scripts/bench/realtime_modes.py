@@ -662,7 +662,8 @@ class Chain(WithF, WithDumps):
     def check_options(parser, args):
         if args.channels % args.substreams or args.period % (2 * args.channels) or args.period % PACKET_SAMPLES or \
                 args.integration * args.spectra_per_heap * 2 * args.channels % args.period:
-            parser.error("--substreams must divide --channels, a spectrum and a packet --period, --period the integration")
+            parser.error("--substreams must divide --channels; a spectrum and a packet must each divide --period; "
+                         "--period must divide the integration")
 
     @staticmethod
     def threads(args):
