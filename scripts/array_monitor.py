@@ -1,7 +1,7 @@
 """Files that Prometheus needs to watch an array and to say where data are lost: targets, and alert rules.
 
-Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  The
-array's file has no recorders.  If you run one, list it in recorders.yaml (docs/array.md).
+Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  If
+you run a recorder that array.yaml does not have, list it in recorders.yaml (docs/array.md).
 
 A lost heap is reported within 5 s: the alert fires at most 3 s after the first scrape that shows the loss, and a scrape
 and an evaluation may each be 1 s late.
@@ -252,7 +252,7 @@ RULES = {
                  f" > 0 and on ({BY}{VOLTAGES}) {gauge('xbgpu_feng_state', VOLTAGES)} >= 2", "xbgpu"), "2s", "warning",
              f"{{{{ $value | humanize }}}} heaps/s of {FENG} are missing, and {WHO} has dropped none",
              "if every X-engine reports this: the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if "
-             "only this X-engine does: its switch port or the interface's queues (ethtool -S)"),
+             "only this X-engine reports this: its switch port or the interface's queues (ethtool -S)"),
         Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
              f"{WHO}: the kernel drops packets from F-engines", SOCKET),
         Rule("VoltagesLate", refused("xbgpu", "too_old|jump") + " > 0", "2s", "warning",

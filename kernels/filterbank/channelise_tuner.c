@@ -242,7 +242,8 @@ static void format_sizes(const void *sizes, char *text, size_t text_bytes)
     const struct channelise_config *c = sizes;
 
     snprintf(text, text_bytes,
-             "%u channels, spacing %zu samples, %u taps, %u to %u bits, %s, %u heaps of %u spectra, appended %u at a time",
+             "%u channels, spacing %zu samples, %u taps, %u to %u bits, %s, %u heaps of %u spectra, "
+             "appended %u at a time",
              c->n_chan, channelise_spacing_samples(c), c->n_taps, c->sample_bits, c->out_bits,
              c->dither ? "dither" : "plain", c->n_batches, c->spectra_per_heap, c->append_spectra);
 }

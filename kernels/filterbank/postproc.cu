@@ -1,9 +1,9 @@
 /* postproc.cu - see postproc.h.
  *
- * A slot s, 0 < s < n_fft / 2, n_fft = n_chan / unzip, has the channels k = p n_fft + s, p < unzip, and n_chan - k.
- * These channels come from the values at s and at n_fft - s of the unzipped transforms.  Slot 0 has the channels p
- * n_fft and p n_fft + n_fft / 2, from the values at 0 and at n_fft / 2.  So every slot has 2 unzip channels, and each
- * channel has one slot.
+ * Let n_fft = n_chan / unzip.  A slot s (0 < s < n_fft / 2) has the channels k = p n_fft + s for p < unzip, and the
+ * channels n_chan - k.  These channels come from the values at s and at n_fft - s of the unzipped transforms.  Slot 0
+ * has the channels p n_fft and p n_fft + n_fft / 2, from the values at 0 and at n_fft / 2.  So every slot has 2 unzip
+ * channels, and each channel belongs to one slot.
  *
  * A block has a tile of TILE_SLOTS neighbouring slots of TILE_SPECTRA spectra, and transposes the tile in shared
  * memory.  First the block finishes the transform, with neighbouring threads in neighbouring slots.  Then the block

@@ -3,19 +3,19 @@
  * A block correlates N_PIECES pieces with 16 ROW_TILES inputs, in one slice of time.  The block copies the inputs'
  * samples to shared memory once: a window of each antenna with all samples of the pieces.  Pieces whose starts are too
  * far apart are correlated one after the other, each with its own windows.  kernels/README.md has a picture.
- * SATELLITES pieces are correlated at a time, each by its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a
- * piece make the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps multiply the
- * inputs' samples with the columns.  The products of an input's sample (x, y) and the columns (a, b) and (-b, a) are
- * the real and the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block
- * for each chunk is enough.
+ * The block correlates SATELLITES pieces at a time, in chunks of MMA_CHUNK_SAMPLES.  Each piece has its own warps.
+ * The warps of a piece make the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps
+ * multiply the inputs' samples with the columns.  The products of an input's sample (x, y) and the columns (a, b) and
+ * (-b, a) are the real and the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier
+ * of the block for each chunk is enough.
  *
- * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
- *          of each tile: MMA_PAIRS pairs of words of two samples, and the next word.  The four lanes of a row have one
- *          quarter of the chunk each.  A column's samples are in the same order.
- * Banks:   a word is 4 bytes.  The words of four antennas alternate, so an antenna has 8 of the 32 banks.  Eight lanes
- *          read words of one antenna at a time: a word of four runs, for both polarisations.  A run is twice an odd
- *          number of words, and a row of the windows is an odd number of words.  So banks differ wherever the samples
- *          begin.
+ * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  In each tile, a lane has a run of
+ *          samples in two rows.  A run is MMA_PAIRS pairs of words and the next word; a word has two samples.  Each
+ *          of the four lanes of a row has a quarter of the chunk.  A column's samples are in the same order.
+ * Banks:   a word is 4 bytes.  The words of four antennas alternate, so an antenna has 8 of the 32 banks.  At a time,
+ *          eight lanes read words of the same antenna: one word from each of four runs, in both polarisations.  A run
+ *          is twice an odd number of words, and a row of the windows is an odd number of words.  So banks differ
+ *          wherever the samples begin.
  * Sums:    int32 for a slice; each warp adds its sums to the integration's 64-bit sums.
  *
  * Constants: N_TAPS; N_THREADS, 32 SATELLITES ROW_TILES / WARP_TILES; SLICE_SAMPLES, a multiple of MMA_CHUNK_SAMPLES
