@@ -26,7 +26,7 @@ struct channelise_narrow {
     size_t n_spectra; /* spectra of a buffer */
     struct device *device;
     float *tables;                     /* device: one allocation for the three tables below */
-    float *weights, *outer, *twiddles; /* arrays as the kernels' arguments describe them */
+    float *weights, *outer, *twiddles; /* arrays; the comments of the kernels' arguments describe them */
     float *between;                    /* device: complex [pol][n_spectra][k1][j2] */
     struct device_kernel *front, *back;
 };

@@ -129,7 +129,7 @@ static __device__ __forceinline__ void write_columns(const int (&levels)[4], con
     *(uint2 *)(to + COLUMN_BYTES) = make_uint2(__byte_perm(q[0], q[1], 0x6420), __byte_perm(q[2], q[3], 0x6420));
 }
 
-/* Writes four samples of the replica to the columns.  Writes zeros from sample 'n_there' on. */
+/* Writes four samples of the replica to the columns.  Writes zeros for sample 'n_there' and later samples. */
 static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_t n_there, uint8_t *to)
 {
     int carrier[4], turned[4], levels[N_TAPS][4];

@@ -221,7 +221,7 @@ static void end_message(struct feed *feed, size_t m, size_t n_packets, size_t pa
     memcpy(CMSG_DATA(c), &segment_bytes, sizeof(segment_bytes));
 }
 
-/* Returns the next flow in turn that has packets left. */
+/* Returns the next flow that still has packets.  The flows take turns. */
 static struct flow *next_flow(struct feed *feed)
 {
     struct flow *flow;
