@@ -80,7 +80,7 @@ def allowed(array, engine_host):
 
     The controller may run on its host and on each spare.  All these addresses are in every engine's file, so the files
     do not change when the controller moves.  If control.allow is not set, clients on the engine's own host may also
-    connect.  An array without a controller gives its own hosts the same access.
+    connect, just as they may in an array without a controller.
     """
     networks = array["control"]["allow"]
     if "controller" not in array.given or networks.strip() == "any":
