@@ -75,7 +75,7 @@ struct channelise_shape {
     uint32_t front_spectra;    /* number of spectra whose rows a block fetches, filters and transforms together */
     uint32_t front_per_thread; /* number of columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* radix of the first of two passes; M1 if there is one pass */
-    uint32_t front_stages;     /* number of stages in shared memory; a stage has front_spectra rows */
+    uint32_t front_stages;     /* number of stages of a ring in shared memory; a stage has front_spectra rows */
     uint32_t front_blocks;     /* blocks per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some samples */
     /* number of spectra that a block filters one after the other; 0: the default for the launch */
