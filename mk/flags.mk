@@ -42,7 +42,7 @@ ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp
 # LDFLAGS may differ from target to target.
 ALL_LDFLAGS = $(HARDEN_LDFLAGS) -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(findstring thread,$(SANITIZE)),,-fopenmp) $(LDFLAGS)
 
-# Every object depends on this file, which changes only when the flags do.
+# Every object depends on the file `flags`.  This file changes only when the flags change.
 FLAGS := $(BUILD)/flags
 in_lines = tr -s ' ' '\n' < $(1) | sort -u
 $(FLAGS): FORCE

@@ -46,7 +46,8 @@ $(BUILD)/common/device/texts.c: FORCE
 $(BUILD)/common/http/page.c: FORCE
 	$(call embed,common/http/page.h,page_text,$(wildcard common/http/page/*))
 
-# The build id's file changes only when the build id does.  So --version shows the right build id after every build.
+# The file with the build id changes only when the build id changes.  So --version shows the right build id after
+# every build.
 BUILD_ID ?= $(shell git describe --always --dirty 2>/dev/null || echo release)
 BUILD_ID := $(BUILD_ID)
 $(BUILD)/build-id: FORCE
@@ -56,8 +57,8 @@ VERSION_OBJECTS := $(OBJ)/common/base/version.o $(OBJ)/pic/common/base/version.o
 $(VERSION_OBJECTS): $(BUILD)/build-id
 $(VERSION_OBJECTS): EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
 
-# The manual pages, from the programs, docs/man and docs/reference.  The page of a program without a configuration
-# file is a finished text in the program's folder.
+# The manual pages are made from the programs, docs/man and docs/reference.  The page of a program without a
+# configuration file is a finished text in the program's folder.
 TABLE_PAGES := $(foreach p,$(PROGRAMS),$(BUILD)/man/man1/$(p).1 $(BUILD)/man/man5/$(p).yaml.5)
 MAN_PAGES   := $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard tools/*/*.1)))
 # The pages name documents by their installed paths.

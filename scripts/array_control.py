@@ -28,7 +28,8 @@ class Controller:
 
 
 def make_controller(plan, faults):
-    """Returns the Controller of a plan; None if the array has no controller, or after a fault was reported."""
+    """Returns the Controller of a plan.  Returns None if the array has no controller, or after a fault was
+    reported."""
     array = plan.array
     if "controller" not in array.given:
         return None
@@ -78,8 +79,8 @@ def allowed(array, engine_host):
     """Returns katcp.allow of an engine: control.allow, and the addresses on which the controller may run.
 
     The controller may run on its host and on each spare.  All these addresses are in every engine's file, so the files
-    do not change when the controller moves.  Without control.allow, clients on the engine's own host may connect, too,
-    as without a controller.
+    do not change when the controller moves.  If control.allow is not set, clients on the engine's own host may also
+    connect, just as they may in an array without a controller.
     """
     networks = array["control"]["allow"]
     if "controller" not in array.given or networks.strip() == "any":
@@ -99,7 +100,8 @@ def http_address(controller):
 
 
 def centre_hz(array, stream):
-    """Returns the centre of a stream of voltages in the digitiser's band, in Hz."""
+    """Returns the centre frequency of a stream of voltages, in Hz.  The frequency is counted within the digitiser's
+    band."""
     return float(stream["centre_frequency"] if stream["kind"] == "narrowband" else array["time"]["adc_sample_rate"] / 4)
 
 

@@ -22,7 +22,8 @@ class Panel:
     queries: dict  # {legend or table column: PromQL}; SEL stands for the labels that the dashboard's user chooses
     steps: tuple = ()  # (value, colour of this and higher values); the first colour also serves lower values
     states: dict = field(default_factory=dict)  # {value: (text, colour)}
-    columns: dict = field(default_factory=dict)  # tables: {column: (unit, steps, states)}; default: the panel's
+    # for tables: {column: (unit, steps, states)}; default: the panel's values
+    columns: dict = field(default_factory=dict)
 
 
 # ---- Limits and states, each once ------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@ import re
 
 import array_plan
 
-VIS_BYTES, ROW_BYTES = 13, 96  # of a visibility with flag and nsamples; of a baseline's other columns in a dump
+# bytes of a visibility with flag and nsamples; bytes of a baseline's other columns in a dump
+VIS_BYTES, ROW_BYTES = 13, 96
 DAY_S = 86400
 GB, TB = 1e9, 1e12
 PLAIN_PATH = r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+"  # a path without characters that have a meaning in tmpfiles.d
@@ -45,8 +46,8 @@ def within(directory, parent):
 
 
 def disk_of(recorder, host=None):
-    """Returns the disk of a host to which a recorder writes, or None.  If the directories of several disks fit, the
-    longest one decides."""
+    """Returns the disk of a host to which a recorder writes, or None.  If several disks have a directory that
+    contains the recorder's directory, returns the disk with the longest directory."""
     disks = [disk for disk in (host or recorder.host)["disks"] if within(recorder.directory, disk["directory"])]
     return max(disks, key=lambda disk: len(disk["directory"]), default=None)
 
@@ -97,7 +98,7 @@ def check_retention(recorder, others, faults):
         same, days = other.directory == recorder.directory, other.given["retention"]
         if within(other.directory, recorder.directory) and days != given["retention"] and (same or not days):
             faults.add(mark, f"files of {other.name} in {other.directory} would be removed after {given['retention']} "
-                             f"days, as those of {recorder.name}: give {other.name} another directory, or the same retention")
+                             f"days, like those of {recorder.name}: give {other.name} another directory, or the same retention")
 
 
 def check(plan, faults):
@@ -119,7 +120,7 @@ def check(plan, faults):
 
 
 def describe(plan, recorder):
-    """Returns the rate of a recorder, and how long files are kept, for people."""
+    """Returns a text for people: the rate of a recorder, and how long its files are kept."""
     kept = f", kept for {recorder.given['retention']} days" if recorder.given["retention"] else ""
     return f"{bytes_per_s(plan, recorder) / GB:.3g} GB/s to the disk{kept}"
 

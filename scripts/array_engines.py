@@ -66,7 +66,7 @@ def http_address(array, engine):
 
 
 def http_keys(array, engine):
-    """Returns the keys of 'http'.  In a cluster the host's address is not known, but the program's name is."""
+    """Returns the keys of 'http'.  In a cluster the host's address is not known, but the program's name is known."""
     address = "0.0.0.0" if engine.service else engine.host["address"]
     return [("listen", f"{address}:{array['ports']['http'] + engine.index}", array["ports"].mark)] \
         + ([("names", json.dumps(engine.service), None)] if engine.service else [])
@@ -176,16 +176,16 @@ def antenna_names(array):
 
 
 def window_keys(array, stream):
-    """Returns the keys of a window as long as the F-engines' output buffers.  Leaves out a key that the file sets or
-    whose default is right."""
+    """Returns the keys that make an X-engine's receive window as long as the F-engines' output buffers.  Leaves out a
+    key that the file sets or whose default is right."""
     recv, default = array["xbgpu"]["recv"], array["xbgpu"]["recv"].schema["properties"]
     keys = zip(("window", "chunks"), array_plan.x_window(array, stream))
     return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]
 
 
 def sky_keys(array, stream):
-    """Returns the stream's centre on the sky.  X-engines show frequencies that rise with the channel's index, so they
-    get no frequency of a lower side band."""
+    """Returns the stream's centre on the sky.  X-engines show frequencies that rise with the channel's index.  In a
+    lower side band the frequencies fall, so the function returns no key."""
     if stream["sideband"] == "lower" or "centre_frequency" in array["xbgpu"]["recv"].given:
         return []
     return [("centre_frequency", text, mark) for _, text, mark in stream.texts("sky_centre_frequency")]

@@ -63,7 +63,7 @@ def common(plan):
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and writes no anchors."""
+    """A YAML dumper that writes texts of several lines as blocks, and writes no anchors."""
 
     def ignore_aliases(self, data):
         return True

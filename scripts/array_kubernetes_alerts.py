@@ -51,7 +51,8 @@ def rules(plan, namespace):
 
 
 def command(text, namespace):
-    """Returns the command for a pod that replaces 'text', the command for a host ("ssh HOST COMMAND")."""
+    """Translates a command for a host.  Returns the corresponding command for a pod.  'text': the command for a host
+    ("ssh HOST COMMAND")."""
     engine, kubectl = "{{ $labels.engine }}", f"kubectl -n {namespace}"
     words = text.split()[2:]
     if words[0] == "journalctl":

@@ -17,7 +17,7 @@ STATE, CACHE = "/var/lib/cbf", "/var/cache/cbf"
 DRAIN_S = 90  # TimeoutStopSec= of the units
 START_S = 300  # TimeoutStartSec= of the units
 WATCHDOG_S = 10  # WatchdogSec= of the units
-LOST_S = 5  # time in s that a program stays on a node which the cluster has lost
+LOST_S = 5  # time in s after which a program leaves a node that the cluster has lost
 # (CPUs, bytes of memory) that the cluster reserves for programs without a row in the plan's table of loads.
 REQUESTS = {"visrec": (2, 2 << 30), "beamrec": (2, 2 << 30), "cbf-control": (1, 1 << 30)}
 RDMA = "rdma/cbf"  # resource of the RDMA device plugin: the devices of a NIC in /dev/infiniband

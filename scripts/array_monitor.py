@@ -1,7 +1,7 @@
 """Files that Prometheus needs to watch an array and to say where data are lost: targets, and alert rules.
 
-Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  The
-array's file has no recorders.  If you run one, list it in recorders.yaml (docs/array.md).
+Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  If
+you run a recorder that array.yaml does not have, list it in recorders.yaml (docs/array.md).
 
 A lost heap is reported within 5 s: the alert fires at most 3 s after the first scrape that shows the loss, and a scrape
 and an evaluation may each be 1 s late.
@@ -252,11 +252,11 @@ RULES = {
                  f" > 0 and on ({BY}{VOLTAGES}) {gauge('xbgpu_feng_state', VOLTAGES)} >= 2", "xbgpu"), "2s", "warning",
              f"{{{{ $value | humanize }}}} heaps/s of {FENG} are missing, and {WHO} has dropped none",
              "if every X-engine reports this: the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if "
-             "only this X-engine does: its switch port or the interface's queues (ethtool -S)"),
+             "only this X-engine reports this: its switch port or the interface's queues (ethtool -S)"),
         Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
              f"{WHO}: the kernel drops packets from F-engines", SOCKET),
         Rule("VoltagesLate", refused("xbgpu", "too_old|jump") + " > 0", "2s", "warning",
-             f"{WHO} refuses voltages that come too late or have timestamps of another time",
+             f"{WHO} refuses voltages that come too late or have wrong timestamps",
              "an F-engine that was stopped for a moment, or a digitiser or host whose clock is off", DOCTOR_STREAMS),
         Rule("VoltagesStrange", refused("xbgpu", STRANGE) + " > 0", "10s", "warning",
              f"{WHO} refuses packets of an unexpected form",
@@ -282,7 +282,7 @@ RULES = {
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
         # The first dump after a start nearly always began before the start.
         Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
-             "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} miss baselines",
+             "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} lack baselines",
              "see the other alerts, which name the cause"),
         Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
              f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time",

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from array_file import Section, nearest
 
 N_POLS = 2
-FRAME_BYTES = 66  # a packet's headers: Ethernet (with checksum, preamble and gap), IPv4 and UDP
-SPEAD_BYTES = 8 * 5  # a packet's SPEAD header and the items that every packet has; each further item has 8 bytes
+FRAME_BYTES = 66  # size of a packet's headers: Ethernet (with checksum, preamble and gap), IPv4 and UDP
+SPEAD_BYTES = 8 * 5  # size of a packet's SPEAD header and of the items that every packet has
 DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS, GNSS_ITEMS = 4, 4, 3, 4, 3
-POWER_ITEMS = {"float32": 5, "uint8": 7}  # items in a packet of detected beams, by format
+POWER_ITEMS = {"float32": 5, "uint8": 7}  # number of items in a packet of detected beams, by format
 GIB = 1 << 30
-PROCESS_BYTES = 64 << 20  # code, stacks and sockets, whose sizes no key sets
+PROCESS_BYTES = 64 << 20  # memory for code, stacks and sockets; no key sets this size
 HUGE_PAGE_BYTES = 2 << 20
 BEAM_BUFFERS = 8, 64  # least and largest number of an xbgpu's output buffers for beams
-BEAM_BUFFERS_S = 0.05  # duration of the data that all buffers together hold, if BEAM_BUFFERS allows this number
+BEAM_BUFFERS_S = 0.05  # duration of the data in all buffers together, within the limits BEAM_BUFFERS
 BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; size of an antenna's struct beam_steering
 GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
 GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
@@ -28,7 +28,7 @@ GNSS_BUFFERS = 4
 RECEIVER_BYTES = 64 * 3 * 65536  # memory that a receive thread needs for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
-MAC_BITS = 0x7FFFFF  # bits of an IPv4 multicast address that are copied into its Ethernet address
+MAC_BITS = 0x7FFFFF  # mask of the bits that an IPv4 multicast address shares with its Ethernet address
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Engine:
     home: Section = None  # the host that has the engine in array.yaml; 'host' is a spare if the engine has moved
     gpu: str = "auto"
     antennas: list = field(default_factory=list)  # fgpu: [(feng_id, Section)]
-    stream: Section = None  # xbgpu: item of f_outputs; the engine receives its stream
+    stream: Section = None  # xbgpu: the item of f_outputs whose stream the engine receives
     substream: int = 0  # xbgpu
     in_gbps: float = 0.0
     out_gbps: float = 0.0

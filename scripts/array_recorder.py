@@ -18,7 +18,7 @@ class Recorder:
     index: int  # number of the recorder on its host; the engines have the first numbers
     home: Section  # the host that has the recorder in array.yaml; 'host' is a spare if the recorder has moved
     interface: str
-    output: Section  # item of x_outputs that a visrec records, or of f_outputs whose beams a beamrec records
+    output: Section  # item of x_outputs that a visrec records, or item of f_outputs whose beams a beamrec records
     kind: str = "visrec"
     service: str = None
 

@@ -125,9 +125,9 @@ def move(array, moves, source, target, faults):
     if find(array, home)["spare"] or home == source and home in moves:
         faults.add(mark, f"--move: no engine of the plan is on {source}")
     elif target in moves.values():
-        faults.add(mark, f"--move: {target} runs the engines of another host already")
+        faults.add(mark, f"--move: {target} already runs the engines of another host")
     elif target != home and not find(array, target)["spare"]:
-        faults.add(mark, f"--move: {target} is not a spare" + (f", and the engines on {source} are not its own"
+        faults.add(mark, f"--move: {target} is not a spare" + (f", and array.yaml does not give it the engines on {source}"
                                                              if home != source else ""))
     elif target == source:
         faults.add(mark, f"--move: the engines are on {target} already")
@@ -138,6 +138,6 @@ def move(array, moves, source, target, faults):
 
 
 def command(plan, output, target):
-    """Returns the command that carries out a move.  It works without the host that the programs leave."""
+    """Returns the command that carries out a move.  The command does not need the host that the programs leave."""
     limit = target + (f",{array_control.ALIAS}" if plan.controller else "")
     return (f"ansible-playbook -i {output}/inventory.yaml {output}/playbook.yaml --skip-tags install --limit {limit}")

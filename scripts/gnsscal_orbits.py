@@ -70,7 +70,7 @@ def load_telescope(path):
 
 
 def numbers_of(line, first):
-    """Returns the numbers in fields of 19 columns, from the column 'first' on.  An empty field is 0."""
+    """Returns the numbers in fields of 19 columns, beginning at column 'first'.  An empty field is 0."""
     fields = [line[at:at + 19].strip() for at in range(first, min(len(line), first + 76), 19)]
     return [float(field.upper().replace("D", "E")) if field else 0.0 for field in fields]
 
@@ -87,7 +87,7 @@ class Ephemerides:
         try:
             version = float(lines[0][:9])
             if lines[0][60:].strip() != "RINEX VERSION / TYPE" or "N" not in lines[0][20:21]:
-                raise ValueError("the first line is not that of a navigation file")
+                raise ValueError("the first line does not begin a navigation file")
             body = next(i for i, line in enumerate(lines) if line[60:].strip() == "END OF HEADER") + 1
             for line in lines[:body]:
                 if line[60:].strip() == "LEAP SECONDS":

@@ -17,7 +17,8 @@ HERE = Path(__file__).resolve().parents[1]
 CUDA = Path("/usr/local/cuda")
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
 
-# Files that describe NVIDIA's Vulkan driver.  Vulkan's loader does not search these places; the last is the pack.
+# Files that describe NVIDIA's Vulkan driver.  Vulkan's loader does not search these places; the last place is in the
+# pack.
 VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json",
                   "/etc/vulkan/icd.d/nvidia_icd.json"]
 VULKAN_DRIVER = "lib/nvidia_egl_icd.json"

@@ -229,7 +229,8 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # cpu has no CUDA, so no report
+            # the cpu device does not use CUDA, so the sanitizer writes no report
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 

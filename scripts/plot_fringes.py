@@ -33,7 +33,7 @@ LOST_MAP = plt.get_cmap("YlOrBr").with_extremes(bad="white")
 NOTHING_PERCENT = 1e-4  # smaller values are not losses but rounding errors of nsamples (floats)
 LEAST_LOST_PERCENT = 0.1  # lower end of the colour scale; smaller losses have the scale's lightest colour
 MAX_PANELS = 15
-MAX_COLUMNS = 300  # columns of a waterfall: so few that each column is wider than a pixel
+MAX_COLUMNS = 300  # number of columns of a waterfall: small, so that each column is wider than a pixel
 MAX_NAMES = 40  # largest number of antennas' names next to the picture of lost data
 DPI = 110
 
@@ -247,7 +247,7 @@ def waterfall_panels(data, a1, a2, models):
                phase_deg(rows[:, data.index(a1, a2)]))]
     if model_names:
         off = time_rows(data, untracked(data, a1, a2, models))
-        panels.append((f"phase, not tracked (computed:\nmodel of {model_names} put back)", "phase", phase_deg(off)))
+        panels.append((f"phase, not tracked (computed:\ndelay model of {model_names} added again)", "phase", phase_deg(off)))
     return panels
 
 

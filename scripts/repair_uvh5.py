@@ -13,7 +13,8 @@ import sys
 import h5py
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-END_OF_FILE_AT = 40  # byte position of the file's end in a superblock (version 0, offsets of 8 bytes)
+# byte position, in a superblock, of the number that gives the file's end (version 0, offsets of 8 bytes)
+END_OF_FILE_AT = 40
 
 
 def extend_end_of_file(path):

@@ -32,12 +32,12 @@ struct channelise_front_args {
     const float *weights; /* [n_taps][M] */
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
-    float *out;           /* complex [spectrum][k1][j2], from the first spectrum on */
+    float *out;           /* complex [spectrum][k1][j2]; begins with the first spectrum to write */
     uint64_t *power;      /* [pol]; if POWER, the kernel adds the squares of the first tap's samples */
     int64_t offset[2];    /* [pol]: index in in[pol] of the first sample of the first spectrum's window */
-    /* [pol], with front_tensors: the tensor of the bytes of in[pol] from the window on.  Its axes are bytes, j1, and
-     * rows of M samples.  If boxes have pairs of rows, the last two axes are swapped.  first_bit is the bit of the
-     * first 16 bytes at which the window begins. */
+    /* [pol]: the bytes of in[pol] as a tensor; only used if front_tensors is 1.  The tensor's axes are bytes, j1, and
+     * rows of M samples.  If boxes have pairs of rows, the last two axes are swapped.  The window begins at bit
+     * first_bit of the tensor's first 16 bytes. */
     struct device_tensor_map map[2];
     uint32_t first_bit[2];
     uint32_t n_spectra;
@@ -46,7 +46,7 @@ struct channelise_front_args {
 
 struct channelise_gains_args {
     const float *in; /* complex [chan][pol] */
-    float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2; the order in which the back's lanes read */
+    float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2; the lanes of channelise_back read in this order */
 };
 
 struct channelise_back_args {
@@ -57,7 +57,7 @@ struct channelise_back_args {
     uint8_t *out;          /* heaps as in postproc.h */
     uint32_t *saturated;   /* [batch][pol]; the kernel adds to these counts */
     uint64_t first_spectrum;
-    uint32_t keys[7][2]; /* [round][half of the seed]: keys of the random generator for the dither */
+    uint32_t keys[7][2]; /* [round][half of the seed]: keys of the random generator that makes the dither */
     uint32_t stream_id;
     uint32_t n_spectra; /* a multiple of back_tiles * back_spectra */
 };
@@ -75,7 +75,7 @@ struct channelise_shape {
     uint32_t front_spectra;    /* number of spectra whose rows a block fetches, filters and transforms together */
     uint32_t front_per_thread; /* number of columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* radix of the first of two passes; M1 if there is one pass */
-    uint32_t front_stages;     /* number of stages, each of front_spectra rows, that are fetched or in flight */
+    uint32_t front_stages;     /* number of stages of a ring in shared memory; a stage has front_spectra rows */
     uint32_t front_blocks;     /* blocks per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some samples */
     /* number of spectra that a block filters one after the other; 0: the default for the launch */
@@ -95,7 +95,7 @@ struct channelise_shape {
 
 struct channelise_fused;
 
-/* Returns the default shape for these sizes on a device with 'shared_bytes' of shared memory for a block. */
+/* Returns the default shape for the sizes in 'config'.  A block has 'shared_bytes' of shared memory on the device. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes);
 /* Returns the default shape with front_rows = 'rows' (a power of two, 8 .. min(256, n_chan / 8)).  The shape may be
  * invalid. */

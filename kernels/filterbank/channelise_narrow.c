@@ -26,15 +26,15 @@ struct channelise_narrow {
     size_t n_spectra; /* spectra of a buffer */
     struct device *device;
     float *tables;                     /* device: one allocation for the three tables below */
-    float *weights, *outer, *twiddles; /* arrays as the kernels' arguments describe them */
+    float *weights, *outer, *twiddles; /* arrays; the comments of the kernels' arguments describe them */
     float *between;                    /* device: complex [pol][n_spectra][k1][j2] */
     struct device_kernel *front, *back;
 };
 
 /* Shapes for 2^11 bins, 2^12 bins and so on.  A shape has the factors a and b of M1, the front's columns, the number of
- * spectra that the front transforms at a time, and the factors a and b of M2.  Blocks of the front have 256 threads, or
- * 512 if a smaller block would have runs of 32 bytes or less.  These shapes suit launches of many blocks;
- * suit_few_blocks() changes them for other launches. */
+ * spectra that the front transforms at a time, and the factors a and b of M2.  Blocks of the front have 256 threads.
+ * They have 512 threads if smaller blocks would access memory in runs of 32 bytes or less.  These shapes suit
+ * launches of many blocks. suit_few_blocks() changes the shapes for other launches. */
 static const struct channelise_narrow_shape shapes[] = {
     {8, 1, 32, 8, 16, 16}, {4, 4, 16, 8, 16, 16}, {8, 4, 8, 8, 16, 16},  {8, 4, 8, 8, 32, 16},
     {8, 4, 8, 8, 32, 32},  {8, 8, 8, 8, 32, 32},  {16, 8, 4, 8, 32, 32},
@@ -104,9 +104,9 @@ static size_t n_front_blocks(const struct channelise_config *config, const struc
     return (size_t)grid.blocks[0] * grid.blocks[1] * grid.blocks[2];
 }
 
-/* Changes the shape for few blocks.  A block that is alone on its multiprocessor waits for its own loads, so the block
- * gets twice as many loads in flight.  If some multiprocessors would have no block, blocks have fewer columns, but
- * still load whole lines. */
+/* Changes the shape for a launch of few blocks.  A block that is alone on its multiprocessor waits for its own loads,
+ * so the block gets twice as many loads in flight.  If some multiprocessors would have no block, blocks have fewer
+ * columns, but still load whole lines. */
 static void suit_few_blocks(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape)
 {
@@ -167,7 +167,7 @@ size_t channelise_narrow_scratch_bytes(const struct channelise_config *config)
     return tables_bytes(config) + between_bytes(config);
 }
 
-/* Writes e^{-2 pi i i j / n} as [i][j], n_i by n_j. */
+/* Writes the factors e^{-2 pi sqrt(-1) i j / n} as an array [i][j] of n_i by n_j complex numbers. */
 static void put_turns(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)

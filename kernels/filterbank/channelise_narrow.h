@@ -25,7 +25,7 @@ struct channelise_narrow_front_args {
     const float *in[2];   /* complex, aligned to 8 B */
     const float *weights; /* [n_taps][M] */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} */
-    float *out;           /* complex [pol][n_buffer][k1][j2], from the first spectrum of polarisation 0 on */
+    float *out;           /* complex [pol][n_buffer][k1][j2]; begins with the first spectrum to write */
     int64_t offset[2];    /* [pol]: index in in[pol] of the first sample of the first spectrum's window */
     uint32_t n_spectra;
     uint32_t n_buffer;        /* number of spectra of a polarisation in 'out' */
@@ -47,7 +47,7 @@ struct channelise_narrow_back_args {
 extern const struct kernel channelise_narrow_front_kernel;
 extern const struct kernel channelise_narrow_back_kernel;
 
-#define NARROW_BACK_SPECTRA 4 /* number of spectra of a block of the back, which stores them together */
+#define NARROW_BACK_SPECTRA 4 /* number of spectra that a block of channelise_narrow_back stores together */
 
 /* Tile sizes; powers of two.  M1 = radix_a * radix_b of the front, M2 = radix_a * radix_b of the back. */
 struct channelise_narrow_shape {
@@ -63,8 +63,8 @@ struct channelise_narrow_shape {
 
 struct channelise_narrow;
 
-/* Returns true if the kernels exist for these sizes on a device with 'shared_bytes' of shared memory for a block.
- * Writes the default shape.  The number of multiprocessors affects only the shape. */
+/* Returns true if the kernels exist for the sizes in 'config' on a device with 'shared_bytes' of shared memory for a
+ * block.  Writes the default shape.  The number of multiprocessors affects only the shape. */
 bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape);
 

@@ -1,8 +1,9 @@
 /* channelise_narrow_back.cu - the second factor of a narrow band's transform, and the steps after it.  See
  * channelise_narrow.h.
  *
- * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] are in shared memory.  The layout of a
- * line is first [ka][jb], and after the last pass [ka][kb] in the same memory, with k2 = ka + RADIX_A kb. */
+ * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] are in shared memory.  Before the last
+ * pass, the layout of a line is [ka][jb].  After the last pass, its layout is [ka][kb] in the same memory, with k2 =
+ * ka + RADIX_A kb. */
 #include "kernels/filterbank/channelise_narrow.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/quantise.h"
@@ -14,9 +15,9 @@
 #define LINE_PITCH    (RADIX_A * PITCH)
 #define N_KEPT        (N_CHAN / M1) /* channels of a row */
 
-/* Blocks that a multiprocessor runs at a time.  With several blocks, some blocks load while other blocks compute.
- * GPUs with enough shared memory run three blocks, with 80 registers per thread and 66 KiB per block.  If half of the
- * threads are idle in the first pass, 80 registers are too few. */
+/* Number of blocks that a multiprocessor runs at a time.  With several blocks, some blocks load while other blocks
+ * compute.  GPUs with enough shared memory run three blocks, with 80 registers per thread and 66 KiB per block.  If
+ * half of the threads are idle in the first pass, 80 registers are too few. */
 #define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
 
 extern __shared__ float4 shared_memory[]; /* lines: float2 [pol][BLOCK_SPECTRA][LINE_PITCH] */
@@ -42,7 +43,7 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
             v[a] = __ldcs(from + a * RADIX_B);
         fft_registers<RADIX_A>(v);
         to[0] = v[0];
-#pragma unroll /* if 'a' ascended, the compiler would spill registers */
+#pragma unroll /* 'a' descends: with an ascending 'a', the compiler would spill registers */
         for (int a = RADIX_A - 1; a > 0; a--)
             to[a * PITCH] = complex_multiply(v[a], twiddles[a * RADIX_B]);
     }

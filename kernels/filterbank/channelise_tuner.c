@@ -1,5 +1,5 @@
-/* channelise_tuner.c - tables of candidate shapes, and the timed work.  The work is the appends to a buffer (front),
- * the finish of a buffer (back), or both (narrow). */
+/* channelise_tuner.c - tables of candidate shapes, and the work that the tuner times.  The tuner times all appends to
+ * a buffer (front), the completion of a buffer (back), or both (narrow). */
 #include "kernels/filterbank/channelise_tuner.h"
 
 #include <errno.h>
@@ -37,15 +37,15 @@ static const struct axis groups[][MAX_AXES] = {
     {{NUMBER(back_tiles), 2, {1, 2}}, {NUMBER(back_bulk), 2, {0, 1}}},
 };
 
-/* Returns the registers per thread that allow 'blocks' blocks on a multiprocessor. */
+/* Returns the number of registers per thread with which 'blocks' blocks fit on a multiprocessor. */
 static uint32_t registers(uint32_t threads, uint32_t blocks)
 {
     return REGISTERS / (threads * blocks);
 }
 
 /* Returns true if a shape of the front is worth measuring.  A thread of the front keeps the unfinished sums of both
- * polarisations, and little else.  If a thread could have more than twice the registers for these sums, more blocks
- * would be the better use of the registers. */
+ * polarisations, and little else.  If a thread has more than twice the registers that it needs, a shape with more
+ * blocks uses the registers better. */
 static bool front_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t columns = s->front_rows * s->front_columns, threads = columns / s->front_per_thread;
@@ -76,8 +76,8 @@ static bool combine(const struct axis *group, size_t index, struct channelise_sh
         ((uint32_t *)shape)[axis->number] = axis->values[index % axis->n];
         index /= axis->n;
     }
-    /* These changes keep all threads of the front busy in the transform, and keep the back's total number of
-     * threads. */
+    /* With these changes, all threads of the front take part in the transform, and the back's total number of threads
+     * stays the same. */
     if (shape->front_per_thread != base.front_per_thread)
         shape->front_spectra = base.front_spectra * base.front_per_thread / shape->front_per_thread;
     if (shape->back_threads != base.back_threads && base.back_threads * base.back_blocks >= shape->back_threads)
@@ -241,7 +241,9 @@ static void format_sizes(const void *sizes, char *text, size_t text_bytes)
 {
     const struct channelise_config *c = sizes;
 
-    snprintf(text, text_bytes, "%u channels of %zu, %u taps, %u to %u bits, %s, %u heaps of %u, %u at a time",
+    snprintf(text, text_bytes,
+             "%u channels, spacing %zu samples, %u taps, %u to %u bits, %s, %u heaps of %u spectra, "
+             "appended %u at a time",
              c->n_chan, channelise_spacing_samples(c), c->n_taps, c->sample_bits, c->out_bits,
              c->dither ? "dither" : "plain", c->n_batches, c->spectra_per_heap, c->append_spectra);
 }

@@ -10,9 +10,10 @@
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/channelise_narrow.h"
 
-/* The sizes of all three tuners are a struct channelise_config.  The tuners ignore its method, shapes, unzip, filter,
- * power and the dither's numbers.  The shapes of the first two tuners are struct channelise_shape, with default
- * values in the fields of the other kernel.  The shapes of the third tuner are struct channelise_narrow_shape. */
+/* All three tuners get their sizes as a struct channelise_config.  The tuners ignore its method, shapes, unzip,
+ * filter, power and the dither's numbers.  The shapes of the first two tuners are struct channelise_shape, with
+ * default values in the fields of the other kernel.  The shapes of the third tuner are struct
+ * channelise_narrow_shape. */
 extern const struct tuner_kernel channelise_front_tuner, channelise_back_tuner, channelise_narrow_tuner;
 
 /* Shapes of one output.  A shape of zeros means the default. */

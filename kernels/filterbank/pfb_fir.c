@@ -48,8 +48,8 @@ static void unpack(const uint8_t *in, size_t first, size_t n, unsigned sample_bi
     }
 }
 
-/* Computes sums[c] = sum over taps i of weights[i][c] * (row s + i)[c].  Four taps are added for each load and store of
- * a sum, in order. */
+/* Computes sums[c] = sum over taps i of weights[i][c] * (row s + i)[c].  Each load and store of a sum adds four taps,
+ * in order. */
 static inline void filter(const struct ring *ring, const float (*weights)[BLOCK_COLUMNS], size_t s, size_t n_taps,
                           float *restrict sums)
 {
@@ -71,7 +71,8 @@ static inline void filter(const struct ring *ring, const float (*weights)[BLOCK_
     }
 }
 
-/* Stores 'n' columns from 'column' on in the spectrum 'out', in the order of the unzipped FFTs. */
+/* Stores 'n' columns in the spectrum 'out', beginning with column 'column'.  The order is that of the unzipped
+ * FFTs. */
 static void store(const struct pfb_fir_args *a, const float *sums, size_t column, size_t n, float *out)
 {
     size_t n_fft = a->n_chan / a->unzip;
@@ -108,12 +109,13 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
     size_t next_row = s0;
     uint64_t power = 0;
 
-    if (n < BLOCK_COLUMNS) { /* the results of columns from 'n' on are not stored, but their input must be defined */
+    /* the results of column 'n' and later columns are not stored, but their input must be defined */
+    if (n < BLOCK_COLUMNS) {
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
-    /* Copies the weights.  The original rows are a power of two apart, so they would compete for the same few cache
-     * sets. */
+    /* Copies the weights to closer rows.  The original rows are a power of two apart, so they would compete for the
+     * same few cache sets. */
     for (size_t i = 0; i < a->n_taps; i++)
         memcpy(weights[i], a->weights + i * step + column, n * sizeof(float));
     for (size_t s = s0; s < s1; s++) {

@@ -16,7 +16,7 @@
  * from the words with the samples' first and last bits. */
 struct place {
     const uint32_t *words; /* words of the row to load next */
-    uint32_t last;         /* word of the last bit minus word of the first bit: 0 or 1 */
+    uint32_t last;         /* 1 if the samples' first and last bits are in different words, otherwise 0 */
     uint32_t selector;
     uint32_t shift; /* number of bits in the 4 bytes before the first sample; < 8 */
 };

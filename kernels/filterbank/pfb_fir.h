@@ -2,8 +2,8 @@
  *   in       uint8 [...]                      packed two's complement, 'sample_bits' each, most significant bit first
  *   weights  float [n_taps][2 * n_chan]
  *   out      float [spectrum][2 * n_chan]     one polarisation; order within a spectrum: see below
- *   power    uint64                           optional; the kernel adds the sum of x[j]^2 over the n_spectra * 2 n_chan
- *                                             samples from 'offset' on, which are the first tap's samples; contiguous
+ *   power    uint64                           optional; the kernel adds the sum of x[j]^2 over n_spectra * 2 n_chan
+ *                                             samples, beginning at 'offset': the first tap's samples; contiguous
  *                                             runs count each sample once
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
@@ -25,7 +25,7 @@
 struct pfb_fir_args {
     const uint8_t *in;    /* packed samples */
     const float *weights; /* [n_taps][2 n_chan] */
-    float *out;           /* complex [spectrum][r][n_chan / unzip], from the first spectrum to write on */
+    float *out;           /* complex [spectrum][r][n_chan / unzip]; begins with the first spectrum to write */
     uint64_t *power;      /* [1]; NULL: not computed */
     int64_t offset;       /* index in 'in' of the first sample of the first spectrum's window; >= 0 */
     uint32_t n_spectra;

@@ -9,7 +9,8 @@
 
 #define ROWS_AHEAD 4 /* number of rows that a thread loads while it filters the previous ROWS_AHEAD rows */
 
-/* Loads rows [row, row + ROWS_AHEAD).  Rows from n_rows on do not exist.  Zeros replace these rows and add nothing. */
+/* Loads rows [row, row + ROWS_AHEAD).  Row n_rows and later rows do not exist.  Zeros replace these rows and add
+ * nothing. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[ROWS_AHEAD])
 {
 #pragma unroll

@@ -18,7 +18,7 @@
 struct pfb_fir_complex_args {
     const float *in;      /* complex samples */
     const float *weights; /* [n_taps][n_bins] */
-    float *out;           /* complex [spectrum][n_bins], from the first spectrum to write on */
+    float *out;           /* complex [spectrum][n_bins]; begins with the first spectrum to write */
     int64_t offset;       /* index in 'in' of the first sample of the first spectrum's window */
     uint32_t n_spectra;
     uint32_t n_bins;

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* number of channels of a tile: 1 KiB of each spectrum at a time, because spectra are far apart in memory */
+/* number of channels of a tile; a tile reads runs of 1 KiB, because spectra are far apart in memory */
 #define BLOCK_CHANS   128
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
@@ -231,7 +231,8 @@ static void process_spectrum(const struct postproc_args *a, const struct channel
     multiply(x, &t->gain[pol], t->n);
 }
 
-/* Processes spectra [s, s + n_spectra) of one batch for the channels of 't'.  Adds to saturated[pol]. */
+/* Processes spectra [s, s + n_spectra) of one batch for the channels of 't'.  Adds the numbers of clipped values to
+ * saturated[pol]. */
 static void process_tile(const struct postproc_args *a, const struct channel_tables *t, size_t batch, size_t s,
                          size_t n_spectra, uint32_t saturated[N_POLS])
 {

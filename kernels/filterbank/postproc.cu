@@ -1,9 +1,9 @@
 /* postproc.cu - see postproc.h.
  *
- * A slot s, 0 < s < n_fft / 2, n_fft = n_chan / unzip, has the channels k = p n_fft + s, p < unzip, and n_chan - k.
- * These channels come from the values at s and at n_fft - s of the unzipped transforms.  Slot 0 has the channels p
- * n_fft and p n_fft + n_fft / 2, from the values at 0 and at n_fft / 2.  So every slot has 2 unzip channels, and each
- * channel has one slot.
+ * Let n_fft = n_chan / unzip.  A slot s (0 < s < n_fft / 2) has the channels k = p n_fft + s for p < unzip, and the
+ * channels n_chan - k.  These channels come from the values at s and at n_fft - s of the unzipped transforms.  Slot 0
+ * has the channels p n_fft and p n_fft + n_fft / 2, from the values at 0 and at n_fft / 2.  So every slot has 2 unzip
+ * channels, and each channel belongs to one slot.
  *
  * A block has a tile of TILE_SLOTS neighbouring slots of TILE_SPECTRA spectra, and transposes the tile in shared
  * memory.  First the block finishes the transform, with neighbouring threads in neighbouring slots.  Then the block
@@ -20,7 +20,7 @@
 
 #define N_FFT      (N_CHAN / UNZIP)
 #define N_MINE     (2 * UNZIP)           /* number of channels of a slot: first those at s, then those at n_fft - s */
-/* number of channels of the block, which are N_MINE runs of consecutive channels */
+/* number of channels of a block: N_MINE runs of consecutive channels */
 #define TILE_CHANS (N_MINE * TILE_SLOTS)
 #define PITCH      (TILE_SPECTRA + 1)    /* odd number, so that consecutive channels are in different banks */
 /* number of blocks per multiprocessor; with more blocks, registers would be spilled */
@@ -128,7 +128,8 @@ static __device__ __forceinline__ float2 real_transform(float2 z, float2 mirrore
 /* Computes the slot's channels of one spectrum of one polarisation. */
 static __device__ __forceinline__ void finish_transform(const struct slot &slot, const float2 *fft, float2 (&x)[N_MINE])
 {
-    float2 a[UNZIP], b[UNZIP]; /* values that become Z_k of the first channels, and conj Z_-k */
+    /* a becomes Z_k of the slot's first UNZIP channels, b becomes conj Z_-k of the same channels */
+    float2 a[UNZIP], b[UNZIP];
 
 #pragma unroll
     for (int r = 0; r < UNZIP; r++) {

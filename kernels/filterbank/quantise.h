@@ -31,8 +31,8 @@ static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t strea
         bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
 }
 
-/* Returns philox_dither() of one half of a word of draw_dither().  The half becomes the last bits of a float, whose
- * value is 2^23 + s + 2^15. */
+/* Returns philox_dither() for one half of a word that draw_dither() has made.  The half becomes the last bits of a
+ * float, whose value is 2^23 + s + 2^15. */
 static __device__ __forceinline__ float dither(uint32_t bits, int upper)
 {
     uint32_t sum = __byte_perm(bits, 0x4B00, upper ? 0x5432 : 0x5410);

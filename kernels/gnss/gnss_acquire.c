@@ -38,8 +38,8 @@ struct gnss_acquire {
     /* Sums over all samples since gnss_acquire_restart(). */
     float *powers; /* [pol][doppler][bin] */
     uint32_t n_blocks;
-    double sum_middles_s;   /* sum over all blocks of the time at a block's middle */
-    uint64_t sum_fractions; /* sum over all samples of a sample's position within its bin, in 2^-32 bins */
+    double sum_middles_s;   /* sum of the times at the middle of all blocks */
+    uint64_t sum_fractions; /* sum of the positions of all samples within their bins, in 2^-32 bins */
 };
 
 static double doppler_step_hz(const struct gnss_acquire_config *c)
@@ -70,7 +70,7 @@ static void set_sizes(struct gnss_acquire *a, const struct gnss_acquire_config *
     gnss_carrier_table(a->carrier);
 }
 
-/* Returns the integral of the table's levels from its start to 'subchips', fractions of sub-chips included. */
+/* Returns the integral of the table's levels from the table's start to 'subchips', which may have a fraction. */
 static double table_integral(const double *sums, const int8_t *table, uint32_t n_subchips, double subchips)
 {
     size_t whole = (size_t)fmin(subchips, n_subchips - 1);

@@ -140,7 +140,7 @@ static int begin_code(struct reading *r, const struct table_row *row)
     unsigned long prn = strtoul(row->fields[3], &end, 10);
 
     if (end == row->fields[3] || *end)
-        return table_file_refuse(row, "the number of a code was expected", row->fields[3]);
+        return table_file_refuse(row, "a code number was expected", row->fields[3]);
     r->is_wanted = prn == r->prn && is_name(row->fields[0], r->facts->name);
     if (r->is_wanted && r->is_found)
         return table_file_refuse(row, "the file has this code twice", NULL);

@@ -80,7 +80,8 @@ KERNEL_CLONES static void add_products(const struct block *b, size_t tap, size_t
     sums[1] += im;
 }
 
-/* Adds 'n' samples of all inputs from sample 'at' of the piece on.  'phase' is the code phase of sample 'at'. */
+/* Adds 'n' samples of all inputs, beginning with sample 'at' of the piece.  'phase' is the code phase of sample
+ * 'at'. */
 static void add_block(const struct gnss_correlate_args *a, const struct gnss_piece *piece, uint32_t at, size_t n,
                       uint64_t phase, struct block *b, struct slice_sums *sums)
 {
@@ -176,10 +177,10 @@ const struct kernel gnss_correlate_mma_kernel = {
 /* minimum number of antennas for gnss_correlate_mma; the rows of a tile are 16 inputs */
 #define MMA_MIN_ANTS       8
 #define MMA_MAX_TILES      4    /* maximum number of tiles of a block, for MMA_ANTS antennas */
-#define MMA_WARP_TILES     1    /* number of tiles of a warp, if it divides the block's number of tiles */
-/* number of pieces that a block correlates at a time, multiplied by the number of column tiles of a piece */
+#define MMA_WARP_TILES     1    /* number of tiles of a warp, if it is a divisor of a block's number of tiles */
+/* the product of two numbers: pieces that a block correlates at a time, and column tiles of a piece */
 #define MMA_WARPS          4
-/* number of additional samples of a window, for differences between offsets, if a slice has two chunks */
+/* number of additional samples of a window if a slice has two chunks; they allow for different offsets */
 #define MMA_SPREAD_SAMPLES 256
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)

@@ -37,7 +37,8 @@ static __device__ __forceinline__ void add_sample(const struct replica &r, const
     }
 }
 
-/* Adds up the threads' sums by way of 'shared' [warp][sum].  Adds the result to the integration's sums. */
+/* Adds up the threads' sums with the array 'shared' [warp][sum] in shared memory.  Adds the result to the
+ * integration's sums. */
 static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args &args, const struct gnss_piece &piece,
                                                 uint32_t ant, int (&sums)[N_SUMS], int *shared)
 {

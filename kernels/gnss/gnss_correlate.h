@@ -54,7 +54,7 @@
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
 #define GNSS_AMPLITUDE       63  /* amplitude of the carrier; a replica with levels of +-2 then fits int8 */
-/* error of an entry: half of the entry's range of phases, plus rounding: 63 pi / 256 + sqrt(1/2) */
+/* maximum error of an entry; half of its range of phases gives 63 pi / 256, rounding gives sqrt(1/2) */
 #define GNSS_CARRIER_ERROR   1.5
 
 struct gnss_satellite {
@@ -68,7 +68,7 @@ struct gnss_piece {
     uint64_t code_step;     /* advance of the code phase per sample, 2^-48 sub-chips */
     uint64_t carrier_phase; /* carrier phase of sample 0, 2^-64 turns */
     uint64_t carrier_step;  /* advance of the carrier phase per sample, 2^-64 turns, modulo 2^64 */
-    int64_t first;          /* index in the row of the piece's sample 0, for an offset of 0 */
+    int64_t first;          /* index of the piece's sample 0 in an antenna's row, for an offset of 0 */
     uint32_t n_samples;
     uint32_t satellite;
     uint32_t integration; /* index in 'sums' */
@@ -110,8 +110,8 @@ extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 /* Returns the CUDA variant for n_ants antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
-/* The first function writes the constants with which a variant is compiled.  The second function returns the grid of
- * its launch.  The device has 'shared_bytes' of shared memory for a block. */
+/* gnss_correlate_constants() writes the constants with which a variant is compiled. gnss_correlate_grid() returns the
+ * grid of a launch.  A block has 'shared_bytes' of shared memory on the device. */
 #define GNSS_CORRELATE_N_CONSTANTS 8
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants);

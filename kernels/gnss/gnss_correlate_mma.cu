@@ -3,19 +3,19 @@
  * A block correlates N_PIECES pieces with 16 ROW_TILES inputs, in one slice of time.  The block copies the inputs'
  * samples to shared memory once: a window of each antenna with all samples of the pieces.  Pieces whose starts are too
  * far apart are correlated one after the other, each with its own windows.  kernels/README.md has a picture.
- * SATELLITES pieces are correlated at a time, each by its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a
- * piece make the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps multiply the
- * inputs' samples with the columns.  The products of an input's sample (x, y) and the columns (a, b) and (-b, a) are
- * the real and the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block
- * for each chunk is enough.
+ * The block correlates SATELLITES pieces at a time, in chunks of MMA_CHUNK_SAMPLES.  Each piece has its own warps.
+ * The warps of a piece make the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps
+ * multiply the inputs' samples with the columns.  The products of an input's sample (x, y) and the columns (a, b) and
+ * (-b, a) are the real and the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier
+ * of the block for each chunk is enough.
  *
- * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
- *          of each tile: MMA_PAIRS pairs of words of two samples, and the next word.  The four lanes of a row have one
- *          quarter of the chunk each.  A column's samples are in the same order.
- * Banks:   a word is 4 bytes.  The words of four antennas alternate, so an antenna has 8 of the 32 banks.  Eight lanes
- *          read words of one antenna at a time: a word of four runs, for both polarisations.  A run is twice an odd
- *          number of words, and a row of the windows is an odd number of words.  So banks differ wherever the samples
- *          begin.
+ * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  In each tile, a lane has a run of
+ *          samples in two rows.  A run is MMA_PAIRS pairs of words and the next word; a word has two samples.  Each
+ *          of the four lanes of a row has a quarter of the chunk.  A column's samples are in the same order.
+ * Banks:   a word is 4 bytes.  The words of four antennas alternate, so an antenna has 8 of the 32 banks.  At a time,
+ *          eight lanes read words of the same antenna: one word from each of four runs, in both polarisations.  A run
+ *          is twice an odd number of words, and a row of the windows is an odd number of words.  So banks differ
+ *          wherever the samples begin.
  * Sums:    int32 for a slice; each warp adds its sums to the integration's 64-bit sums.
  *
  * Constants: N_TAPS; N_THREADS, 32 SATELLITES ROW_TILES / WARP_TILES; SLICE_SAMPLES, a multiple of MMA_CHUNK_SAMPLES
@@ -37,7 +37,7 @@
 #define PIECE_WARPS   (ROW_TILES / WARP_TILES)
 #define WARP_ROWS     (2 * WARP_TILES) /* rows of a lane */
 #define QUADS         (MMA_CHUNK_SAMPLES / 4)
-/* rounds of a thread per chunk */
+/* number of rounds in which a thread makes its part of a chunk's replica */
 #define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4)
 #define MAKERS        (QUADS / ROUNDS)
 #define EVERY_LANE    0xffffffffu
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void write_columns(const int (&levels)[4], con
     *(uint2 *)(to + COLUMN_BYTES) = make_uint2(__byte_perm(q[0], q[1], 0x6420), __byte_perm(q[2], q[3], 0x6420));
 }
 
-/* Writes four samples of the replica to the columns.  Writes zeros from sample 'n_there' on. */
+/* Writes four samples of the replica to the columns.  Writes zeros for sample 'n_there' and later samples. */
 static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_t n_there, uint8_t *to)
 {
     int carrier[4], turned[4], levels[N_TAPS][4];
@@ -149,8 +149,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
         write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
-/* Makes the replica of a chunk.  From the chunk's start on, the slot has 'n_samples' more samples.  Zeros follow
- * these samples.  Columns without a tap in the last tile keep old bytes, and their sums are not used. */
+/* Makes the replica of a chunk.  The slot has 'n_samples' samples after the chunk's start.  Zeros follow these
+ * samples.  In the last tile, columns without a tap keep old bytes.  The sums of these columns are not used. */
 static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
                                                   uint8_t *columns)
 {
@@ -234,7 +234,7 @@ static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args
 
 /* ---- Windows ----------------------------------------------------------------------------------------------------- */
 
-/* A window of the lane's antenna, as sample indices in its rows: multiples of 8. */
+/* A window of the lane's antenna.  The members are indices of samples in the antenna's rows, and multiples of 8. */
 struct window {
     int64_t begin, last, end; /* 'last' is the position at which the last piece starts */
 };
@@ -244,8 +244,8 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
-/* Chooses a window of each antenna.  The windows cover consecutive slots from 'at' on, as many slots as WINDOW_SAMPLES
- * allows.  Returns the slot after these slots.  All warps compute the same result. */
+/* Chooses a window of each antenna.  The windows cover slot 'at' and the slots after it, as many as WINDOW_SAMPLES
+ * allows.  Returns the first slot that the windows do not cover.  All warps compute the same result. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
     const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;

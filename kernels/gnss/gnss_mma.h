@@ -8,7 +8,7 @@
 
 #define MMA_PIECES        16 /* maximum number of pieces of a block */
 #define MMA_ANTS          32 /* maximum number of antennas of a block */
-#define MMA_PAIRS         27 /* number of pairs of consecutive words that a lane has of a row in a chunk; odd */
+#define MMA_PAIRS         27 /* number of pairs of consecutive words of a row that a lane has in a chunk; odd */
 #define MMA_CHUNK_SAMPLES (4 * 4 * MMA_PAIRS)
 
 /* A piece with samples in the block's slice of time. */
@@ -16,7 +16,7 @@ struct mma_slot {
     struct gnss_piece piece;
     uint32_t from, end;
     struct gnss_satellite satellite;
-    int64_t begins[MMA_ANTS]; /* [ant]: index in the antenna's rows of the piece's sample 'from' */
+    int64_t begins[MMA_ANTS]; /* [ant]: index of the piece's sample 'from' in the antenna's rows */
 };
 
 struct mma_head {

@@ -33,7 +33,7 @@ static inline uint64_t gnss_code_add(uint64_t a, uint64_t b, uint64_t length)
 /* Returns the phase 'n' samples after 'phase'.  n < GNSS_MAX_RUN. */
 static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, uint32_t n_subchips)
 {
-    /* n * step, in units of 1 and of 2^32 */
+    /* n * step = high * 2^32 + the lower 32 bits of 'low' */
     const uint64_t low = n * (step & 0xffffffff), high = n * (step >> 32) + (low >> 32);
     const uint64_t subchips = (uint32_t)(high >> 16) % n_subchips;
     const uint64_t moved = subchips << GNSS_CODE_BITS | (high & 0xffff) << 32 | (low & 0xffffffff);
@@ -41,13 +41,14 @@ static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, u
     return gnss_code_add(phase, moved, gnss_code_length(n_subchips));
 }
 
-/* Returns the phase of any number of sub-chips, also negative, modulo the table's length, to the nearest unit. */
+/* Returns the phase of a number of sub-chips, modulo the table's length and rounded to the nearest unit.  The number
+ * may be negative. */
 uint64_t gnss_code_phase(double subchips, uint32_t n_subchips);
 
 /* Returns the code step for 'subchips' sub-chips per sample.  0 <= subchips < 4. */
 uint64_t gnss_code_step(double subchips);
 
-/* Returns the phase or step of any number of turns, also negative, modulo 1. */
+/* Returns the phase or step of a number of turns, modulo one turn.  The number may be negative. */
 uint64_t gnss_carrier_turns(double turns);
 
 #endif

@@ -14,7 +14,7 @@ struct replica {
     const int8_t *table;
 };
 
-/* Returns the thread's replica from sample 'first' of a piece on. */
+/* Returns the thread's replica, beginning at sample 'first' of a piece. */
 static __device__ __forceinline__ struct replica replica_begin(const struct gnss_correlate_args &args,
                                                                const struct gnss_piece &piece, uint32_t first)
 {
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void copy_carrier(const struct gnss_correlate_
         carrier[i] = ((const char2 *)args.carrier)[i];
 }
 
-/* Returns the address of the sums of an integration's tap and input. */
+/* Returns the address of the sums for one tap and one input of an integration. */
 static __device__ __forceinline__ int64_t *sums_of(const struct gnss_correlate_args &args,
                                                    const struct gnss_piece &piece, uint32_t tap, uint32_t input)
 {

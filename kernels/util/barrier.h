@@ -1,8 +1,8 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
  * A barrier opens when n_threads threads (barrier_init()) and the expected bytes have arrived.  Then the barrier
- * counts from 0 again for its next opening.  A thread may wait without arriving.  A thread that waits passes a number
- * to barrier_wait(): that of the last opening or that of the next opening.  The first opening is number 0.  Data
+ * counts from 0 again for its next opening.  A thread may wait without arriving.  A thread that waits passes the
+ * number of an opening to barrier_wait(): the last opening or the next opening.  The first opening is number 0.  Data
  * written before an arrival are visible after the wait.
  *
  * Every lane that has read or written the guarded data must arrive.  The arrival of one lane of a warp after a
@@ -33,7 +33,8 @@ static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-/* Waits in a loop until the barrier has opened.  The compiler does not move earlier instructions to after the loop. */
+/* Waits in a loop until the barrier has opened.  The compiler moves no instruction from before the loop to after the
+ * loop. */
 static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t opening)
 {
     uint32_t open;

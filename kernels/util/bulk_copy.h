@@ -33,7 +33,7 @@ static struct {
     const void *from;
     uint32_t n_bytes;
     uint64_t *barrier;   /* NULL: no copy */
-} emulated_copies[1024]; /* more than the number of copies of a tile */
+} emulated_copies[1024]; /* a tile has fewer copies */
 
 /* number of bytes that the barrier expects, minus the number of bytes of started copies */
 static uint32_t emulated_expected;

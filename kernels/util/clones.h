@@ -1,7 +1,7 @@
 /* clones.h - compiles the innermost functions of the plain C kernels also for AVX2 and for AVX-512.  The program
- * chooses a version when it starts.  All versions give the same bits: the source fixes the order of sums, and nothing
- * is contracted to FMA.  Mark the functions that contain the loops with KERNEL_CLONES.  A called function is compiled
- * for AVX2 only if the compiler inlines it.
+ * chooses a version when it starts.  All versions give the same bits: the source fixes the order of sums, and the
+ * compiler contracts no products and sums to FMA instructions.  Mark the functions that contain the loops with
+ * KERNEL_CLONES.  A called function is compiled for AVX2 only if the compiler inlines it.
  *
  * docs/decisions/cpu-clones.md has the measured gain.  Builds with sanitizers have no clones, because the program would
  * choose a version before the sanitizers are initialised. */

@@ -1,4 +1,5 @@
-/* gather.c - plain C twin of gather: copies packets between a NIC's ring and chunks if both lie on the device. */
+/* gather.c - plain C twin of gather: copies packets between a NIC's ring and chunks that are both in device
+ * memory. */
 #include "kernels/util/gather.h"
 
 #include <assert.h>

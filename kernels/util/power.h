@@ -1,6 +1,7 @@
 /* power - the sum of the squares of packed ADC samples.  pfb_fir.h computes the same sum during its filter.
  *   in      uint8 [pol][...]   packed two's complement, 'sample_bits' each, most significant bit first
- *   power   uint64 [pol]       the kernel adds the sum of squares of n_samples samples of in[pol] from offset[pol] on
+ *   power   uint64 [pol]       the kernel adds the sum of squares of n_samples samples of in[pol], beginning at
+ *                              offset[pol]
  *
  * Requires: sample_bits 2..10, 12 or 16; offsets >= 0.  CUDA: 'in' aligned to 4 bytes, and readable to the end of the
  *           last sample's 4-byte word.

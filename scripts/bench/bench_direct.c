@@ -8,7 +8,8 @@
  *
  * The threads work like receive threads: they copy packets from a buffer in the cache to consecutive places of
  * chunks, with non-temporal stores.  The device copies whole chunks.  The program also measures how fast the host
- * reads pinned and direct memory, although no daemon reads direct memory. */
+ * reads pinned memory and direct memory, which is device memory that the host can write.  No daemon reads direct
+ * memory. */
 #include "common/base/clock.h"
 #include "common/base/copy.h"
 #include "common/device/device.h"
@@ -154,7 +155,7 @@ static void measure(const struct options *options, struct device *device, struct
     bench_copy("device copies from direct memory", stream, memory, source);
     bench_print_head("Reads by the host", "10^9 bytes/s");
     bench_read("host reads pinned memory", pinned[0].to);
-    bench_read("host reads direct memory", written[0].to);
+    bench_read("host reads direct device memory", written[0].to);
     device_free(device, memory);
 }
 

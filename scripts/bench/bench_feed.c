@@ -41,7 +41,8 @@
 #define HEADER_MAX        128
 #define SHUFFLE_MAX       64
 #define N_STOPS           5
-#define SKB_TRUESIZE_RATE 2 /* upper limit, approximate: a packet's memory in a socket / the packet's size */
+/* approximate upper limit of a packet's memory in a socket, divided by the packet's size */
+#define SKB_TRUESIZE_RATE 2
 
 /* The packets of one source to one destination. */
 struct flow {
@@ -220,7 +221,7 @@ static void end_message(struct feed *feed, size_t m, size_t n_packets, size_t pa
     memcpy(CMSG_DATA(c), &segment_bytes, sizeof(segment_bytes));
 }
 
-/* Returns the next flow in turn that has packets left. */
+/* Returns the next flow that still has packets.  The flows take turns. */
 static struct flow *next_flow(struct feed *feed)
 {
     struct flow *flow;

@@ -240,7 +240,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["recv", "send"])
     parser.add_argument("--build", type=Path, default=Path("build"))
-    parser.add_argument("--all", action="store_true", help="every payload, number of flows or destinations, and order; "
+    parser.add_argument("--all", action="store_true", help="run all payloads, numbers of flows or destinations, and orders; "
                         "takes an hour")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--megabytes", type=float, default=1000, help="payload of a run of recv, in MB [%(default)s]")

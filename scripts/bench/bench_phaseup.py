@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""bench_phaseup: time in which phaseup solves simulated visibilities, on one core.
+"""bench_phaseup: measures how long phaseup takes to solve simulated visibilities on one core.
 
     scripts/bench/bench_phaseup.py --antennas 80 --channels 4096
 
-A row for each strength of the source and for each size of the bandpass's groups.  'correlation' is the source's share
-of each input's power.
+Prints a row for each strength of the source and for each size of the bandpass's groups.  'correlation' is the
+source's share of each input's power.
 """
 import argparse
 import os

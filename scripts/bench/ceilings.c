@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define COPY_BLOCK_BYTES ((size_t)1 << 20)
-#define N_LOOPS          2000000 /* they take some ms, much longer than the start and the end of the threads */
+#define N_LOOPS          2000000 /* the loops take some ms, much longer than the start and the end of the threads */
 
 /* Numbers of independent chains of operations: large enough to hide the latencies, and small enough for the registers
  * (16, or 32 with AVX-512).  The chains must differ; otherwise the compiler computes only one chain. */

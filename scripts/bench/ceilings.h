@@ -27,8 +27,8 @@ extern const struct kernel ceiling_float;
 double ceiling_float_madds(void);
 
 /* Each thread multiplies ceiling_int16_madds() pairs of int16 and adds the products to int32 (vpmaddwd, vpaddd).
- * ceiling_int16_madds() returns 0 if the CPU has no such instruction that this program knows.  In this case there is
- * no ceiling. */
+ * ceiling_int16_madds() returns 0 if this program knows no instruction of the CPU for these operations.  In this case
+ * there is no ceiling. */
 extern const struct kernel ceiling_int16;
 double ceiling_int16_madds(void);
 

@@ -337,7 +337,8 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
 {
     struct bench_engine *e = &runs->engine;
     size_t spacing = e->spacing_samples, chunk = e->config.chunk_samples;
-    size_t next_samples = runs->history_samples; /* start of the next spectrum, from the start of the first history */
+    /* start of the next spectrum, in samples after the start of the first history */
+    size_t next_samples = runs->history_samples;
     size_t n_done = 0, n_filled = 0;
     struct buffer *filling = NULL;
     int64_t start_ns = clock_monotonic_ns();
@@ -345,7 +346,8 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
     for (size_t k = 0; n_done < n_buffers; k++) {
         struct bench_input *in = start_input(runs, k);
         const uint8_t *const input[N_POLS] = {in->samples[0], in->samples[1]};
-        size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* the device input's samples */
+        /* range of samples in the device input */
+        size_t begin = k * chunk, end = begin + runs->history_samples + chunk;
         while (n_done < n_buffers && next_samples + e->window_samples <= end) {
             size_t n = (end - e->window_samples - next_samples) / spacing + 1;
             if (!filling)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SIDE            8192
-#define N_PRODUCTS      20 /* products in a repetition; a repetition takes some 15 ms */
+#define N_PRODUCTS      20 /* number of products in a repetition, which takes some 15 ms */
 #define MAX_REPETITIONS 99
 #define WORKSPACE_BYTES ((size_t)64 << 20)
 

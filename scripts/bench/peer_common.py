@@ -70,7 +70,7 @@ class PinnedPool:
         before = set(os.listdir("/proc/self/task"))
         self.pool = spead2.ThreadPool(1, [cpu] if cpu >= 0 else [])
         (tid,) = set(os.listdir("/proc/self/task")) - before
-        # The CPU clock of any thread of this process, made as clock_getcpuclockid(3) makes it.
+        # The number of the thread's CPU clock, in the form that clock_getcpuclockid(3) returns.
         self._clock = (~int(tid) << 3) | 6
         if cpu >= 0 and others:
             os.sched_setaffinity(0, others)

@@ -35,7 +35,8 @@ def read(page):
         for name, value in zip(table.groups(), row[1:]):
             found["xbgpu"].setdefault(name, {})[int(row[0])] = float(value)
     found["int8"] = float(re.search(r"\(int8\s+product\s+(\d+)\s+TOPS", page)[1])
-    return json.loads(json.dumps(found))  # JSON makes all keys text, as in the picture's description
+    # JSON turns all keys into texts; the picture's description has such keys, too
+    return json.loads(json.dumps(found))
 
 
 def plot_f(axis, found):
@@ -68,7 +69,8 @@ def plot_x(axis, found):
     axis.text(16, found["int8"] - 60, "cuBLASLt: a product of int8 matrices", fontsize=8, color="#555555")
     axis.set_xscale("log", base=2)
     antennas = [int(n) for n in found["xbgpu"]["8 bits"]]
-    axis.set_xticks(antennas, [f"\n{n}" if n == 80 else n for n in antennas])  # 80 one line lower, as 64 is near
+    # the label 80 is one line lower, because the label 64 is near
+    axis.set_xticks(antennas, [f"\n{n}" if n == 80 else n for n in antennas])
     axis.set(title="X-engine, correlation", xlabel="antennas", ylabel="10¹² operations/s", ylim=(0, None))
     axis.annotate("80 antennas: 1024 spectra in a\nlaunch, so sums weigh more;\nelsewhere 8192 (16 bits) or 32768",
                   fontsize=7.5, xy=(80, 1.03 * found["xbgpu"]["4 bits"]["80"]), xytext=(16, 1140), color="#555555",

@@ -38,7 +38,7 @@ LATE_S = 0.05            # allowed lateness of the simulator
 LATENCY = re.compile(r'fgpu_output_latency_seconds{.*?antenna="([^"]*)"')
 LOSSES = {"fgpu": F_LOSSES, "xbgpu": X_LOSSES, "dsim": re.compile("dsim_packets_failed")}
 COUNTS = ("broken", "missing", "late", "drops")
-WINDOW_SPECTRA, WINDOWS = 32, 16  # detected beams: number of spectra in a window, and of windows in a heap
+WINDOW_SPECTRA, WINDOWS = 32, 16  # detected beams: number of spectra in a window, and number of windows in a heap
 CALIBRATION = 0.02       # calibration gain of every input in the beams
 
 
@@ -547,8 +547,8 @@ class X(WithDumps):
                              threads=args.recv_threads, **self.stream())
 
     def beams(self, directory):
-        """Returns the configuration's sections about beams.  A calibration prevents saturation of the beams: the
-        voltages cover the full range."""
+        """Returns the configuration's sections about beams.  The voltages cover the full range.  A calibration
+        prevents saturation of the beams."""
         args, sections = self.args, {}
         calibration = os.path.join(directory, "calibration")
         with open(calibration, "w") as file:
@@ -662,7 +662,8 @@ class Chain(WithF, WithDumps):
     def check_options(parser, args):
         if args.channels % args.substreams or args.period % (2 * args.channels) or args.period % PACKET_SAMPLES or \
                 args.integration * args.spectra_per_heap * 2 * args.channels % args.period:
-            parser.error("--substreams must divide --channels, a spectrum and a packet --period, --period the integration")
+            parser.error("--substreams must divide --channels; a spectrum and a packet must each divide --period; "
+                         "--period must divide the integration")
 
     @staticmethod
     def threads(args):

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Connects.  If the fuzzer's alarm interrupts the call, calls again.  close() resets the connection; otherwise closed
- * connections would occupy too many ports. */
+/* Connects.  If the fuzzer's alarm interrupts connect(), calls connect() again.  close() resets the connection;
+ * otherwise closed connections would occupy too many ports. */
 static inline int fuzz_connect(const struct sockaddr_in *address)
 {
     struct linger reset = {1, 0};

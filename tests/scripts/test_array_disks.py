@@ -81,7 +81,7 @@ MUCH = {"rate": 20, "size": 1e5}
     ({"recorders": {"directory": "/data/a b"}}, "retention needs a directory of letters, digits and the characters / . _"),
     ({"recorders": {"directory": "/data/../etc"}}, "retention needs a directory of letters"),
     ({"recorders": {"directory": "/var"}}, "retention would remove the old files of /var"),
-    ({"beam_recorders": {"directory": "/data/vis"}}, "files of b0 in /data/vis would be removed after 30 days, as those of r0"),
+    ({"beam_recorders": {"directory": "/data/vis"}}, "files of b0 in /data/vis would be removed after 30 days, like those of r0"),
     ({"beam_recorders": {"directory": "/data/vis", "retention": 30}, "disk": MUCH}, ""),
     ({"recorders": {"directory": "/data/"}}, ""),  # the files of b0 below it have a retention of their own
     ({"recorders": {"directory": "/data/"}, "beam_recorders": {"retention": 0}}, "files of b0 in /data/beams would be removed")])

@@ -89,7 +89,7 @@ def test_the_command(scaling):
     done = subprocess.run([sys.executable, BENCH / "scaling", "--antennas", "256", "--nic", "200"], capture_output=True,
                           text=True, timeout=harness.TIMEOUT_S)
     assert done.returncode == 0, done.stderr
-    assert "F-engine hosts: 52 with 5 antennas each (network in is full first)" in done.stdout
+    assert "F-engine hosts: 52 with 5 antennas each (limited by network in)" in done.stdout
     done = subprocess.run([sys.executable, BENCH / "scaling", "--nic", "10"], capture_output=True, text=True,
                           timeout=harness.TIMEOUT_S)
     assert done.returncode == 1 and "None" in done.stdout  # an antenna is more than its card

@@ -255,7 +255,7 @@ static inline void expect(struct client *client, const char *line)
     ck_assert_str_eq(next_line(client), line);
 }
 
-/* The next line must begin with 'begin'. */
+/* Checks that the next line begins with 'begin'. */
 static inline void expect_begin(struct client *client, const char *begin)
 {
     const char *line = next_line(client);

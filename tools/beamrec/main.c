@@ -133,7 +133,7 @@ static int create_buffers(struct beamrec *b, char *why, size_t why_bytes)
     b->inputs = calloc(n_streams, sizeof(*b->inputs));
     err = b->inputs ? device_open(&device, &b->device, why, why_bytes) : -ENOMEM;
     if (!err)
-        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* one more item: the end of a capture */
+        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* the additional item is the end of a capture */
     for (size_t i = 0; i < n_streams && !err; i++) {
         const struct chunk_shape chunks = {
             .n_chunks = n_chunks, .n_heaps = n_substreams(b), .heap_bytes = b->heaps[i].bytes};

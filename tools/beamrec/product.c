@@ -1,4 +1,4 @@
-/* product.c - between the receive thread's chunks and a file: detects, sums, fills and scales. */
+/* product.c - converts heaps to rows of a file: detects, sums, fills gaps and scales. */
 #include "tools/beamrec/product.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ static bool is_here(const struct beamrec_product *product, size_t substream, siz
     return product->fractions[substream * product->n_rows + row] > 0;
 }
 
-/* Updates the means of a substream.  A mean is over all batches with data until MEAN_BATCHES batches are averaged.
+/* Updates the means of a substream.  At first, a mean covers all batches with data, up to MEAN_BATCHES batches.
  * Later the mean is a running mean of about MEAN_BATCHES batches. */
 static void average(struct beamrec_product *product, size_t substream)
 {

@@ -3,7 +3,7 @@
  * Processors cannot map memory for writing only.  So the guard forbids every access: each access faults, and a system
  * call that touches the memory fails.  The fault says whether the access was a write.  For a write, the guard opens the
  * page for one instruction.  The processor traps after that instruction, and the guard closes the page again.  A read
- * ends the process with a message.  The guard takes an instruction that reads and then writes for a write.  The guard
+ * ends the process with a message.  The guard counts an instruction that reads and then writes as a write.  The guard
  * is slow: each store causes two signals, so a program writes about 2 MB/s.
  *
  * If a program preloads direct-guard.so, the guard covers all memory that is mapped for writing only. */

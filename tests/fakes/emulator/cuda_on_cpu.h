@@ -345,7 +345,7 @@ static inline void sincospif(float x, float *sine, float *cosine)
     *cosine = (float)cos(M_PI * turn);
 }
 
-/* A function of the special function unit.  Rounds the angle, in turns, to float, and the result to a multiple of
+/* A function of the special function unit.  Rounds the angle (in turns) to float.  Rounds the result to a multiple of
  * 2^-21.  (In the CUDA C++ guide the largest errors within +-pi are 2^-21.41 and 2^-21.19.) */
 static inline float emulate_coarse(double (*function)(double), float x)
 {

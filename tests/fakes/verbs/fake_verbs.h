@@ -95,8 +95,8 @@ void fake_count(struct fake_device *device, const char *counter, uint64_t n);
 
 struct fake_mr {
     struct ibv_mr mr; /* first */
-    uint64_t address; /* first address of the region in work requests */
-    uint8_t *host;    /* first address of the region in the process */
+    uint64_t address; /* first address of the region, as used in work requests */
+    uint8_t *host;    /* first address of the region in the process's memory */
     unsigned access;
     bool is_mapped; /* true: this library has mapped the region from a file descriptor */
 };

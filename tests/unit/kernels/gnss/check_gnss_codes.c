@@ -272,7 +272,7 @@ TEST(memory_code_refused)
     ck_assert_ptr_nonnull(strstr(why, "twice"));
     strcpy(end, "E1C Code No 3x\n");
     ck_assert_int_eq(read_code(text, GNSS_E1B, 3), -EINVAL);
-    ck_assert_ptr_nonnull(strstr(why, "the number of a code was expected, not 3x"));
+    ck_assert_ptr_nonnull(strstr(why, "a code number was expected, not 3x"));
     strcpy(end, "0\n");
     ck_assert_int_eq(read_code(text, GNSS_E1B, 3), -EINVAL);
     ck_assert_ptr_nonnull(strstr(why, "more chips"));
