@@ -28,7 +28,7 @@ static const struct {
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
                          "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
-                            "Heaps of this F-engine whose first packet was refused for another reason than lateness."},
+                            "Heaps of this F-engine whose first packet was refused, but not because it was late."},
 };
 
 static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)

@@ -47,7 +47,7 @@ struct xbgpu_gate {
 /* One of several successive versions of a gate.  All versions have the same number of rows. */
 struct xbgpu_gate_change {
     struct xbgpu_gate *gate;
-    int64_t from_samples; /* the gate decides for spectra from this timestamp on */
+    int64_t from_samples; /* timestamp of the first spectrum for which the gate decides */
 };
 
 /* Computes the gate of a configuration.  Returns 0 or -ENOMEM. */

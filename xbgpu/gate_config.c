@@ -257,7 +257,7 @@ int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_confi
         return -ENOMEM;
     check_gate(config, gate, book);
     if (xbgpu_gate_is_dispersed(before) != xbgpu_gate_is_dispersed(gate))
-        config_error(book, gate, "gate %s must keep a dispersion_measure %s 0, as at the start", gate->name,
+        config_error(book, gate, "gate %s was started with a dispersion_measure %s 0; only a restart can change this", gate->name,
                      xbgpu_gate_is_dispersed(before) ? "above" : "of");
     if (config_first_error(book)) {
         snprintf(why, why_bytes, "%s", config_first_error(book));

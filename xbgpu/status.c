@@ -65,7 +65,7 @@ struct xbgpu_status {
     struct gauge look_ns;
 };
 
-/* Returns the bytes of a view's values. */
+/* Returns the size in bytes of a view's values. */
 static size_t values_bytes(const struct xbgpu_status *status)
 {
     return N_VIEW_BASELINES * N_POL_PRODUCTS * status->layout->n_chan * 2 * sizeof(float);

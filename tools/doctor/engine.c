@@ -392,7 +392,7 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
         SAY(f->subject, "%s %s pol %zu", d->file->name, d->antenna, d->pol);
         SAY(f->found, "its delay in output %s is %.6g s since %s; the median of all inputs is %.6g s", d->stream,
             d->delay_s, doctor_ago(engines->now_unix_s - d->since_unix_s, ago), middle_s);
-        SAY(f->expected, "differences between delays of at most %g ms", DELAY_MAX_S * 1e3);
+        SAY(f->expected, "delays that differ by at most %g ms", DELAY_MAX_S * 1e3);
         SAY(f->why, "the antenna's signal is correlated at a wrong time: no fringes, and no output for a while after a "
                     "correction");
         SAY(f->fix, "?delays %s NOW INPUT=DELAY,RATE:PHASE,RATE   # over KATCP, or correct antennas[].delays in %s",

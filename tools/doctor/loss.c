@@ -355,7 +355,7 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "loss.verdict", w->file->name);
 
     SAY(f->found, "in %.1f s nothing came from %zu of %zu %s: %s%s%s", seconds, s->n_silent, s->n,
-        fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost of " : "", s->losing);
+        fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost from " : "", s->losing);
     SAY(f->expected, "heaps from all %zu", s->n);
     if (fgpu) {
         SAY(f->why, "the digitiser is off or sends elsewhere%s", is_loopback(w) ? "" : ", or the network loses heaps");
@@ -497,7 +497,7 @@ void doctor_check_loss(struct doctor *doctor)
             SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
         } else {
             double chunks_heaps;
-            put_row(w, "source", "expected heaps, by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
+            put_row(w, "source", "heaps expected by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
             add_host_rows(w);
             add_daemon_rows(w);
             judge(doctor, w);

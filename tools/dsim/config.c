@@ -38,8 +38,8 @@ static const struct config_key digitiser_keys[] = {
             "regard to the clock. -1: the next multiple of the period (for recordings, of packet_samples), sent at "
             "its time."),
     KEY_BOOL("loop", loop, false,
-             "Repeat the recordings; each round plays the whole heaps of the shortest one. false: dsim ends after one "
-             "round."),
+             "Repeat the recordings; each round plays as many whole heaps as the shortest recording has. false: dsim "
+             "ends after one round."),
 };
 #undef KEYS_OF
 

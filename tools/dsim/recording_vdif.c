@@ -211,7 +211,7 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
 
     if (err)
         return err;
-    assert(n > 0); /* there is at least the thread's first frame */
+    assert(n > 0); /* at least the thread's first frame exists */
     int64_t last = indices[n / 2];
     for (size_t i = n / 2; i < n; i++)
         if (indices[i] - indices[n / 2] <= N_LAST + DISORDER)

@@ -136,7 +136,7 @@ static int64_t lookback(const struct dsim_recording_vdif *vdif)
     return vdif->n_ring < N_LOOKBACK ? 0 : vdif->ring[vdif->n_ring % N_LOOKBACK];
 }
 
-/* Reads the file from 'next_file_frame' on until no wanted frame can follow.  Late frames affect neither this decision
+/* Reads the file, beginning at 'next_file_frame', until no wanted frame can follow.  Late frames affect neither this decision
  * nor the beginning of the next read. */
 static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char *why, size_t why_bytes)
 {
@@ -173,7 +173,7 @@ static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char 
 
 /* ---- Seeking ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the median index of the thread's next N_PROBES frames from file frame k on.  The median tolerates one wrong
+/* Finds the median index of the thread's first N_PROBES frames at or after file frame k.  The median tolerates one wrong
  * header.  The result is INT64_MAX if the file has no further frames of the thread. */
 static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
 {

@@ -24,7 +24,8 @@ static const struct config_key stream_keys[] = {
             "Number of the first channel that the first destination receives; a multiple of channels_per_substream."),
     KEY_ENDPOINTS(
         "destinations", destinations, KEY_REQUIRED, 1, 4096,
-        "Addresses of the substreams from channel_offset on, one for each: a.b.c.d[+n][:port], comma separated.",
+        "Addresses of the substreams, one for each; the first substream begins with channel channel_offset: "
+        "a.b.c.d[+n][:port], comma separated.",
         .example = "239.10.1.0:7148"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65536, "Spectra in a heap."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
@@ -140,7 +141,7 @@ static void check_channels(const struct fsim_config_stream *stream, struct confi
 {
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream,
-                     "channels_per_substream must divide channels (%" PRId64 "), not be %" PRId64 ".", stream->n_chan,
+                     "channels_per_substream must divide channels (%" PRId64 "), but is %" PRId64 ".", stream->n_chan,
                      stream->n_chan_substream);
     else if (stream->chan_offset % stream->n_chan_substream != 0)
         config_error(config, &stream->chan_offset,

@@ -139,7 +139,7 @@ int sim_sender_out_open(struct sim_sender_out *out, struct sim_senders *senders,
 /* Adds a packet to the batch and returns it.  Fill the packet before the next call. */
 struct packet_out *sim_sender_out_add(struct sim_sender_out *out, size_t destination);
 
-/* Adds a packet that carries up to 'payload_bytes' of a heap, from 'offset' on. */
+/* Adds a packet that carries up to 'payload_bytes' of a heap, beginning at 'offset'. */
 struct packet_out *sim_sender_out_add_heap(struct sim_sender_out *out, size_t destination, uint64_t heap_cnt,
                                            const uint8_t *heap, size_t heap_bytes, size_t offset, size_t payload_bytes,
                                            const struct spead_item items[SIM_SENDER_N_ITEMS]);
