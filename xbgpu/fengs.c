@@ -24,7 +24,7 @@ static const struct {
 } counts[XBGPU_FENG_N_COUNTS] = {
     [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received from this F-engine."},
     [XBGPU_FENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
-                            "Heaps of this F-engine expected since its first heap but not received."},
+                            "Heaps of this F-engine that were expected after its first heap, but did not arrive."},
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
                          "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",

@@ -17,8 +17,8 @@
  *            f_ref^2) seconds, with f in MHz and DM in pc/cm^3.  The delay is rounded to the nearest sample.  The
  *            constant 2.41e-4 is the rounded value of Manchester and Taylor, Pulsars, 1977.  Pulsar software still uses
  *            this value, and published DMs depend on it.
- * Changes:   a new gate replaces the old gate from a timestamp on, exact to the spectrum (struct xbgpu_gate_change).
- *            Only the timestamp of a spectrum determines which of these gates decides about the spectrum.
+ * Changes:   a new gate replaces the old gate at a timestamp, between two spectra (struct xbgpu_gate_change).  Only
+ *            the timestamp of a spectrum determines which of these gates decides about the spectrum.
  * Threads:   any; no gate changes after xbgpu_gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H

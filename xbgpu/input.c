@@ -196,8 +196,8 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
         x->n_batches = chunk->n_times;
 }
 
-/* Returns whether all heaps have arrived from which a shifted polarisation of an antenna takes the spectra of batch
- * 'b'. */
+/* A shifted polarisation of an antenna takes the spectra of batch 'b' from one or more heaps.  Returns whether all of
+ * these heaps have arrived. */
 static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;

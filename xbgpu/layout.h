@@ -35,7 +35,7 @@ struct xbgpu_layout {
     size_t n_shift_sets;          /* number of sets of shifts: recv.shifts, and a set for each output with its own
                                    * shifts */
     size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
-    size_t n_history; /* number of batches before a chunk from which shifted inputs read: 0 to 2 */
+    size_t n_history; /* number of batches before a chunk that shifted inputs also read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* number of spectra in a batch of selected spectra */
     size_t n_selected_batches; /* number of batches of selected spectra in a chunk; 0: no output has a gate or its own
@@ -146,7 +146,7 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* number of heap buffers: as configured, or enough for 50 ms, for two chunks' heaps and an open heap */
+    size_t n_buffers; /* number of heap buffers: as configured, or for 50 ms, two chunks' heaps and an open heap */
     double rate;      /* pace in bytes per second, with headers; 0: not paced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

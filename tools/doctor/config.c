@@ -424,8 +424,8 @@ static void check_array(struct doctor *doctor)
                     n_served, (long long)n_ants);
 }
 
-/* Reports an endpoint that two streams use by mistake: an output of file 'from' sends to the endpoint, but the program
- * of file 'to' receives another stream there. */
+/* Reports an endpoint that two streams use by mistake.  An output of file 'from' sends to the endpoint, but the
+ * program of file 'to' receives another stream there. */
 static void check_crossing(struct doctor *doctor, const struct doctor_file *from, const char *output, const char *key,
                            const struct endpoint_list *destinations, const struct doctor_file *to)
 {

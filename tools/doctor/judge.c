@@ -13,8 +13,7 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
-#define WHOLE_SECOND_S 0.1  /* seconds; an offset counts as whole seconds if it differs from a whole number of
-                             * seconds by less than this */
+#define WHOLE_SECOND_S 0.1  /* seconds; greatest error of an offset that counts as a whole number of seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -70,7 +69,8 @@ static void say_why_silent(const struct doctor *doctor, const struct stream_file
     else
         SAY(f->why, "its fgpu does not run or receives nothing itself, or the switch does not forward the group");
     if (fgpu && doctor_file_runs(fgpu))
-        SAY(f->fix, "journalctl -n 50 -u 'fgpu@*'   # the log of %s; then look at its inputs in this report", fgpu->name);
+        SAY(f->fix, "journalctl -n 50 -u 'fgpu@*'   # the log of %s; then look at its inputs in this report",
+            fgpu->name);
     else
         SAY(f->fix, "systemctl status 'fgpu@*'   # on the host of the fgpu of %s; then cbf-doctor streams there", name);
 }

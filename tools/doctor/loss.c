@@ -56,7 +56,7 @@ static const struct {
          "the receive thread does not empty the socket in time, or the socket buffer is too small for a burst",
          "raise recv.buffer (and net.core.rmem_max) or recv.threads in {file}, and pin the threads with "
          "recv.affinity; interface {interface}"},
-    [PLACE_WORKER] = {"worker", "no free chunk", "the worker (the GPU or CPU that computes) is too slow",
+    [PLACE_WORKER] = {"worker", "because no chunk was free", "the worker (the GPU or CPU that computes) is too slow",
                       "nvidia-smi dmon   # or top; then give this daemon fewer antennas or outputs, or raise "
                       "recv.chunks in {file}"},
     [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not match the configuration file",
@@ -73,10 +73,10 @@ static const struct {
                      "cbf-doctor streams {file}   # shows which input is late; or raise recv.chunks of fgpu, "
                      "recv.window of xbgpu",
                      "look at the input that is late; or raise recv.chunks of fgpu, recv.window of xbgpu"},
-    [PLACE_OUTPUT] = {"output", "no free output buffer",
+    [PLACE_OUTPUT] = {"output", "because no output buffer was free",
                       "the sender is too slow: its rate is too low, or it gets too little CPU time",
                       "raise send.rate_factor, buffers of the output, or send.threads in {file}"},
-    [PLACE_SEND] = {"send", "as packets that the kernel refused or that a NIC did not send",
+    [PLACE_SEND] = {"send", "because the kernel refused packets, or a NIC did not send packets",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 

@@ -178,7 +178,7 @@ static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
     struct finding *f = doctor_add(doctor, strict ? FINDING_WARN : FINDING_OK, "nic.rp_filter", nic->name);
     SAY(f->found, "rp_filter is %lld for all interfaces, %lld for this interface", (long long)all, (long long)own);
     SAY(f->expected, "0 or 2 (loose)");
-    SAY(f->why, "the kernel drops packets of senders without a route through this interface and does not count them");
+    SAY(f->why, "the kernel drops packets if no route to their sender uses this interface, and does not count them");
     SAY(f->fix, "sudo sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=0", nic->name);
 }
 

@@ -98,7 +98,7 @@ static const struct config_key recording_keys[] = {
             .variants = RAW),
     KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Thread to play.", .variants = VDIF),
     KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215,
-            "Number of the channel in the frames that is played, counted from 0.", .variants = VDIF),
+            "Number of the played channel among the channels of a frame, counted from 0.", .variants = VDIF),
     KEY_DECIMAL("sample_rate", sample_rate_hz, "0", UNIT_HZ, 0, 1e11,
                 "Sample rate of the recording, which may differ from adc_sample_rate. This rate gives the number of "
                 "frames in a second. 0: adc_sample_rate.",

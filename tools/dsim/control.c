@@ -314,7 +314,7 @@ static const struct katcp_request requests[] = {
      "Replaces the signals.\n"
      "?signals SPECIFICATION [PERIOD]\n"
      "The SPECIFICATION has the same syntax as in the configuration. The PERIOD is in samples, and must divide "
-     "max-period, the default. The reply has the first timestamp of the new signals, in samples.",
+     "max-period. The default is max-period. The reply has the first timestamp of the new signals, in samples.",
      .min_args = 1, .max_args = 2, .handle = request_signals, .timeout_s = TIMEOUT_S},
     {"time", "Returns the host's UNIX time, in seconds.", .handle = request_time,
      .changes_from = KATCP_CHANGES_NOTHING},

@@ -71,8 +71,8 @@ int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
 int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
 
 /* Reads n_samples samples, beginning with sample 'first', into 'values'.  The samples must exist.  No value is a NaN.
- * A read that begins at the end of the previous read is fast.  If the file has become shorter or the disk fails, returns negative errno
- * with one sentence in 'why'.  Otherwise returns 0. */
+ * A read that begins at the end of the previous read is fast.  If the file has become shorter or the disk fails,
+ * returns negative errno with one sentence in 'why'.  Otherwise returns 0. */
 int dsim_recording_read(struct dsim_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
                         size_t why_bytes);
 

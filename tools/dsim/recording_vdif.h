@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define DISORDER 16 /* greatest displacement of a frame that is out of order, in frames of its thread */
-/* each read begins this number of the thread's frames before the end of the previous read */
+/* The next read reads the last frames of a read again.  This is their number, in frames of the thread. */
 #define N_LOOKBACK (4 * DISORDER + 2)
 
 struct dsim_recording_vdif {

@@ -33,9 +33,9 @@ int dsim_random_seed(uint64_t *seed);
  * frequency, and at least 1. */
 double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 
-/* Computes n_samples samples of a signal, beginning with sample 'first' of the period.  0 <= first and first + n_samples <=
- * period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples values.  The value 1 is
- * full scale.
+/* Computes n_samples samples of a signal, beginning with sample 'first' of the period.  0 <= first and
+ * first + n_samples <= period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples
+ * values.  The value 1 is full scale.
  *   tone:      a cos(2 pi (w i mod period) / period), where w = cycles.  w i mod period is an exact integer.
  *   comb:      a if i = round(k period / w) (half to even) for an integer k, else 0.  The integers are exact.
  *   pulsar:    dsim/pulsar.h.

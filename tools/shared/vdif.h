@@ -54,7 +54,8 @@ const char *vdif_unplayable(const struct vdif_header *header);
 uint32_t vdif_n_samples(const struct vdif_header *header);
 
 /* Decodes n_samples samples, beginning with sample 'first', into 'values'.  The samples are from one channel of a
- * playable frame.  'payload' points to the bytes after the frame's header.  Codes are offset binary, with these values:
+ * playable frame.  'payload' points to the bytes after the frame's header.  Codes are offset binary, with these
+ * values:
  *   1 bit:            -1, 1.
  *   2 bits:           -VDIF_2BIT_HIGH, -1, 1, VDIF_2BIT_HIGH.
  *   3 bits and more:  code - 2^(bits - 1). */
