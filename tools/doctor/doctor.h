@@ -3,7 +3,7 @@
  * Flow:    files -> checks, each of which adds findings -> report (text or JSON) -> exit code
  * Threads: one.
  * Blocking: the checks of streams and losses take 'seconds' each; no other wait is longer than 2 s.
- * Effects: multicast groups are joined for a while, a GPU is opened and closed, and /metrics are read.  Nothing else
+ * Effects: multicast groups are joined for a while, a GPU is opened and closed, and /metrics is read.  Nothing else
  * changes.
  *
  * A check that cannot read its data reports FINDING_SKIPPED, which does not count as a failure. */

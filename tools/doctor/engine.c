@@ -1,7 +1,8 @@
 /* engine.c - reports what /status.json of running engines shows: silent sources, the troubles of the last minute, an
  * unsynchronised clock, and wrong delays.
  *
- * Flow: /status.json of each file's engine --> troubles, sorted --> findings, the worst and the most upstream first. */
+ * Flow: /status.json of each file's engine --> sorted troubles --> findings: failures first, F-engines before
+ *       X-engines. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"

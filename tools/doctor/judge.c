@@ -269,8 +269,8 @@ static int compare_magnitudes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the median lateness of the sources, which are sorted by magnitude.  If half of the sources have wrong times,
- * the median is still the lateness of a source with right times. */
+/* Returns the median lateness of the sources.  The values are sorted by magnitude.  So even if half of the sources have
+ * wrong times, the median is the lateness of a source with right times. */
 static double common_lateness(const struct stream_file *stream)
 {
     double *late = calloc(stream->n_inputs, sizeof(*late)), middle = 0;
