@@ -8,11 +8,11 @@
  *
  * With half floats the products are exact on both sides.  The host's sums have double precision.  The device's sums are
  * float32 over at most CORRELATE_FLOAT_SPECTRA spectra, counted over all launches, and are then added to double sums.
- * Tensor cores process 8 spectra in one step.  A step adds 16 products and the sum so far, and truncates each term at
- * 2^-23 of the largest term or better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23
- * of the magnitudes summed so far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.
- * A launch's sums are rounded to float32 when they are added to memory.  This error is small compared with the
- * tolerance.  The audit does not detect an error below the tolerance.
+ * Tensor cores process 8 spectra in one step.  A step adds 16 products and the sum so far, and truncates each term
+ * at 2^-23 of the largest term, or at a smaller value.  In each step the host's and the device's sums drift apart by
+ * at most 17 * 2^-23 of the magnitudes summed so far.  The difference stays below AUDIT_TOLERANCE of the sum of the
+ * products' magnitudes.  A launch's sums are rounded to float32 when they are added to memory.  This error is small
+ * compared with the tolerance.  The audit does not detect an error below the tolerance.
  * Threads:   the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H

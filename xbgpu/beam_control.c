@@ -215,7 +215,7 @@ static int restore_beams(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Applies the calibration gains from the files.  The gains are in effect from the first batch on. */
+/* Applies the calibration gains from the files.  The gains already apply to the first batch. */
 static int create_calibration(struct xbgpu_beam_control *c, struct state_files *files, char *why, size_t why_bytes)
 {
     int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, files, why, why_bytes);

@@ -389,7 +389,7 @@ static int read_row(const struct table_row *row, void *arg)
 
     if (!good) {
         r->left_out = true;
-        log_warning("%s:%u: kept setting ignored: it fits no beam or no antenna, or is out of range", row->path,
+        log_warning("%s:%u: saved setting ignored: it fits no beam or no antenna, or is out of range", row->path,
                     row->line);
     }
     return 0;
@@ -405,7 +405,7 @@ static bool limit_amplitudes(struct xbgpu_beam_settings *s)
         good = good && s->weights[i] * s->gain * s->gain <= s->max_amplitude;
     if (good)
         return true;
-    log_warning("beam %s: kept weights and gain ignored: a weight times the square of the gain must be at most %g",
+    log_warning("beam %s: saved weights and gain ignored: a weight times the square of the gain must be at most %g",
                 s->name, s->max_amplitude);
     for (size_t i = 0; i < s->n; i++)
         s->weights[i] = 1;

@@ -83,7 +83,7 @@ static void register_metrics(struct xbgpu_beam_stream *stream)
     stats_label(labels, sizeof(labels), "stream", stream->name);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
-    stats_counter("xbgpu_audits", "Products summed again by the host.", labels, &stream->audits);
+    stats_counter("xbgpu_audits", "Products whose sums the host computed again.", labels, &stream->audits);
     stats_counter("xbgpu_audit_failures", "Products whose sums differed between host and device.", labels,
                   &stream->audit_failures);
 }

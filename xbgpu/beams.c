@@ -31,8 +31,8 @@ struct beam_buffer {
     uint8_t *payloads;          /* [const] pinned: [batch][beam] voltages, and the bitmap if heaps contain it */
     uint32_t *saturated;        /* [const] pinned copy of device_saturated */
     uint32_t *n_present;        /* [const] [batch] number of antennas whose heaps arrived */
-    float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
-    float *renormalise;         /* [const] pinned, copied to device_renormalise */
+    float *device_renormalise;  /* [const] [batch][beam] factors of the beams; NULL: no beam is renormalised */
+    float *renormalise;         /* [const] pinned: factors to copy to device_renormalise */
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* range of the batches whose heaps are in the buffer */
     int64_t last_arrival_ns;

@@ -57,7 +57,7 @@ struct xbgpu_config_output {
     struct endpoint_list destination; /* has one item */
     int missing;                      /* enum xbgpu_missing */
     int missing_dump;                 /* enum xbgpu_missing_dump */
-    int64_t audit_samples;            /* number of (baseline, channel) pairs that the host sums again per dump */
+    int64_t audit_samples;            /* pairs (baseline, channel) per dump whose sums the host computes again */
     bool audit_checksum;              /* true if the device checks every cell of every dump */
     bool send_enabled;
     int64_t n_buffers;             /* 0: default from xbgpu_output_buffers() */

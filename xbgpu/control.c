@@ -383,7 +383,7 @@ static const struct katcp_request requests[] = {
      .help = "Starts sending the heaps of a stream.\n"
              "?capture-start STREAM [TIMESTAMP]\n"
              "STREAM is an output, a beam, or a stream of detected beams. Heaps that begin before TIMESTAMP, in ADC "
-             "samples, are not sent. Without TIMESTAMP all are sent.",
+             "samples, are not sent. Without TIMESTAMP, all heaps are sent.",
      .min_args = 1,
      .max_args = 2,
      .handle = capture_start},
@@ -445,8 +445,8 @@ static const struct katcp_request requests[] = {
     {.name = "gate",
      .help = "Returns or changes the keys of a gate.\n"
              "?gate [NAME [TIMESTAMP KEY=VALUE ...]]\n"
-             "The changed gate selects spectra from TIMESTAMP (in ADC samples) on; 0 means as soon as possible. The "
-             "keys are those of the YAML file. Separate the items of a list by commas. Keys that are not named do not "
+             "The changed gate is in effect from TIMESTAMP, in ADC samples; 0 means as soon as possible. The keys "
+             "are the keys of the YAML file. Separate the items of a list by commas. Keys that are not named do not "
              "change. A change replaces a pending change. Without arguments the reply has the names of all gates. With "
              "NAME alone the reply has the timestamp from which the gate is in effect, then its keys. With KEY=VALUE "
              "the request changes the gate, and the reply has the timestamp at which the change takes effect.",

@@ -37,7 +37,7 @@ struct powers {
     struct outbuf base; /* first */
     struct detected_stream *stream;
     int64_t *device_powers;     /* [const] [window][beam][cell] */
-    uint8_t *device_payload;    /* [const] laid out as struct xbgpu_detected_sizes describes */
+    uint8_t *device_payload;    /* [const] content of the heap, laid out as in struct xbgpu_detected_sizes */
     uint32_t *device_saturated; /* [const] [beam] */
     uint8_t *payload;           /* [const] pinned copy of device_payload */
     uint32_t *saturated;        /* [const] pinned copy of device_saturated */
@@ -364,8 +364,8 @@ bool xbgpu_detected_check(struct outbuf *base)
     counter_add(&s->sent.audit_failures, 1);
     log_limited(
         &limit, LOG_LEVEL_ERROR,
-        "%s.%zu: the device's powers in channels from %zu on, window %zu, heap %lld are wrong: memory, bus or GPU "
-        "corrupts data",
+        "%s.%zu: wrong powers of the device (first channel %zu, window %zu, heap %lld): memory, bus or GPU corrupts "
+        "data",
         s->config->name, audit->beam, audit->group * (size_t)s->config->group_channels, audit->window,
         (long long)p->number);
     return false;

@@ -24,11 +24,11 @@ static const struct {
 } counts[XBGPU_FENG_N_COUNTS] = {
     [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received from this F-engine."},
     [XBGPU_FENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
-                            "Heaps of this F-engine expected since its first heap but not received."},
+                            "Heaps of this F-engine that were expected after its first heap, but did not arrive."},
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
                          "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
-                            "Heaps of this F-engine whose first packet was refused for another reason than lateness."},
+                            "Heaps of this F-engine whose first packet was refused, but not because it was late."},
 };
 
 static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)

@@ -219,7 +219,7 @@ void xbgpu_gate_destroy(struct xbgpu_gate *gate)
 
 static turns phase_at(const struct xbgpu_gate *gate, int64_t dt)
 {
-    turns t = (turns)(__int128)dt; /* arithmetic modulo 2^128, also in the products below */
+    turns t = (turns)(__int128)dt; /* this conversion and the products below are modulo 2^128 */
 
     return gate->phase + gate->slope * t + gate->curve * t * t;
 }

@@ -17,8 +17,8 @@
  *            f_ref^2) seconds, with f in MHz and DM in pc/cm^3.  The delay is rounded to the nearest sample.  The
  *            constant 2.41e-4 is the rounded value of Manchester and Taylor, Pulsars, 1977.  Pulsar software still uses
  *            this value, and published DMs depend on it.
- * Changes:   a new gate replaces the old gate from a timestamp on, exact to the spectrum (struct xbgpu_gate_change).
- *            Only the timestamp of a spectrum determines which of these gates decides about the spectrum.
+ * Changes:   a new gate replaces the old gate at a timestamp, between two spectra (struct xbgpu_gate_change).  Only
+ *            the timestamp of a spectrum determines which of these gates decides about the spectrum.
  * Threads:   any; no gate changes after xbgpu_gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H
@@ -47,7 +47,7 @@ struct xbgpu_gate {
 /* One of several successive versions of a gate.  All versions have the same number of rows. */
 struct xbgpu_gate_change {
     struct xbgpu_gate *gate;
-    int64_t from_samples; /* the gate decides for spectra from this timestamp on */
+    int64_t from_samples; /* timestamp of the first spectrum for which the gate decides */
 };
 
 /* Computes the gate of a configuration.  Returns 0 or -ENOMEM. */

@@ -128,7 +128,7 @@ static void check_phase(const struct xbgpu_config *config, const struct xbgpu_co
         config_error(errors, &gate->bins, "gate %s takes no bins", gate->name);
     if (timebase_decimal_to_double(gate->frequency_hz) >= rate_hz)
         config_error(errors, &gate->frequency_hz,
-                     "gate %s has a frequency of %.9g Hz, but must be below adc_sample_rate", gate->name,
+                     "gate %s has a frequency of %.9g Hz, but the frequency must be below adc_sample_rate", gate->name,
                      timebase_decimal_to_double(gate->frequency_hz));
     if (fabs(change) * (double)config->recv.spectra_per_heap > 0.25)
         config_error(errors, &gate->frequency_derivative,
@@ -257,7 +257,7 @@ int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_confi
         return -ENOMEM;
     check_gate(config, gate, book);
     if (xbgpu_gate_is_dispersed(before) != xbgpu_gate_is_dispersed(gate))
-        config_error(book, gate, "gate %s must keep a dispersion_measure %s 0, as at the start", gate->name,
+        config_error(book, gate, "gate %s must keep a dispersion_measure %s 0 until xbgpu restarts", gate->name,
                      xbgpu_gate_is_dispersed(before) ? "above" : "of");
     if (config_first_error(book)) {
         snprintf(why, why_bytes, "%s", config_first_error(book));

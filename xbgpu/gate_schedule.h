@@ -27,7 +27,7 @@ struct xbgpu_gate_schedule {
     struct xbgpu_gate_schedule_entry {
         /* number of changes, at least 1; the changes are in order of time */
         size_t n;
-        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* entries from index n on are spare gates or NULL */
+        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* entries n and above are spare gates or NULL */
     } * gates;                                                /* [n_gates] */
 };
 
@@ -41,8 +41,9 @@ void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists);
 void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists);
 
-/* Replaces gate 'g' by '*gate' from 'from_samples' on.  A change is pending if it begins after 'next_samples', the end
- * of the data that have been listed.  '*gate' becomes a gate that the schedule no longer needs, or NULL. */
+/* Replaces gate 'g' by '*gate', which takes effect at 'from_samples'.  A change is pending if it begins after
+ * 'next_samples', the end of the data that have been listed.  '*gate' becomes a gate that the schedule no longer
+ * needs, or NULL. */
 void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struct xbgpu_gate **gate,
                              int64_t from_samples, int64_t next_samples);
 

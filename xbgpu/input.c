@@ -196,8 +196,8 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
         x->n_batches = chunk->n_times;
 }
 
-/* Returns whether all heaps have arrived from which a shifted polarisation of an antenna takes the spectra of batch
- * 'b'. */
+/* A shifted polarisation of an antenna takes the spectra of batch 'b' from one or more heaps.  Returns whether all of
+ * these heaps have arrived. */
 static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -335,7 +335,7 @@ static void flush(struct xbgpu_inputs *x)
     finish_input(x, x->next_batch, true);
 }
 
-/* Handles a jump back of the data's time.  All settings applied so far are in effect from the new time on. */
+/* Handles a jump back of the data's time.  All settings applied so far take effect at the new time. */
 static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
 {
     struct command_channel *channel = x->lane.engine->channel;
@@ -410,7 +410,7 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     return xbgpu_detected_process(x->detected, x->lane.compute, x->shown, may_wait) && done;
 }
 
-/* Applies a setting.  The setting is in effect from the end of the newest input on. */
+/* Applies a setting.  The setting takes effect at the end of the newest input. */
 void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];

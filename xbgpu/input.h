@@ -15,8 +15,8 @@
  *            batches.  The voltages are copied on the device, and their presence on the host.  The history is absent if
  *            the previous chunk is missing.  With a lag, the last batch of a chunk waits for the next chunk.  No other
  *            batch waits.  If no chunk follows, the batch after the chunk counts as absent.  A batch is correlated only
- *            if at least one heap of its chunk has arrived.  So spectra that a shift would move from such a chunk into
- *            a missing chunk are lost.
+ *            if at least one heap of its chunk has arrived.  So if a shift would move spectra into a missing chunk,
+ *            these spectra are lost.
  * Missing:   absent heaps are zeros in the correlated batches, so they add nothing.
  * Ownership: a chunk returns to its receiver when its upload has ended and neither outputs nor the audit will read it
  *            again.  With history, the chunk returns n_history sets later.  If the host cannot read a chunk, the

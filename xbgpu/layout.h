@@ -35,7 +35,7 @@ struct xbgpu_layout {
     size_t n_shift_sets;          /* number of sets of shifts: recv.shifts, and a set for each output with its own
                                    * shifts */
     size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
-    size_t n_history; /* number of batches before a chunk from which shifted inputs read: 0 to 2 */
+    size_t n_history; /* number of batches before a chunk that shifted inputs also read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* number of spectra in a batch of selected spectra */
     size_t n_selected_batches; /* number of batches of selected spectra in a chunk; 0: no output has a gate or its own
@@ -101,8 +101,8 @@ bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbg
  * one chunk can be sent at their pace while the dumps of the next chunk are made. */
 size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Returns the bytes of an output's heap: visibilities, weights if they are sent, and the gate's counts of spectra if
- * there is a gate. */
+/* Returns the size of an output's heap in bytes.  The heap contains visibilities, weights if they are sent, and the
+ * gate's counts of spectra if there is a gate. */
 size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                         const struct xbgpu_config_output *output);
 
@@ -114,7 +114,7 @@ size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xb
 /* Returns the index of the output's set of shifts.  Set 0 is recv.shifts. */
 size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Returns the bytes of an output's weights, for each baseline and row; 0 if the output sends no weights. */
+/* Returns the size in bytes of an output's weights, for all baselines and rows; 0 if the output sends no weights. */
 size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                            const struct xbgpu_config_output *output);
 
@@ -125,7 +125,7 @@ struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, b
  * number is the configured number, or enough for 50 ms.  Returns 0 if there are no beams. */
 size_t xbgpu_beam_buffers(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* Returns the payload bytes of a beam's heap: voltages, and the bitmap of the antennas if heaps contain it. */
+/* Returns the size of a beam's heap in bytes.  The heap contains voltages, and may contain the bitmap of antennas. */
 size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* Returns whether any beam is renormalised for missing antennas. */
@@ -146,7 +146,7 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* configured number, or enough for 50 ms, for two chunks' heaps and an open heap */
+    size_t n_buffers; /* number of heap buffers: as configured, or for 50 ms, two chunks' heaps and an open heap */
     double rate;      /* pace in bytes per second, with headers; 0: not paced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

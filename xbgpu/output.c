@@ -285,8 +285,8 @@ void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_out
     correlation->next = input->begin;
 }
 
-/* The spectra of one channel, numbered from batch 0: 'n' entries of a gate's list, or 'n' consecutive spectra from
- * 'first' on. */
+/* The spectra of one channel, numbered from batch 0: 'n' entries of a gate's list, or 'n' consecutive spectra that
+ * begin with 'first'. */
 struct spectra {
     const uint32_t *list; /* NULL: no gate */
     size_t first, n;

@@ -224,7 +224,7 @@ static void register_metrics(struct xbgpu_stream *stream)
          &stream->dropped_accs},
         {"xbgpu_output_x_wrong_accs", "Accumulations flagged because a checksum or the host's sum disagreed.",
          &stream->wrong_accs},
-        {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
+        {"xbgpu_audits", "Products whose sums the host computed again.", &stream->audits},
         {"xbgpu_audit_failures", "Products whose sums differed between host and device.", &stream->audit_failures},
     };
 

@@ -52,7 +52,7 @@ struct xbgpu_stream {
     const struct xbgpu_layout *layout;        /* [const] */
     struct timebase timebase;                 /* [const] */
     int64_t dump_samples;                     /* [const] length of an accumulation, in ADC samples */
-    bool capture;                             /* [worker] true if dumps from 'from_samples' on are sent */
+    bool capture;                             /* [worker] true if dumps are sent, beginning at 'from_samples' */
     int64_t from_samples;                     /* [worker] earliest timestamp of a dump that is sent */
     int64_t next_samples;                     /* [worker] end of the last dump sent or withheld; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: no dumps are sent */

@@ -124,7 +124,7 @@ static bool is_integer(const char *field, int64_t *value)
 static void leave_out(struct reading *r, const struct table_row *row, const char *reason)
 {
     r->left_out = true;
-    log_warning("%s:%u: kept setting ignored: %s", row->path, row->line, reason);
+    log_warning("%s:%u: saved setting ignored: %s", row->path, row->line, reason);
 }
 
 static void read_capture(struct reading *r, const struct table_row *row)
@@ -181,7 +181,7 @@ static void read_sync_time(struct reading *r, const struct table_row *row)
 {
     r->other_time = row->n != 2 || strcmp(row->fields[1], r->sync_time) != 0;
     if (r->other_time)
-        log_warning("%s:%u: sync_time has changed: kept settings take effect at the start, not at their timestamps",
+        log_warning("%s:%u: sync_time has changed: saved settings take effect at the start, not at their timestamps",
                     row->path, row->line);
 }
 
@@ -215,13 +215,13 @@ static int take_gates(struct reading *r)
         if (!found->set || r->gate_spoilt[g])
             continue;
         if (r->other_time && found->gate.epoch_time_s.mantissa == 0) {
-            log_warning("kept setting of gate %s ignored: its epoch counts from another sync_time", found->gate.name);
+            log_warning("saved setting of gate %s ignored: its epoch counts from another sync_time", found->gate.name);
             r->left_out = true;
             continue;
         }
         err = xbgpu_gate_check(s->config, &kept.gate, &found->gate, why, sizeof(why));
         if (err == -EINVAL)
-            log_warning("kept setting of a gate ignored: %s", why);
+            log_warning("saved setting of a gate ignored: %s", why);
         r->left_out = r->left_out || err;
         if (err)
             continue;

@@ -65,7 +65,7 @@ struct xbgpu_status {
     struct gauge look_ns;
 };
 
-/* Returns the bytes of a view's values. */
+/* Returns the size in bytes of a view's values. */
 static size_t values_bytes(const struct xbgpu_status *status)
 {
     return N_VIEW_BASELINES * N_POL_PRODUCTS * status->layout->n_chan * 2 * sizeof(float);
@@ -463,7 +463,7 @@ int xbgpu_status_create(const struct xbgpu_config *config, const struct xbgpu_la
         return err;
     }
     stats_gauge_scaled("xbgpu_look_seconds",
-                       "Seconds of the worker's time that the newest sample for the status page took.", NULL,
+                       "Time that the worker needed for the newest sample for the status page, in seconds.", NULL,
                        &s->look_ns, 1e-9);
     *status = s;
     return 0;

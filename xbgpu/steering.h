@@ -102,7 +102,7 @@ void xbgpu_steering_fini(struct xbgpu_steering *steering);
 /* Adds the memory of the steering of 'n_beams' beams to the layout. */
 void xbgpu_steering_add_memory(struct xbgpu_layout *layout, size_t n_beams, bool on_gpu);
 
-/* Returns the bytes of the gains of all inputs. */
+/* Returns the size in bytes of the gains of all inputs. */
 size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout);
 
 /* Returns the number of batches in an interval of the grid. */

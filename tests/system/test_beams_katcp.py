@@ -175,7 +175,7 @@ def test_models_that_wait(daemon, work, rng):
     fed = Fed(daemon, config, work, "after")
     fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
     found = fed.end()
-    assert fed.process.log.read_text().count("kept setting ignored: it fits no beam or no antenna") == 2
+    assert fed.process.log.read_text().count("saved setting ignored: it fits no beam or no antenna") == 2
     still = (-1, *[np.zeros(N_ANTS)] * 4)
     wanted = [beammodel.coefficients(config, weights, *beammodel.delays_at(config, [still, *models], first_batch + b), 1)
               for b in range(n)]
@@ -272,7 +272,7 @@ def test_settings_survive(daemon, work, rng):
     fed = Fed(daemon, config, work, "after")
     fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
     found = fed.end()
-    assert fed.process.log.read_text().count("kept setting ignored: it fits no beam or no antenna") == 3
+    assert fed.process.log.read_text().count("saved setting ignored: it fits no beam or no antenna") == 3
     coefficients = [beammodel.coefficients(config, *steering)] * n
     assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, coefficients) >= 0.999
     first = [h.items["timestamp"] for h in heaps_of(config, found, 0) if h.kind == "data"]

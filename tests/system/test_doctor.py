@@ -1159,7 +1159,7 @@ def test_dead_and_losing_engines(pages):
     report = pages({"xbgpu0": (status, Counting(metrics))}, {"xbgpu0": {"recv": recv} | fast})
     found = report.get("loss.verdict")
     says = re.match(r"in 0\.\d s nothing came from 2 of 3 F-engines: n1 \(silent since (\d+) s ago\), n2 \(dead: nothing "
-                    r"since the engine's start\); heaps were lost of n0 \(1 %\)$", found["found"])
+                    r"since the engine's start\); heaps were lost from n0 \(1 %\)$", found["found"])
     assert says and 12 <= int(says[1]) <= time.time() - since + 0.5, found  # rounded
     assert "switch" not in found["why"] + found["fix"] and "xbgpu0.doctor.yaml " in found["fix"]
 

@@ -462,7 +462,7 @@ def sample(name):
 
 
 @pytest.mark.parametrize("change, says", [
-    ({"stream": {"channels_per_substream": 5}}, "channels_per_substream must divide channels (64), not be 5"),
+    ({"stream": {"channels_per_substream": 5}}, "channels_per_substream must divide channels (64), but is 5"),
     ({"stream": {"channel_offset": 6}}, "channel_offset must be a multiple of channels_per_substream (4), not 6"),
     ({"stream": {"destinations": "239.1.1.1+14"}}, "15 destinations would need channels up to 67, but the stream has 64"),
     ({"stream": {"sample_bits": 5}}, "sample_bits must be 4, 8 or 16, not 5"),

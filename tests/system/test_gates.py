@@ -395,7 +395,7 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
     ({"name": "other"}, {}, "output bcp0 has gate pulse, but gates has no gate of that name"),
     ({"take": [4]}, {}, "gate pulse takes bin 4, but has 4 bins, and the last is bin 3"),
     ({"take": []}, {}, "gate pulse takes no bins"),
-    ({"frequency": 2e9}, {}, "gate pulse has a frequency of 2e+09 Hz, but must be below adc_sample_rate"),
+    ({"frequency": 2e9}, {}, "gate pulse has a frequency of 2e+09 Hz, but the frequency must be below adc_sample_rate"),
     ({"epoch": 5, "epoch_time": 1700000001}, {}, "gate pulse needs one of epoch and epoch_time, not both"),
     ({"dispersion_measure": 3}, {}, "gate pulse with a dispersion_measure needs a centre_frequency"),
     ({"dispersion_measure": 3, "centre_frequency": 1e6}, {}, "channel 8 would be at -320000000 Hz, but must be above 0 Hz"),

@@ -22,7 +22,7 @@
 #define PROGRESS_NS (5 * NS_PER_S) /* without a terminal */
 #define TERMINAL_NS (NS_PER_S / 5)
 
-/* A product of a beam, and its file. */
+/* One recording: a product of a beam, and the file to which the product is written. */
 struct recording {
     struct beamrec_product product;
     char *format;               /* name of the file, with codes of strftime */

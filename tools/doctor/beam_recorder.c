@@ -174,7 +174,7 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
     SAY(f->found, "no beam of these X-engines goes to the addresses in beams[].sources or detected[].sources");
-    SAY(f->expected, "in sources, the destinations of one stream from the files of all X-engines");
+    SAY(f->expected, "sources lists the destinations of one stream, as given in the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change sources in %s", recorder->path);
 }
@@ -186,7 +186,7 @@ struct place {
     char *directory;
     const char *key; /* key that names one of the files */
     double bytes_per_s;
-    bool counted; /* true: another entry for the same disk includes the rate */
+    bool counted; /* true: another entry for the same disk already includes this rate */
     dev_t disk;
     double free_bytes; /* < 0: not known */
 };
@@ -268,7 +268,7 @@ static struct doctor_recording recording_of(const struct doctor_file *file, cons
                                      .length_s = (double)config->output.max_batches / batches_per_s};
 }
 
-/* Checks the free space of each disk, against the sum of the data rates of all recordings on the disk. */
+/* Checks how long the free space of each disk lasts.  Adds the data rates of all recordings on the disk. */
 static void check_rooms(struct doctor *doctor, const struct doctor_file *file, struct places *places)
 {
     for (size_t i = 0; i < places->n; i++) {

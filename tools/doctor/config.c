@@ -56,7 +56,7 @@ static const struct {
                         false},
     [SHAPE_SUBSTREAM] = {"channels / destinations", "recv.channels_per_substream",
                          "every heap is refused (rejected_packets, reason heap_size)", true},
-    [SHAPE_PLACE] = {"the number of the address among the destinations", "recv.channel_offset",
+    [SHAPE_PLACE] = {"the position of the address in the list of destinations", "recv.channel_offset",
                      "every heap is refused, because its channels belong to another X-engine (reason bad_frequency)",
                      true},
     [SHAPE_HEAP] = {"outputs[].spectra_per_heap", "recv.spectra_per_heap",
@@ -360,8 +360,8 @@ static bool has_control(const struct doctor_file *file)
     return false;
 }
 
-/* Reports an output whose send_enabled is false.  Such a daemon computes but does not send this output, and an
- * operator may search long for the reason. */
+/* Reports an output whose send_enabled is false.  The daemon computes this output but does not send it.  Without the
+ * report, an operator may search for the reason for a long time. */
 static void check_sent(struct doctor *doctor, const struct doctor_file *file, const char *name, const bool *enabled)
 {
     if (*enabled)
@@ -420,12 +420,12 @@ static void check_array(struct doctor *doctor)
     }
     if (n_ants > 0 && n_served > 0 && (int64_t)n_served < n_ants)
         doctor_note(doctor, FINDING_SKIPPED, "config.antennas", "",
-                    "these files contain %zu of the array's %lld antennas: give the files of the other antennas, too",
+                    "these files contain %zu of the array's %lld antennas: also give the files of the other antennas",
                     n_served, (long long)n_ants);
 }
 
-/* Reports an endpoint to which an output of file 'from' sends, but at which the program of file 'to' receives another
- * stream. */
+/* Reports an endpoint that two streams use by mistake.  An output of file 'from' sends to the endpoint, but the
+ * program of file 'to' receives another stream there. */
 static void check_crossing(struct doctor *doctor, const struct doctor_file *from, const char *output, const char *key,
                            const struct endpoint_list *destinations, const struct doctor_file *to)
 {

@@ -35,7 +35,7 @@ static void check_governor(struct doctor *doctor)
         return;
     }
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_bad), "cpu.governor", "");
-    SAY(f->found, "%d of %d CPUs do not have the governor performance%s%s", n_bad, n_seen, n_bad ? ": " : "", bad);
+    SAY(f->found, "%d of %d CPUs do not use the governor \"performance\"%s%s", n_bad, n_seen, n_bad ? ": " : "", bad);
     SAY(f->expected, "performance");
     SAY(f->why, "a CPU that runs at a low frequency is too slow for the first packets of a burst");
     SAY(f->fix, "sudo cpupower frequency-set -g performance");

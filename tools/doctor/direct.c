@@ -51,7 +51,7 @@ static void check_vulkan(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, status, "direct.vulkan", "");
     SAY(f->found, "libvulkan.so.1 %s; %s", loader ? "is there" : "is not there",
         driver ? "NVIDIA's driver is registered"
-        : told ? "VK_DRIVER_FILES names drivers in this shell, but perhaps not for the daemon"
+        : told ? "VK_DRIVER_FILES is set in this shell, but perhaps not for the daemon"
                : "no file of NVIDIA's driver is in vulkan/icd.d");
     SAY(f->expected, "the Vulkan loader, and NVIDIA's driver in a directory that the loader searches");
     SAY(f->why, "recv.direct maps the GPU's memory with Vulkan; without Vulkan, the daemon does not start");

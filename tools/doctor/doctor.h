@@ -3,7 +3,7 @@
  * Flow:    files -> checks, each of which adds findings -> report (text or JSON) -> exit code
  * Threads: one.
  * Blocking: the checks of streams and losses take 'seconds' each; no other wait is longer than 2 s.
- * Effects: multicast groups are joined for a while, a GPU is opened and closed, and /metrics are read.  Nothing else
+ * Effects: multicast groups are joined for a while, a GPU is opened and closed, and /metrics is read.  Nothing else
  * changes.
  *
  * A check that cannot read its data reports FINDING_SKIPPED, which does not count as a failure. */
@@ -85,8 +85,8 @@ struct doctor_file {
     double rate_hz;             /* sample rate of the digitisers, in Hz */
     double recv_bits_per_s;     /* received payload rate when all sources send, in bits per second */
     double send_bits_per_s;     /* payload rate of all outputs together, in bits per second */
-    struct memory_use memory;   /* its member device_bytes is GPU memory, or host memory if the kernels run on the
-                                 * CPU */
+    struct memory_use memory;   /* memory that the daemon needs; device_bytes is host memory if the kernels run on
+                                 * the CPU */
     size_t recv_packet_bytes;   /* bytes of a received packet with its IP header; 0: the file does not determine this
                                  * size */
     size_t send_packet_bytes;   /* bytes of the largest sent packet with its IP header */

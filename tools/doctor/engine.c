@@ -1,7 +1,8 @@
 /* engine.c - reports what /status.json of running engines shows: silent sources, the troubles of the last minute, an
  * unsynchronised clock, and wrong delays.
  *
- * Flow: /status.json of each file's engine --> troubles, sorted --> findings, the worst and the most upstream first. */
+ * Flow: /status.json of each file's engine --> sorted troubles --> findings: failures first, F-engines before
+ *       X-engines. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"
@@ -392,7 +393,7 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
         SAY(f->subject, "%s %s pol %zu", d->file->name, d->antenna, d->pol);
         SAY(f->found, "its delay in output %s is %.6g s since %s; the median of all inputs is %.6g s", d->stream,
             d->delay_s, doctor_ago(engines->now_unix_s - d->since_unix_s, ago), middle_s);
-        SAY(f->expected, "differences between delays of at most %g ms", DELAY_MAX_S * 1e3);
+        SAY(f->expected, "delays that differ by at most %g ms", DELAY_MAX_S * 1e3);
         SAY(f->why, "the antenna's signal is correlated at a wrong time: no fringes, and no output for a while after a "
                     "correction");
         SAY(f->fix, "?delays %s NOW INPUT=DELAY,RATE:PHASE,RATE   # over KATCP, or correct antennas[].delays in %s",

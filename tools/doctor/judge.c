@@ -13,8 +13,7 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
-#define WHOLE_SECOND_S 0.1  /* seconds; an offset that is nearer than this to a whole number of seconds counts as
-                             * whole seconds */
+#define WHOLE_SECOND_S 0.1  /* seconds; greatest error of an offset that counts as a whole number of seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -70,7 +69,8 @@ static void say_why_silent(const struct doctor *doctor, const struct stream_file
     else
         SAY(f->why, "its fgpu does not run or receives nothing itself, or the switch does not forward the group");
     if (fgpu && doctor_file_runs(fgpu))
-        SAY(f->fix, "journalctl -n 50 -u 'fgpu@*'   # of %s; then look at its inputs in this report", fgpu->name);
+        SAY(f->fix, "journalctl -n 50 -u 'fgpu@*'   # the log of %s; then look at its inputs in this report",
+            fgpu->name);
     else
         SAY(f->fix, "systemctl status 'fgpu@*'   # on the host of the fgpu of %s; then cbf-doctor streams there", name);
 }
@@ -269,8 +269,8 @@ static int compare_magnitudes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the median lateness of the sources, which are sorted by magnitude.  If half of the sources have wrong times,
- * the median is still the lateness of a source with right times. */
+/* Returns the median lateness of the sources.  The values are sorted by magnitude.  So even if half of the sources have
+ * wrong times, the median is the lateness of a source with right times. */
 static double common_lateness(const struct stream_file *stream)
 {
     double *late = calloc(stream->n_inputs, sizeof(*late)), middle = 0;

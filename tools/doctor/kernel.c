@@ -190,7 +190,7 @@ static void check_swap(struct doctor *doctor)
     SAY(f->found, "%d swap area%s", n, plural((uint64_t)n));
     SAY(f->expected, "none");
     SAY(f->why, "a daemon that waits for the disk loses packets");
-    SAY(f->fix, "sudo swapoff -a   # and take the lines out of /etc/fstab");
+    SAY(f->fix, "sudo swapoff -a   # and delete the swap lines in /etc/fstab");
 }
 
 static void check_huge_pages(struct doctor *doctor)

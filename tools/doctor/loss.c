@@ -56,7 +56,7 @@ static const struct {
          "the receive thread does not empty the socket in time, or the socket buffer is too small for a burst",
          "raise recv.buffer (and net.core.rmem_max) or recv.threads in {file}, and pin the threads with "
          "recv.affinity; interface {interface}"},
-    [PLACE_WORKER] = {"worker", "no free chunk", "the worker (the GPU or CPU that computes) is too slow",
+    [PLACE_WORKER] = {"worker", "because no chunk was free", "the worker (the GPU or CPU that computes) is too slow",
                       "nvidia-smi dmon   # or top; then give this daemon fewer antennas or outputs, or raise "
                       "recv.chunks in {file}"},
     [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not match the configuration file",
@@ -73,10 +73,10 @@ static const struct {
                      "cbf-doctor streams {file}   # shows which input is late; or raise recv.chunks of fgpu, "
                      "recv.window of xbgpu",
                      "look at the input that is late; or raise recv.chunks of fgpu, recv.window of xbgpu"},
-    [PLACE_OUTPUT] = {"output", "no free output buffer",
+    [PLACE_OUTPUT] = {"output", "because no output buffer was free",
                       "the sender is too slow: its rate is too low, or it gets too little CPU time",
                       "raise send.rate_factor, buffers of the output, or send.threads in {file}"},
-    [PLACE_SEND] = {"send", "as packets that the kernel refused or that a NIC did not send",
+    [PLACE_SEND] = {"send", "because the kernel refused packets, or a NIC did not send packets",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 
@@ -355,7 +355,7 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "loss.verdict", w->file->name);
 
     SAY(f->found, "in %.1f s nothing came from %zu of %zu %s: %s%s%s", seconds, s->n_silent, s->n,
-        fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost of " : "", s->losing);
+        fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost from " : "", s->losing);
     SAY(f->expected, "heaps from all %zu", s->n);
     if (fgpu) {
         SAY(f->why, "the digitiser is off or sends elsewhere%s", is_loopback(w) ? "" : ", or the network loses heaps");
@@ -497,7 +497,7 @@ void doctor_check_loss(struct doctor *doctor)
             SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
         } else {
             double chunks_heaps;
-            put_row(w, "source", "expected heaps, by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
+            put_row(w, "source", "heaps expected by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
             add_host_rows(w);
             add_daemon_rows(w);
             judge(doctor, w);

@@ -160,7 +160,7 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     SAY(f->found, "the link's rate is %s; %s are received, %s are sent", doctor_rate((double)speed * 1e6, have),
         doctor_rate(nic->recv_bits_per_s, in), doctor_rate(nic->send_bits_per_s, out));
     SAY(f->expected, "at least %s", doctor_rate(most / FULL_LINK, needed));
-    SAY(f->why, "data above the link's rate are lost in the switch, or wait on this host for ever longer times");
+    SAY(f->why, "data above the link's rate are lost in the switch, or their delay on this host grows without limit");
     SAY(f->fix, "sudo ethtool %s   # the negotiated speed; or divide the antennas among more links", nic->name);
 }
 
@@ -178,7 +178,7 @@ static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
     struct finding *f = doctor_add(doctor, strict ? FINDING_WARN : FINDING_OK, "nic.rp_filter", nic->name);
     SAY(f->found, "rp_filter is %lld for all interfaces, %lld for this interface", (long long)all, (long long)own);
     SAY(f->expected, "0 or 2 (loose)");
-    SAY(f->why, "the kernel drops packets of senders without a route through this interface and does not count them");
+    SAY(f->why, "the kernel drops packets if no route to their sender uses this interface, and does not count them");
     SAY(f->fix, "sudo sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=0", nic->name);
 }
 

@@ -245,7 +245,7 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
     SAY(f->found, "no output of these X-engines goes to recv.sources");
-    SAY(f->expected, "in recv.sources, the destinations of one output from the files of all X-engines");
+    SAY(f->expected, "recv.sources lists the destinations of one output, as given in the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change recv.sources in %s", recorder->path);
 }

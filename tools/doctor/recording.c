@@ -148,6 +148,6 @@ void doctor_recording_check_unwritten(struct doctor *doctor, const struct doctor
     struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.unwritten", file->name);
     SAY(f->found, "%.0f %s lost since the recorder started", n, what);
     SAY(f->expected, "none");
-    SAY(f->why, "there was no room on the disk of one of: %s", directories);
+    SAY(f->why, "the disk of one of these directories was full: %s", directories);
     SAY(f->fix, "df -h %s   # then move old recordings away", directories);
 }

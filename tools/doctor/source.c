@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#define JUMP_S     600  /* seconds; a timestamp that differs more than this from the first timestamp is a jump */
+#define JUMP_S     600  /* seconds; a timestamp that differs by more than this from the first one is a jump */
 #define HALF_MIN_S 0.25 /* seconds; shortest time from which a rate is computed */
 #define RATE_MAX   0.05 /* greatest relative error of a rate that is measured in a few seconds */
 #define STALL_S    0.2  /* seconds; longest time for which a busy host delays packets */

@@ -1,5 +1,5 @@
-/* streams.h - the streams that a file expects, and the measurements of their packets, which streams.c takes and
- * judge.c judges. */
+/* streams.h - the streams that a file expects, and the measurements of their packets.  streams.c makes the
+ * measurements, and judge.c judges them. */
 #ifndef TOOLS_DOCTOR_STREAMS_H
 #define TOOLS_DOCTOR_STREAMS_H
 

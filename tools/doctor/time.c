@@ -38,7 +38,7 @@ static void add_error(struct doctor *doctor, const char *id, const char *what, l
     struct finding *f = doctor_add(doctor, by_limits(us, warn_us, fail_us), id, "");
 
     SAY(f->found, "the kernel's %s of the clock is %.3f ms", what, (double)us / 1000);
-    SAY(f->expected, "below %g ms; from %g ms on, it is an error", (double)warn_us / 1000, (double)fail_us / 1000);
+    SAY(f->expected, "below %g ms; %g ms or more is an error", (double)warn_us / 1000, (double)fail_us / 1000);
     SAY(f->why, "this clock sets the first timestamp of a stream, the times of delays and the times of dumps");
     SAY(f->fix, "chronyc tracking; chronyc sources   # or: pmc -u -b 0 'GET CURRENT_DATA_SET'");
 }

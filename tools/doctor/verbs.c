@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Finds the RDMA device of an interface.  Searches the kernel's lists of the network interfaces of each RDMA port.
- * Returns false if there is none. */
+/* Finds the RDMA device of an interface.  For each RDMA port, searches the kernel's list of network interfaces.
+ * Returns false if there is no such device. */
 static bool find_device(const char *root, const char *interface, char device[64])
 {
     char pattern[PATH_MAX], name[64];

@@ -38,8 +38,8 @@ static const struct config_key digitiser_keys[] = {
             "regard to the clock. -1: the next multiple of the period (for recordings, of packet_samples), sent at "
             "its time."),
     KEY_BOOL("loop", loop, false,
-             "Repeat the recordings; each round plays the whole heaps of the shortest one. false: dsim ends after one "
-             "round."),
+             "Repeat the recordings; each round plays as many whole heaps as the shortest recording has. false: dsim "
+             "ends after one round."),
 };
 #undef KEYS_OF
 
@@ -47,8 +47,8 @@ static const struct config_key digitiser_keys[] = {
 static const struct config_key signals_keys[] = {
     KEY_STRING(
         "specification", specification, "", 0, 1000000,
-        "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so "
-        "on, or one for all. Statements are 'variable = expression;' or 'expression;', with numbers (1 is full "
+        "One expression for all polarisations, or one for each, in this order: antenna 0 pol 0, antenna 0 pol 1, "
+        "antenna 1 pol 0 and so on. Statements are 'variable = expression;' or 'expression;', with numbers (1 is full "
         "scale), + - * ( ), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), "
         "wgn(standard deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency "
         "of 0 Hz[, seed]), gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, "
@@ -59,8 +59,8 @@ static const struct config_key signals_keys[] = {
         "signal of a navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with this C/N0 relative to the noise "
         "wgn(standard deviation); with a seed, the signal has data (docs/satellites.md). track is a delay of "
         "samples + rate x timestamp, accurate below 0.45 of the sample rate. track and gnss are computed during "
-        "the transmission by one processor core, which computes about 80 million samples a second of all "
-        "polarisations together. repeat(gnss) repeats the first period of the signal, so dsim computes it at the "
+        "the transmission by one processor core. This core computes about 80 million samples a second, summed over "
+        "all polarisations. repeat(gnss) repeats the first period of the signal, so dsim computes it at the "
         "start.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
     KEY_STRING(
@@ -78,9 +78,9 @@ static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float
 #define KEYS_OF struct dsim_recording_config
 static const struct config_key recording_keys[] = {
     KEY_ENUM("kind", kind, KEY_REQUIRED, recording_kinds,
-             "Contents of the file: signed integers or floats, little-endian (int16be: big-endian), VDIF frames, or "
-             "(ci16) complex integers of 16 bits, little-endian, as SigMF's ci16_le. dsim plays complex integers as "
-             "real samples at twice their rate, with their 0 Hz at a quarter of adc_sample_rate."),
+             "Contents of the file: signed integers or floats, little-endian (int16be: big-endian); VDIF frames; or "
+             "(ci16) little-endian complex integers of 16 bits, which SigMF calls ci16_le. dsim plays complex integers "
+             "as real samples at twice their rate, with their 0 Hz at a quarter of adc_sample_rate."),
     KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
     KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
                "Factor by which the values in the file are multiplied. The products are rounded half to even and "
@@ -98,7 +98,7 @@ static const struct config_key recording_keys[] = {
             .variants = RAW),
     KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Thread to play.", .variants = VDIF),
     KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215,
-            "Number of the channel in the frames that is played, counted from 0.", .variants = VDIF),
+            "Number of the played channel among the channels of a frame, counted from 0.", .variants = VDIF),
     KEY_DECIMAL("sample_rate", sample_rate_hz, "0", UNIT_HZ, 0, 1e11,
                 "Sample rate of the recording, which may differ from adc_sample_rate. This rate gives the number of "
                 "frames in a second. 0: adc_sample_rate.",
@@ -151,11 +151,10 @@ static const struct config_section sections[] = {
                    .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
                    "Computed signals of the antennas, instead of recordings.", .optional = true),
-    CONFIG_LIST(
-        struct dsim_config, recordings, struct dsim_recording_config, recording_keys, 0, N_POLS *MAX_ANTENNAS,
-        "Signals of the antennas, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol "
-        "1, antenna 1 pol 0 and so on, or one for all.",
-        .optional = true, .example = recordings_example),
+    CONFIG_LIST(struct dsim_config, recordings, struct dsim_recording_config, recording_keys, 0, N_POLS *MAX_ANTENNAS,
+                "Signals of the antennas, from files: one file for all polarisations, or one for each, in this order: "
+                "antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.",
+                .optional = true, .example = recordings_example),
     CONFIG_LIST(struct dsim_config, antennas, struct dsim_config_antenna, antenna_keys, 1, MAX_ANTENNAS,
                 "The antennas and the addresses of their samples.", .example = antenna_example),
     CONFIG_SECTION(struct dsim_config, send, send_keys, "How packets leave.", .optional = true),

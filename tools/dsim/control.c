@@ -307,14 +307,14 @@ static const struct katcp_request requests[] = {
     {"loss",
      "Drops heaps of an antenna, as a bad cable would.\n"
      "?loss INPUT FRACTION\n"
-     "INPUT is an antenna's name, alone or with v or h for one polarisation. FRACTION is from 0 (no loss, as at the "
-     "start) to 1 (a cut cable).",
+     "INPUT is an antenna's name, alone or with v or h for one polarisation. FRACTION is from 0 (no loss; the value "
+     "at the start) to 1 (a cut cable).",
      .min_args = 2, .max_args = 2, .handle = request_loss},
     {"signals",
      "Replaces the signals.\n"
      "?signals SPECIFICATION [PERIOD]\n"
-     "The SPECIFICATION is as in the configuration. The PERIOD is in samples, a divisor of max-period, which is the "
-     "default. The reply has the first timestamp of the new signals, in samples.",
+     "The SPECIFICATION has the same syntax as in the configuration. The PERIOD is in samples, and must divide "
+     "max-period. The default is max-period. The reply has the first timestamp of the new signals, in samples.",
      .min_args = 1, .max_args = 2, .handle = request_signals, .timeout_s = TIMEOUT_S},
     {"time", "Returns the host's UNIX time, in seconds.", .handle = request_time,
      .changes_from = KATCP_CHANGES_NOTHING},

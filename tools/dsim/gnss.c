@@ -149,8 +149,8 @@ int dsim_gnss_compute(struct dsim_program *program, double adc_sample_rate_hz, c
 
 /* ---- Phases ------------------------------------------------------------------------------------------------------ */
 
-/* Computes the phases 'position' samples after the start, at 'timestamp'.  Computes the part that is proportional to
- * 'position' in integers, which makes this part exact.  Returns false if the phases are out of range. */
+/* Computes the phases 'position' samples after the start, at 'timestamp'.  The part that is proportional to
+ * 'position' is computed in integers, so this part is exact.  Returns false if the phases are out of range. */
 static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                       struct phases *phases)
 {

@@ -49,7 +49,7 @@ int dsim_gnss_check(const struct dsim_program *program, double adc_sample_rate_h
 int dsim_gnss_compute(struct dsim_program *program, double adc_sample_rate_hz, const char *code_file, char *why,
                       size_t why_bytes);
 
-/* Computes values[0..n_samples) of a gnss() from 'timestamp' (0 to 2^62) on. */
+/* Computes n_samples values of a gnss().  The first value is the value at 'timestamp' (0 to 2^62). */
 void dsim_gnss_evaluate(const struct dsim_node *node, const struct dsim_shift *shift, int64_t timestamp,
                         size_t n_samples, double *values);
 

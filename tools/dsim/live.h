@@ -29,8 +29,8 @@ struct dsim_live;
 int dsim_live_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_live **live,
                      char *why, size_t why_bytes);
 
-/* Computes values[0..n_samples) of output 'output' from 'timestamp' (>= 0) on; n_samples <= the format's
- * packet_samples. */
+/* Computes n_samples values of output 'output'.  The first value is the value at 'timestamp' (>= 0).  n_samples is at
+ * most the format's packet_samples. */
 void dsim_live_evaluate(struct dsim_live *live, size_t output, int64_t timestamp, size_t n_samples, double *values);
 
 /* Writes the heap of an input at 'timestamp', packed.  Returns the number of saturated samples. */

@@ -22,7 +22,7 @@
 #define MAX_DISPERSION_MEASURE 1e5 /* greatest dispersion measure, in pc/cm^3; xbgpu's gates have the same limit */
 #define MAX_RADIO_HZ           1e12
 #define MAX_CN0_DB_HZ          200
-#define MAX_GNSS_DELAY         1e17 /* greatest delay in samples; timestamps reach it after several years */
+#define MAX_GNSS_DELAY         1e17 /* greatest delay in samples; a timestamp reaches it after several years */
 #define MAX_NOISE              1e6
 #define MAX_DOPPLER_HZ         1e6
 #define MAX_DOPPLER_RATE_HZ_S  1e4
@@ -459,7 +459,7 @@ static bool read_signal(struct parser *p, struct dsim_node *node)
     return true;
 }
 
-/* Reads the argument of a function that does not accept an expression with track() in it. */
+/* Reads an argument that must be a signal without track(). */
 static bool read_trackless(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     size_t start = next_offset(p);

@@ -37,7 +37,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Limits on the evaluation of one sample.  Without limits a mistyped expression could look like a hang. */
+/* Limits on the evaluation of one sample.  Without limits, a mistyped expression could take so long that
+ * dsim seems to hang. */
 #define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 

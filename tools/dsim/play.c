@@ -105,7 +105,7 @@ static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct
     return 0;
 }
 
-/* Fills the heaps with live signals, from heap number 'heap' on. */
+/* Fills the heaps with live signals.  The first of these heaps has the number 'heap'. */
 static void fill_live(struct dsim_play *play, int64_t heap, struct dsim_heaps *heaps)
 {
     for (size_t input = 0; input < play->n_inputs; input++) {
@@ -300,8 +300,8 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
 
 static void register_metrics(struct dsim_play *play)
 {
-    const char *zeroed = "Samples of recordings played as zeros.";
-    const char *frames = "Frames of VDIF recordings not played.";
+    const char *zeroed = "Samples of recordings that were played as zeros.";
+    const char *frames = "Frames of VDIF recordings that were not played.";
 
     if (play->live)
         return;

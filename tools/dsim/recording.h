@@ -64,14 +64,15 @@ int dsim_recording_open(const struct dsim_recording_config *config, size_t max_s
                         struct dsim_recording_counters *counters, struct dsim_recording **recording, char *why,
                         size_t why_bytes);
 
-/* The first function returns the number of samples from 'start_samples' on, at least 1.  The second function returns
- * the number of bytes at the end of the file that do not fill a sample or frame. */
+/* The first function returns the number of samples after the skipped samples ('start_samples'); this number is at
+ * least 1.  The second function returns the number of bytes at the end of the file that do not fill a sample or
+ * frame. */
 int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
 int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
 
-/* Reads n_samples samples from 'first' on to 'values'.  The samples must exist.  No value is a NaN.  A read that begins
- * at the end of the previous read is fast.  If the file has become shorter or the disk fails, returns negative errno
- * with one sentence in 'why'.  Otherwise returns 0. */
+/* Reads n_samples samples, beginning with sample 'first', into 'values'.  The samples must exist.  No value is a NaN.
+ * A read that begins at the end of the previous read is fast.  If the file has become shorter or the disk fails,
+ * returns negative errno with one sentence in 'why'.  Otherwise returns 0. */
 int dsim_recording_read(struct dsim_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
                         size_t why_bytes);
 

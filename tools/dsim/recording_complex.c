@@ -38,8 +38,8 @@ static void interpolate(const double *restrict in, const double *restrict taps, 
             middles[i] += taps[k] * in[i + k];
 }
 
-/* Reads 'n' rows of the real or the imaginary part to 'values', from row 'first' on.  Rows that do not exist are read
- * as 0. */
+/* Reads 'n' rows of the real or the imaginary part, beginning with row 'first', into 'values'.  Rows that do not
+ * exist are read as 0. */
 static int read_rows(struct dsim_recording *part, int64_t first, size_t n, double *values, char *why, size_t why_bytes)
 {
     int64_t begin = first > 0 ? first : 0, end = first + (int64_t)n;
@@ -49,8 +49,8 @@ static int read_rows(struct dsim_recording *part, int64_t first, size_t n, doubl
     return part->ops->read(part, begin, (size_t)(end - begin), values + (begin - first), why, why_bytes);
 }
 
-/* Computes the real samples from number 'first' on, which must come from at most BLOCK_ROWS rows.  Sample 'first'
- * comes from row first / 2. */
+/* Computes n_samples real samples, beginning with sample 'first'.  The samples must come from at most BLOCK_ROWS
+ * rows.  Sample 'first' comes from row first / 2. */
 static int read_block(struct complex_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
                       size_t why_bytes)
 {

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define SEARCH_MAX 65536 /* number of frames at the beginning of the file that are searched for the thread */
-/* number of the thread's last frames in the file that determine the recording's length */
+/* The thread's last frames in the file determine the recording's length.  This is their number. */
 #define N_LAST      (2 * DISORDER)
 #define MAX_SLACK_S 1         /* greatest time between the first frames of two threads, in seconds */
 #define MAX_FRAMES  (1 << 24) /* greatest number of frames in a second: a frame's number has 24 bits */
@@ -211,7 +211,7 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
 
     if (err)
         return err;
-    assert(n > 0); /* there is at least the thread's first frame */
+    assert(n > 0); /* at least the thread's first frame exists */
     int64_t last = indices[n / 2];
     for (size_t i = n / 2; i < n; i++)
         if (indices[i] - indices[n / 2] <= N_LAST + DISORDER)

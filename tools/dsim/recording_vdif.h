@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define DISORDER 16 /* greatest displacement of a frame that is out of order, in frames of its thread */
-/* each read begins this number of the thread's frames before the end of the previous read */
+/* The next read reads the last frames of a read again.  This is their number, in frames of the thread. */
 #define N_LOOKBACK (4 * DISORDER + 2)
 
 struct dsim_recording_vdif {
@@ -37,10 +37,10 @@ struct dsim_recording_vdif {
     int64_t next_sample;      /* sample after the end of the previous read; a read that begins at another sample first
                                * seeks */
     int64_t seek_frame;       /* index of the first wanted frame after the last seek */
-    int64_t next_file_frame;  /* number in the file of the frame at which the next read begins */
-    int64_t n_seen;           /* number in the file of the first frame that was not yet examined; earlier frames are
-                               * not counted again */
-    int64_t ring[N_LOOKBACK]; /* numbers in the file of the thread's N_LOOKBACK most recently read frames */
+    int64_t next_file_frame;  /* file frame at which the next read begins */
+    int64_t n_seen;           /* first file frame that was not yet examined; errors of earlier frames are not
+                               * counted again */
+    int64_t ring[N_LOOKBACK]; /* file frames of the wanted VDIF thread: the N_LOOKBACK most recently read frames */
     size_t n_ring;
     uint8_t *is_present; /* [frames of one read] true: this read has found the frame */
     uint8_t *payload;
@@ -57,9 +57,9 @@ int64_t dsim_recording_vdif_index(const struct dsim_recording_vdif *vdif, const 
  * headers agree. */
 const char *dsim_recording_vdif_contradiction(const struct dsim_recording_vdif *vdif, const struct vdif_header *header);
 
-/* Writes the indices of up to 'n_max' frames of the recording's thread, smallest first.  With step 1, these are the
- * first frames from file frame k on.  With step -1, these are the last frames up to file frame k.  Returns 0 or
- * negative errno with one sentence in 'why'. */
+/* Writes the indices of up to 'n_max' frames of the recording's thread, smallest first.  With step 1, the
+ * search begins at file frame k and goes forward.  With step -1, the search begins at file frame k and goes back.
+ * Returns 0 or negative errno with one sentence in 'why'. */
 int dsim_recording_vdif_indices(const struct dsim_recording_vdif *vdif, int64_t k, int step, size_t n_max,
                                 int64_t *indices, size_t *n, char *why, size_t why_bytes);
 

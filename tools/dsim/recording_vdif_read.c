@@ -136,8 +136,8 @@ static int64_t lookback(const struct dsim_recording_vdif *vdif)
     return vdif->n_ring < N_LOOKBACK ? 0 : vdif->ring[vdif->n_ring % N_LOOKBACK];
 }
 
-/* Reads the file from 'next_file_frame' on until no wanted frame can follow.  Late frames affect neither this decision
- * nor the beginning of the next read. */
+/* Reads the file, beginning at 'next_file_frame', until no wanted frame can follow.  Late frames affect neither this
+ * decision nor the beginning of the next read. */
 static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char *why, size_t why_bytes)
 {
     int64_t k = vdif->next_file_frame;
@@ -173,8 +173,8 @@ static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char 
 
 /* ---- Seeking ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the median index of the thread's next N_PROBES frames from file frame k on.  The median tolerates one wrong
- * header.  The result is INT64_MAX if the file has no further frames of the thread. */
+/* Finds the median index of the thread's first N_PROBES frames at or after file frame k.  The median tolerates one
+ * wrong header.  The result is INT64_MAX if the file has no further frames of the thread. */
 static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
 {
     int64_t found[N_PROBES];

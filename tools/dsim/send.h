@@ -50,7 +50,7 @@ int64_t dsim_send_switch(struct dsim_send *send, const struct dsim_heaps *heaps)
 /* Returns true if no thread uses the earlier heaps any more. */
 bool dsim_send_has_switched(const struct dsim_send *send);
 
-/* Drops a random fraction, 0 to 1, of an input's heaps from the next heap on.  A fraction of 1 also drops the
+/* Drops a random fraction, 0 to 1, of all future heaps of an input.  A fraction of 1 also drops the
  * descriptors.  Any thread may call this function. */
 void dsim_send_set_loss(struct dsim_send *send, size_t input, double fraction);
 

@@ -33,11 +33,11 @@ int dsim_random_seed(uint64_t *seed);
  * frequency, and at least 1. */
 double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 
-/* Computes n_samples samples of a signal, from sample 'first' of the period on.  0 <= first and first + n_samples <=
- * period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples values.  The value 1 is
- * full scale.
- *   tone:      a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles.
- *   comb:      a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0.
+/* Computes n_samples samples of a signal, beginning with sample 'first' of the period.  0 <= first and
+ * first + n_samples <= period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples
+ * values.  The value 1 is full scale.
+ *   tone:      a cos(2 pi (w i mod period) / period), where w = cycles.  w i mod period is an exact integer.
+ *   comb:      a if i = round(k period / w) (half to even) for an integer k, else 0.  The integers are exact.
  *   pulsar:    dsim/pulsar.h.
  *   wgn:       Box-Muller of Philox with the key 'seed' and the counter i / 4; |value| <= 6.8 standard deviations. */
 void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
@@ -50,7 +50,7 @@ void dsim_signal_combine(enum dsim_op op, double *values, const double *right, s
  * it is rounded.  A NaN becomes -m.  'dither' is in (-1/2, 1/2), or NULL for none. */
 void dsim_quantise(const double *values, const float *dither, size_t n_samples, int sample_bits, int32_t *quantised);
 
-/* Computes the dither of input 'input' from sample 'first' on. */
+/* Computes n_samples values of the dither of input 'input', beginning with sample 'first'. */
 void dsim_dither(uint64_t seed, uint32_t input, int64_t first, size_t n_samples, float *dither);
 
 /* Returns the number of samples at the limit: |q| >= 2^(bits-1) - 1. */

@@ -22,10 +22,10 @@ static const struct config_key stream_keys[] = {
             "Number of channels that each destination receives.", .example = "256"),
     KEY_INT("channel_offset", chan_offset, "0", UNIT_CHANNELS, 0, 65535,
             "Number of the first channel that the first destination receives; a multiple of channels_per_substream."),
-    KEY_ENDPOINTS(
-        "destinations", destinations, KEY_REQUIRED, 1, 4096,
-        "Addresses of the substreams from channel_offset on, one for each: a.b.c.d[+n][:port], comma separated.",
-        .example = "239.10.1.0:7148"),
+    KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
+                  "Addresses of the substreams, one for each; the first substream begins with channel channel_offset: "
+                  "a.b.c.d[+n][:port], comma separated.",
+                  .example = "239.10.1.0:7148"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65536, "Spectra in a heap."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "Number of ADC samples from one spectrum to the next: 2 * channels for a wideband stream.",
@@ -99,7 +99,7 @@ static const struct config_key signal_keys[] = {
              .variants = RECORDING),
     KEY_BOOL("loop", loop, false,
              "Repeat the recording: its whole heaps, or its spectra if it is shorter than a heap. false: fsim ends "
-             "with the recording.",
+             "at the end of the recording.",
              .variants = RECORDING),
 };
 #undef KEYS_OF
@@ -140,7 +140,7 @@ static void check_channels(const struct fsim_config_stream *stream, struct confi
 {
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream,
-                     "channels_per_substream must divide channels (%" PRId64 "), not be %" PRId64 ".", stream->n_chan,
+                     "channels_per_substream must divide channels (%" PRId64 "), but is %" PRId64 ".", stream->n_chan,
                      stream->n_chan_substream);
     else if (stream->chan_offset % stream->n_chan_substream != 0)
         config_error(config, &stream->chan_offset,

@@ -25,7 +25,7 @@ struct fsim_config_stream {
     int64_t n_chan; /* number of channels of the whole stream */
     int64_t n_chan_substream;
     int64_t chan_offset;               /* number of the first channel of the first substream that is sent */
-    struct endpoint_list destinations; /* one endpoint for each substream, from channel chan_offset on */
+    struct endpoint_list destinations; /* one endpoint for each substream; the first one begins at chan_offset */
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
     int64_t sample_bits;

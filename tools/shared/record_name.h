@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* Writes 'format' to 'stem', with strftime's codes replaced by the current time (UTC).  If the name contains a time, a
- * recorder that was killed can start again, because its new file has another name than the old file. */
+ * recorder that was killed can start again, because its new file gets a new name. */
 int record_name_stem(const char *config_key, const char *format, char stem[PATH_MAX], char *why, size_t why_bytes);
 
 /* Refuses a file that is neither regular nor a directory.  Otherwise a recorder without data could remove /dev/null

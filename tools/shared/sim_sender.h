@@ -46,13 +46,12 @@ struct sim_sender {
 /* Data that all senders share. */
 struct sim_senders {
     const struct config_send *send; /* [const] */
-    struct service *service;        /* [const] service, which the last sender stops when this sender ends */
+    struct service *service;        /* [const] service; the last sender stops it at the end */
     /* [const] Function that a sender's thread runs.  Returns an exit code.  When the last sender ends, it stops the
      * service with this exit code. */
     int (*run)(struct sim_sender *sender);
     struct timebase timebase; /* [const] */
-    int64_t first_timestamp;  /* < 0: not yet chosen; sim_senders_set_origin() sets it, and it is [const] from then
-                               * on */
+    int64_t first_timestamp;  /* < 0 until sim_senders_set_origin() sets the first timestamp; [const] afterwards */
     int64_t origin_ns; /* monotonic time at which first_timestamp is due; [const] after sim_senders_set_origin() */
 
     uint8_t descriptors[SIM_SENDER_DESCRIPTORS_MAX_BYTES];  /* [const] payload of a descriptor heap */
@@ -139,7 +138,7 @@ int sim_sender_out_open(struct sim_sender_out *out, struct sim_senders *senders,
 /* Adds a packet to the batch and returns it.  Fill the packet before the next call. */
 struct packet_out *sim_sender_out_add(struct sim_sender_out *out, size_t destination);
 
-/* Adds a packet that carries up to 'payload_bytes' of a heap, from 'offset' on. */
+/* Adds a packet that carries up to 'payload_bytes' of a heap, beginning at 'offset'. */
 struct packet_out *sim_sender_out_add_heap(struct sim_sender_out *out, size_t destination, uint64_t heap_cnt,
                                            const uint8_t *heap, size_t heap_bytes, size_t offset, size_t payload_bytes,
                                            const struct spead_item items[SIM_SENDER_N_ITEMS]);

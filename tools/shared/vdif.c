@@ -12,7 +12,7 @@ static uint32_t load_word(const uint8_t *bytes)
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* Returns the 'n' bits of 'word' from bit 'first' on. */
+/* Returns 'n' bits of 'word'; the lowest of them is bit 'first'. */
 static uint32_t bits_of(uint32_t word, int first, int n)
 {
     return word >> first & ((UINT32_C(1) << n) - 1);

@@ -53,8 +53,9 @@ const char *vdif_unplayable(const struct vdif_header *header);
 /* Returns the number of samples of each channel in a playable frame, at least 1. */
 uint32_t vdif_n_samples(const struct vdif_header *header);
 
-/* Decodes samples 'first' to first + n_samples - 1 of a channel of a playable frame to 'values'.  'payload' points to
- * the bytes after the frame's header.  Codes are offset binary, with these values:
+/* Decodes n_samples samples, beginning with sample 'first', into 'values'.  The samples are from one channel of a
+ * playable frame.  'payload' points to the bytes after the frame's header.  Codes are offset binary, with these
+ * values:
  *   1 bit:            -1, 1.
  *   2 bits:           -VDIF_2BIT_HIGH, -1, 1, VDIF_2BIT_HIGH.
  *   3 bits and more:  code - 2^(bits - 1). */

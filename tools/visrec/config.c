@@ -59,8 +59,8 @@ static const struct config_key stream_keys[] = {
     KEY_BOOL("weights", weights, false,
              "true: the stream contains the number of summed spectra of each baseline (xbgpu's `missing: weights`)."),
     KEY_STRING("gate", gate, "", 0, 4096,
-               "Gate of the stream, as written in xbgpu's `gates`; the file repeats this text.  Empty: the stream has "
-               "no gate."),
+               "Gate of the stream, copied from xbgpu's `gates`; visrec writes this text into the output file. "
+               "Empty: the stream has no gate."),
     KEY_BOOL("gate_channels", gate_channels, false,
              "true: the gate has a dispersion_measure, so each channel has its own weights if the stream has "
              "weights."),

@@ -29,7 +29,7 @@ struct visrec_config_stream {
     int64_t integration_batches; /* 0: computed from integration_time */
     double integration_time_s;   /* 0: computed from integration_batches */
     bool weights;
-    char *gate;                 /* specification of the gate, which the file repeats; NULL: the stream has no gate */
+    char *gate;                 /* text of the gate, which visrec writes into the output file; NULL: no gate */
     bool gate_channels;         /* true: the gate has a dispersion measure, so each channel has its own weights */
     int values;                 /* enum visrec_values */
     double centre_frequency_hz; /* 0: adc_sample_rate / 4, the centre of the first Nyquist zone */

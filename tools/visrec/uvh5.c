@@ -1,4 +1,4 @@
-/* uvh5.c - after the writer thread, the last stage of the flow: dumps become rows of HDF5 datasets, which only grow.
+/* uvh5.c - the last stage of the flow, after the writer thread: appends dumps as rows to HDF5 datasets.
  *
  * This source file handles the UVH5 file as a whole: its path, its space on the disk, its consistency.  After each dump
  * the counts in the header are rewritten and everything is flushed, so that a reader finds only complete dumps.  Space

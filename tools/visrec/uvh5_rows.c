@@ -44,7 +44,7 @@ static const struct visrec_uvh5_column column_kinds[VISREC_UVH5_N_COLUMNS] = {
 enum cube_index { VISDATA, FLAGS, NSAMPLES, N_CUBES };
 
 _Static_assert(N_COLUMNS == VISREC_UVH5_N_COLUMNS && N_CUBES == VISREC_UVH5_N_CUBES,
-               "struct visrec_uvh5_rows must have as many columns and cubes");
+               "struct visrec_uvh5_rows must have the same numbers of columns and cubes as the enums");
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
