@@ -165,7 +165,7 @@ class Engine:
                     self._set_state(ABSENT, str(error))
             except OSError as error:
                 self._set_state(ABSENT, why_not_connected(error))
-            except Exception:  # after a defect in this program, the next attempt to connect follows
+            except Exception:  # a defect in this program must not end the attempts to connect
                 logger.exception("%s", self)
                 self._set_state(ABSENT, "has sent something unexpected")
             finally:

@@ -90,7 +90,7 @@ class Mirror:
                     await self._subscribe(client)
             except (TimeoutError, OSError, aiokatcp.FailReply, aiokatcp.InvalidReply) as error:
                 logger.warning("%s: sensors cannot be read: %s", self.engine, str(error) or "no answer in time")
-            except Exception:  # after a defect in this program, the engine still takes requests
+            except Exception:  # a defect in this program must not end this loop
                 logger.exception("%s: sensors cannot be read", self.engine)
             await changed.wait()
 

@@ -53,7 +53,7 @@ static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
                              config->time.timebase == CONFIG_TIMEBASE_PACKETS};
 }
 
-/* Returns the bytes of one polarisation of a device input. */
+/* Returns the size in bytes of one polarisation of a device input. */
 static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
 {
     const size_t spare = DDC_SPARE_BYTES > CHANNELISE_SPARE_BYTES ? DDC_SPARE_BYTES : CHANNELISE_SPARE_BYTES;
@@ -130,17 +130,17 @@ void fgpu_layout_log(const struct fgpu_layout *layout);
 struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config);
 
 /* The first function returns the number of input samples from one batch of an output to the next.  The second function
- * returns the bytes of a batch, with all substreams. */
+ * returns the size in bytes of a batch, with all substreams. */
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 
 /* The first function returns the number of spectra of a batch that the status page averages.  The second function
- * returns the bytes of the voltages of these spectra. */
+ * returns the size in bytes of the voltages of these spectra. */
 size_t fgpu_preview_spectra(const struct fgpu_config_output *output);
 size_t fgpu_preview_bytes(const struct fgpu_config_output *output);
 
-/* The first function returns the bytes of an output's gains, complex float [chan][pol].  The second function writes the
- * configured gains. */
+/* The first function returns the size in bytes of an output's gains, complex float [chan][pol].  The second function
+ * writes the configured gains. */
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output);
 void fgpu_default_gains(const struct fgpu_config_output *output, float *gains);
 

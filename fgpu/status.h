@@ -20,8 +20,8 @@ struct fgpu_status;
 int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_send *send,
                        struct fgpu_status **status);
 
-/* Samples a buffer of a stream of 'antenna', if HTTP has requested a sample.  Called after the download of the buffer
- * and before the sending of the buffer. */
+/* Computes values for the status page from a buffer of a stream of 'antenna', if HTTP has requested a sample.  Called
+ * after the download of the buffer and before the sending of the buffer. */
 void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna,
                         const struct fgpu_buffer *buffer);
 

@@ -121,7 +121,8 @@ def _host(fgpu):
                                    "of the interface's NUMA node (/sys/class/net/NAME/device/local_cpulist). Default: "
                                    "threads are not pinned."))
     disk = _object("", ["directory", "rate", "size"],
-                   directory=_folder("Where the disk is mounted. Recorders with a directory below it write to it."),
+                   directory=_folder("Mount point of the disk. A recorder writes to this disk if the recorder's "
+                                     "directory is in this mount point."),
                    rate=_number("Rate at which the disk writes. Unit: GB/s.", "number", minimum=1e-6, maximum=1e6),
                    size=_number("Space for recordings. Unit: TB.", "number", minimum=1e-6, maximum=1e6))
     gpu_name = {"type": "string", "minLength": 1, "maxLength": 64}

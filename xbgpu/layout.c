@@ -504,7 +504,8 @@ static bool check_shifts(const struct xbgpu_config *config, struct config *error
     return ok;
 }
 
-/* Warns about the cost of outputs' own shifts: one copy of all voltages for each output, and one shared buffer. */
+/* Warns about the cost of outputs with their own shifts: one copy of all voltages for each output, and one shared
+ * buffer. */
 static void say_shifts(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct config *errors)
 {
     double chunk_mib = (double)layout->n_batches * (double)layout->n_ants * (double)layout->heap_bytes / (1 << 20);

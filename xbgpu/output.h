@@ -66,14 +66,14 @@ struct xbgpu_output {
     size_t next;                  /* next batch of the current input to correlate */
     int gate;                     /* number of the gate; -1: all spectra are taken */
     size_t shift_set;             /* set of shifts with which the output correlates its input */
-    struct device_kernel *select; /* NULL if the output has no gate and no own shifts */
+    struct device_kernel *select; /* NULL if the output has neither a gate nor its own shifts */
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
     uint8_t *audited; /* [2][spectrum][pol] voltages for the audit, if they differ from the received heaps */
 };
 
-/* Initialises an output.  'selected' is memory shared by all outputs that have a gate or own shifts; NULL if there are
- * no such outputs.  'compute' is the device stream on which the kernels run. */
+/* Initialises an output.  'selected' is memory shared by all outputs that have a gate or their own shifts; NULL if
+ * there are no such outputs.  'compute' is the device stream on which the kernels run. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
                       const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
                       void *selected, struct xbgpu_stream *stream);
@@ -83,7 +83,7 @@ void xbgpu_output_fini(struct xbgpu_output *correlation);
 struct xbgpu_outputs {
     struct xbgpu_output *items; /* [n] */
     size_t n;
-    void *selected; /* selected spectra, on the device; NULL if no output has a gate or own shifts */
+    void *selected; /* selected spectra, on the device; NULL if no output has a gate or its own shifts */
     struct device *device;
 };
 

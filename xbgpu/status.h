@@ -24,7 +24,8 @@ struct xbgpu_status;
 int xbgpu_status_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                         struct xbgpu_status **status);
 
-/* Samples a downloaded dump before the dump is sent. */
+/* Copies values of a downloaded dump for the status page, if HTTP has requested a sample.  Called before the dump is
+ * sent. */
 void xbgpu_status_sample(struct xbgpu_status *status, const struct xbgpu_dump *dump);
 
 /* Adds xbgpu's part to the JSON, as common/http/status.h requires.  'arg' is the struct xbgpu_status. */

@@ -184,7 +184,7 @@ void tuner_load(struct device *device, const char *program, const struct tuner_j
                     kept.name,
                     fd == -EPERM ? "cannot be trusted: " TRUST_CURE
                     : n_read < 0 ? "cannot be read"
-                                 : "is damaged or was measured with other kernels than this program has",
+                                 : "is damaged or was measured with kernels other than this program's kernels",
                     program);
 }
 

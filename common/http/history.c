@@ -278,8 +278,8 @@ static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
         row->gap_ns = gap_ns;
 }
 
-/* Samples a flow.  The start of a trouble is detected late, so the trouble's seconds are counted from the last
- * increase of the counter. */
+/* Updates a flow's row after a reading of the flow's counter.  The start of a trouble is detected late, so the
+ * trouble's seconds are counted from the last increase of the counter. */
 static void look_at_flow(const struct history *h, struct row *row, bool moved, int64_t now_ns, int64_t unix_ns)
 {
     int64_t still_ns = now_ns - row->moved_ns;

@@ -57,7 +57,7 @@ enum status_state status_state(const struct status *status);
  * or removed. */
 void status_set_device(struct status *status, const struct device *device);
 void status_set_source(struct status *status, status_describe describe, void *arg);
-/* [main] Samples the metrics each second until status_unwatch(), for the "troubles" in /status.json (history.h). */
+/* [main] Reads the metrics each second until status_unwatch(), for the "troubles" in /status.json (history.h). */
 void status_watch(struct status *status, struct ev_loop *loop);
 void status_unwatch(struct status *status);
 /* Sets the sensors to show.  All sensors must have been added.  The HTTP thread shows only sensors that any thread may

@@ -333,7 +333,7 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
             err = find_ready(source, 0);
         }
         if (!err && (source->n_ready == 0 || (is_zero_copy && !next_is_joined(source))))
-            return 0; /* no packet, or packets of another kind than udp_is_zero_copy() has announced */
+            return 0; /* no packet, or packets of a kind other than udp_is_zero_copy() has announced */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)

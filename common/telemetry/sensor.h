@@ -113,8 +113,9 @@ int sensors_create(struct sensors **sensors);
 /* NULL is accepted. */
 void sensors_destroy(struct sensors *sensors);
 
-/* Adds a sensor with the first reading 'first', and empty text if the main thread sets the text.  The name must be new,
- * and must consist of the characters that sensor_desc.name permits.  Returns 0 or -ENOMEM. */
+/* Adds a sensor.  The first reading of the sensor is 'first'.  If the main thread sets the sensor's text, the text is
+ * empty at first.  The name must be new, and must consist of the characters that sensor_desc.name permits.  Returns 0
+ * or -ENOMEM. */
 int sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
                 struct sensor_reading first);
 

@@ -117,8 +117,8 @@ static __device__ __forceinline__ void load_rows(const struct beamform_args &arg
 }
 
 #ifdef EMULATE_CUDA
-/* Multiplies a step of a slice, one product for each j: sums[j] is [row i, row i + 8][column % 2], as mma's operand
- * c. */
+/* Multiplies the rows 'a' by the columns at 'b' for one step, and adds the products to the sums.  Makes one matrix
+ * product for each j: sums[j] is [row i, row i + 8][column % 2], as mma's operand c. */
 static void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_address b, uint32_t step)
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -147,7 +147,8 @@ static __device__ __forceinline__ uint64_t describe(shared_address b, uint32_t s
                  : SUMS_4(sums[0]), SUMS_4(sums[1]), SUMS_4(sums[2]), SUMS_4(sums[3])                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(describe(b, step)))
 
-/* Multiplies a step of a slice for the four groups of a warpgroup.  The sums are valid after end_products(). */
+/* Multiplies the rows 'a' by the columns at 'b' for one step, for the four groups of a warpgroup.  The sums are valid
+ * after end_products(). */
 static __device__ __forceinline__ void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_address b,
                                                         uint32_t step)
 {

@@ -1,5 +1,5 @@
 /* checksum_dump.c - plain C twin of checksum_dump: runs once per dump, after the dump's last correlate and before
- * reduce.  The file also has the functions that compute the sums of a downloaded dump on the host. */
+ * the kernel reduce.  The file also has the functions that compute the sums of a downloaded dump on the host. */
 #include "kernels/correlate/checksum_dump.h"
 
 #include "common/base/units.h"

@@ -42,7 +42,7 @@ static __device__ __forceinline__ void load_parts(const struct checksum_dump_arg
     }
 }
 
-/* Returns the word that reduce writes for a part.  'imaginary' is 0 or 1. */
+/* Returns the word that the kernel reduce writes for a part.  'imaginary' is 0 or 1. */
 static __device__ __forceinline__ uint32_t word_of(wide part, int imaginary, bool missing)
 {
 #if REAL
@@ -55,7 +55,7 @@ static __device__ __forceinline__ uint32_t word_of(wide part, int imaginary, boo
 #endif
 }
 
-/* Returns the number of a baseline's products that reduce clips. */
+/* Returns how many products of a baseline the kernel reduce clips. */
 static __device__ __forceinline__ uint32_t count_clipped(const wide (&parts)[N_PARTS], bool missing)
 {
     uint32_t n_clipped = 0;

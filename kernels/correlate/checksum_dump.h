@@ -1,6 +1,6 @@
 /* checksum_dump - compares the sums of an accumulation with checksum.h's rows of the same voltages.  The kernel also
- * computes checksums of the words that reduce must write for these sums.  checksum_dump runs before reduce, because
- * reduce zeroes the sums.
+ * computes checksums of the words that the kernel reduce must write for these sums.  checksum_dump runs before
+ * reduce, because reduce zeroes the sums.
  *   sums, totals  as in reduce.h; the kernel does not change them; totals may be NULL
  *   rows          as in checksum.h; read, then zeroed
  *   weights       uint32 [baseline]

@@ -263,8 +263,9 @@ static __device__ __forceinline__ void load_slice(const struct correlate_args &a
     }
 }
 
-/* Multiplies one step.  'rows' and 'columns' are the lane's addresses in the first eight row antennas and the first
- * eight column antennas. */
+/* Multiplies the voltages of row antennas by the voltages of column antennas for one step.  Adds the products to the
+ * tile's sums.  The lane reads one antenna of each eight.  'rows' is the address of the lane's bytes of the first
+ * eight row antennas.  'columns' is the address of the lane's bytes of the first eight column antennas. */
 static __device__ __forceinline__ void multiply_step(const uint8_t *rows, const uint8_t *columns, struct tile &tile)
 {
     struct fragment plain[COLUMN_EIGHTS], turned[COLUMN_EIGHTS];

@@ -88,8 +88,8 @@ static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const f
     }
 }
 
-/* Ends the first pass, along a: multiplies item 'i' by the twiddle factors, and stores the item as [a][b].  If there
- * is only one pass, the transform is then complete. */
+/* Ends the first pass, along axis 'a': multiplies item 'i' by the twiddle factors, and stores the item as [a][b].  If
+ * there is only one pass, the transform is then complete. */
 static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, float2 (&v)[RADIX_A],
                                                    const float4 *twiddles)
 {
@@ -103,7 +103,8 @@ static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, fl
         to[a * PITCH_A] = v[a];
 }
 
-/* Does the last pass, along b, from [a][b] to [k = a + RADIX_A k_b].  All lanes read before any lane writes. */
+/* Does the last pass, along axis 'b'.  The layout of a line changes from [a][b] to [k = a + RADIX_A k_b].  All lanes
+ * read before any lane writes. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
     const unsigned n_mine = WARP_LINES * RADIX_A / 32;
@@ -158,8 +159,8 @@ static __device__ __forceinline__ void begin_fetches(uint64_t *landed)
     __syncthreads();
 }
 
-/* Does the first pass, along a, of the lines of the block's tile t, after their arrival.  All lanes read before any
- * lane writes. */
+/* Waits until the warp's lines of the block's tile number 't' have arrived.  Then does the first pass over these
+ * lines, along axis 'a'.  All lanes read before any lane writes. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *, struct tile, int t, uint64_t *landed,
                                                   const float4 *twiddles)
 {
@@ -192,7 +193,7 @@ static __device__ __forceinline__ void fetch_lines(float2 *, const float2 *, str
 {
 }
 
-/* Does the first pass, along a, of the lines of 'tile'. */
+/* Does the first pass over the warp's lines of 'tile', along axis 'a'. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, struct tile tile, int, uint64_t *,
                                                   const float4 *twiddles)
 {

@@ -84,8 +84,8 @@ static bool front_row_pairs(const struct channelise_config *config, const struct
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
-/* Returns the bytes of shared memory that a block of the front needs, for the points and for struct tables of
- * channelise_front.cu. */
+/* Returns the number of bytes of shared memory that a block of the front needs, for the points and for struct tables
+ * of channelise_front.cu. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;

@@ -22,7 +22,7 @@
 
 extern __shared__ float4 shared_memory[]; /* lines: float2 [pol][BLOCK_SPECTRA][LINE_PITCH] */
 
-/* Loads the lines, and transforms them along a. */
+/* Loads the lines, and transforms the lines along axis 'a'. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const struct channelise_narrow_back_args &args)
 {
 #pragma unroll 1
@@ -56,7 +56,7 @@ static __device__ __forceinline__ constexpr bool is_kept(int b)
     return b * 2 * N_BINS < RADIX_B * N_CHAN || (RADIX_B - 1 - b) * 2 * N_BINS < RADIX_B * N_CHAN;
 }
 
-/* Transforms the lines along b, in place. */
+/* Transforms the lines along axis 'b', in place. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
 #pragma unroll 1

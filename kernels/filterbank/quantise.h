@@ -31,8 +31,9 @@ static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t strea
         bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
 }
 
-/* Returns philox_dither() for one half of a word that draw_dither() has made.  The half becomes the last bits of a
- * float, whose value is 2^23 + s + 2^15. */
+/* Returns the dither s / 65536 from one half of a word that draw_dither() has made; the half is s + 2^15.
+ * philox_dither() returns the same dither from the random bits.  This function puts the half into the last bits of a
+ * float.  The float is then 2^23 + s + 2^15. */
 static __device__ __forceinline__ float dither(uint32_t bits, int upper)
 {
     uint32_t sum = __byte_perm(bits, 0x4B00, upper ? 0x5432 : 0x5410);

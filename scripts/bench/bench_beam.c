@@ -146,7 +146,7 @@ static void work_init(struct work *w, const struct options *options, const struc
     beamform_constants(&w->args, constants);
     if (device_kernel_create(bed->device, &beam_coefficients_kernel, NULL, 0, &w->coefficients) ||
         device_kernel_create(bed->device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &w->beamform))
-        bench_fail("the kernels cannot be made");
+        bench_fail("cannot create the kernels beam_coefficients and beamform");
 }
 
 static void work_fini(struct work *w)
@@ -303,7 +303,7 @@ static void incoherent_init(struct incoherent *w, const struct options *options,
     };
     beam_incoherent_constants(&w->args, constants);
     if (device_kernel_create(bed->device, &beam_incoherent_kernel, constants, BEAM_INCOHERENT_N_CONSTANTS, &w->kernel))
-        bench_fail("the kernels cannot be made");
+        bench_fail("cannot create the kernel beam_incoherent");
 }
 
 static int64_t time_incoherent(void *what, size_t n)
@@ -417,7 +417,7 @@ static void bench_detected(const struct options *options, const struct bed *bed,
     };
     beam_detect_constants(&d.args, constants);
     if (device_kernel_create(bed->device, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS, &d.kernel))
-        bench_fail("the kernels cannot be made");
+        bench_fail("cannot create the kernel beam_detect");
     snprintf(label, sizeof(label), "%4u antennas, %4u beams, %u channels", n_ants, n_beams, form->n_chan);
     time_detected(&d, options->once ? 2 : 1);
     if (!options->once)
@@ -501,7 +501,7 @@ static void beside_init(struct beside *b, const struct options *options, const s
         bench_alloc(bed->device, correlate_n_baselines(a->n_ants) * a->n_chan * N_POL_PRODUCTS * 2 * sizeof(int32_t));
     shape = correlate_device_shape(&b->sums, bed->device);
     if (correlate_kernels_create(bed->device, &b->sums, &shape, &b->correlate))
-        bench_fail("the kernels cannot be made");
+        bench_fail("cannot create the kernels of correlate");
     device_stream_wait(bed->stream);
 }
 

@@ -86,7 +86,7 @@ static void work_init(struct work *w, const struct options *options, const struc
 
     *w = (struct work){.bed = bed, .filter = malloc(design.n_taps * sizeof(float))};
     if (!w->filter || design_ddc(&design, w->filter))
-        bench_fail("the filter cannot be made");
+        bench_fail("cannot design the filter");
     mixer_init(&w->mixer, 428123457, 1712000000);
     w->args = (struct ddc_args){.in = {bed->in[0], bed->in[1]},
                                 .out = {bed->out[0], bed->out[1]},
@@ -100,7 +100,7 @@ static void work_init(struct work *w, const struct options *options, const struc
     ddc_constants(&w->args, shape, constants);
     w->grid = ddc_grid(&w->args, shape);
     if (device_kernel_create(bed->device, &ddc_kernel, constants, DDC_N_CONSTANTS, &w->kernel))
-        bench_fail("the kernel cannot be made");
+        bench_fail("cannot create the kernel ddc");
 }
 
 static void work_fini(struct work *w)
@@ -236,7 +236,7 @@ static void narrow_init(struct narrow *n, const struct options *options, const s
     n->work.args.n_out = (uint32_t)(n->n_spectra * n->config.n_bins);
     n->work.grid = ddc_grid(&n->work.args, shape);
     if (channelise_create(bed->device, &n->config, &n->channelise))
-        bench_fail("the filter bank cannot be made");
+        bench_fail("cannot create the filter bank");
     rotation_bytes = N_POLS * n->n_spectra * 2 * sizeof(float);
     n->buffer = (struct channelise_buffer){
         .voltages = bench_alloc(bed->device, channelise_voltage_bytes(&n->config)),
@@ -406,7 +406,7 @@ int main(int argc, char **argv)
     if (device_open(&options.device, &bed.device, why, sizeof(why)))
         bench_fail(why);
     if (device_stream_create(bed.device, "bench", &bed.stream))
-        bench_fail("a stream cannot be made");
+        bench_fail("cannot create a stream on the device");
     bool is_cpu = strcmp(device_name(bed.device), "cpu") == 0;
     options.copy_bytes = (size_t)1 << (is_cpu ? 25 : 30);
     options.n_samples = options.n_samples ? options.n_samples : (size_t)1 << (is_cpu ? 21 : 27);

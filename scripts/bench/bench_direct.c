@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     if (!cached || device_open(&options.device, &device, why, sizeof(why)))
         bench_fail(why);
     if (device_stream_create(device, "bench", &stream))
-        bench_fail("a stream cannot be made");
+        bench_fail("cannot create a stream on the device");
     memset(cached, 0x5a, CACHED_BYTES);
     for (unsigned i = 0; i < options.n_threads; i++) {
         uint8_t *memory = device_alloc_pinned(device, CHUNK_BYTES);

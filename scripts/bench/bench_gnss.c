@@ -142,7 +142,7 @@ static void work_init(struct work *w, const struct bed *bed, const struct size *
     w->args.sums = (int64_t *)upload(bed, w->host.sums, w->sums_bytes);
     gnss_correlate_constants(variant, &w->args, device_shared_bytes(bed->device), constants);
     if (device_kernel_create(bed->device, variant, constants, GNSS_CORRELATE_N_CONSTANTS, &w->kernel))
-        bench_fail("the kernel cannot be made");
+        bench_fail("cannot create the correlation kernel");
 }
 
 static void work_fini(struct work *w)

@@ -68,7 +68,7 @@ static void push(struct send_stream *stream, const struct bench_shape *shape, st
     sender_push(stream, &buffer->job);
 }
 
-/* Moves this thread to other CPUs than the send thread's CPU.  All packet benchmarks do this. */
+/* Moves this thread to CPUs other than the send thread's CPU.  All packet benchmarks do this. */
 static void keep_off(int cpu)
 {
     cpu_set_t cpus;
@@ -77,7 +77,7 @@ static void keep_off(int cpu)
         return;
     CPU_CLR(cpu, &cpus);
     if (CPU_COUNT(&cpus) > 0 && sched_setaffinity(0, sizeof(cpus), &cpus))
-        die("cannot move to other CPUs than the send thread's");
+        die("cannot move to CPUs other than the send thread's CPU");
 }
 
 int main(int argc, char **argv)

@@ -77,7 +77,7 @@ static struct work make_correlate(const struct bed *bed, const struct correlate_
     struct work w = {.bed = bed, .n_parts = n_parts, .args = args};
 
     if (correlate_kernels_create(bed->device, args, shape, &w.correlate))
-        bench_fail("a kernel cannot be made");
+        bench_fail("cannot create the kernels of correlate");
     return w;
 }
 
@@ -88,7 +88,7 @@ static struct work make_other(const struct bed *bed, const struct kernel *kernel
     struct work w = {.bed = bed, .args = args, .grid = grid};
 
     if (device_kernel_create(bed->device, kernel, constants, n_constants, &w.other))
-        bench_fail("a kernel cannot be made");
+        bench_fail("cannot create a kernel on the device");
     return w;
 }
 
@@ -506,7 +506,7 @@ int main(int argc, char **argv)
     if (device_open(&options.device, &bed.device, why, sizeof(why)))
         bench_fail(why);
     if (device_stream_create(bed.device, "bench", &bed.stream))
-        bench_fail("a stream cannot be made");
+        bench_fail("cannot create a stream on the device");
     options.copy_bytes = (size_t)1 << (strcmp(device_name(bed.device), "cpu") == 0 ? 25 : 30);
     if (!options.once) {
         bench_print_machine();

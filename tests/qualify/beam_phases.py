@@ -50,9 +50,9 @@ def turned(found, expected, f):
         largest = np.degrees(np.abs(np.angle((x * reference.conj()).mean(1)))).max()
         error = np.angle((x * (expected * turn).conj()).mean(1))
         slopes.append(abs(np.polyfit(f[:, 0], error, 1)[0]) / 2 / np.pi)
-        rows.append(Row("0220", f"{name}: phase error over the channels in degrees, rms (noise of the measurement); "
-                        "against the beam without this delay and phase, largest phase error in degrees and largest "
-                        "difference in LSB",
+        rows.append(Row("0220", f"{name}: rms phase error over the channels in degrees (noise of the measurement). "
+                        "Compared with the beam without this delay and phase, rotated by both: largest phase error "
+                        "in degrees, and largest difference in LSB",
                         "goal <= 0.05 rms; < 1 and <= 2.9",
                         f"{rms_deg(error):.4f} ({noise:.4f}); {largest:.3f} and {lsb:.2f}",
                         rms_deg(error) <= 0.05 and largest < 1 and lsb <= 2.9))

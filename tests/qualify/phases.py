@@ -38,7 +38,8 @@ def phase_row(name, error, noise):
     """Figures of the errors over the channels in radians, and of each channel's noise in degrees."""
     largest = np.degrees(np.max(np.abs(error)))
     return Row("0128, 0112" if name.startswith("phase") else "0128, 0185",
-               f"{name}: phase error over the channels in degrees, rms (largest; noise of the measurement)",
+               f"{name}: rms phase error over the channels in degrees "
+               "(largest phase error; noise of the measurement)",
                "largest <= 1; goal <= 0.05 rms", f"{rms_deg(error):.4f} ({largest:.3f}; {noise:.4f})",
                largest <= 1 and rms_deg(error) <= 0.05)
 

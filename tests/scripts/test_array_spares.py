@@ -118,7 +118,7 @@ def test_controller_and_recorders_move(work):
 
 
 def test_random_moves(work, rng, schema):
-    """Each host's engines are on one host; moves that cannot be made change nothing."""
+    """Each host's engines are on one host; an impossible move changes nothing."""
     homes, spares = [f"h{i}" for i in range(4)], ["s0", "s1"]
     array = small()
     host = array["hosts"][0]

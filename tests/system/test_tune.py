@@ -102,7 +102,8 @@ def test_fgpu_keeps_and_takes(cache, daemon, work, rng):
     files[0].write_text(text.replace("kernels: ", "kernels: 0"))
     n, log, _ = run("stale")
     assert 5 <= n < 7 and re.search(rf"{re.escape(str(files[0]))} is ignored, because it is damaged or was measured "
-                                    "with other kernels than this program has; fgpu --tune makes a new file", log)
+                                    "with kernels other than this program's kernels; fgpu --tune makes a new file",
+                                    log)
     for path in files:
         path.unlink()
     n, log, default = run("default")

@@ -648,7 +648,7 @@ def test_read_without_network(recorder, tmp_path, rng):
     alone = next((way for way in (root, user)
                   if subprocess.run([*way, sys.executable, "-c", ""], capture_output=True).returncode == 0), None)
     if not alone:
-        pytest.skip("a namespace without a network cannot be made here")
+        pytest.skip("cannot create a namespace without a network here")
     now_s = round(Time(iers.IERS_Auto.open().meta["predictive_mjd"] + 60, format="mjd").unix)
     stream = Stream(n_ants=3)
     heaps = flatten(heaps_of_dump(stream, index, stream.random_vis(rng)) for index in range(3))

@@ -347,7 +347,8 @@ static void say_fix(struct finding *f, const struct loss_watch *w, const char *f
     SAY(f->fix, "%s", text);
 }
 
-/* Reports silent sources.  The counters of this host cannot explain a silent source. */
+/* Reports silent sources.  Called only if no counter of a stage before PLACE_HEAPS shows a loss.  So this host's
+ * counters do not explain the silence. */
 static void report_silent(struct doctor *doctor, const struct loss_watch *w, const struct sources *s, double seconds)
 {
     bool all = doctor_runs(doctor, TOPIC_STREAMS);

@@ -94,7 +94,7 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     if (file->time->timebase == CONFIG_TIMEBASE_PACKETS) {
         f = doctor_add(doctor, file->recv->pcap_file ? FINDING_OK : FINDING_WARN, "time.sync", file->name);
         SAY(f->found, "time.timebase is packets: the clock is not used");
-        SAY(f->expected, "time.timebase: clock, except to replay a capture");
+        SAY(f->expected, "time.timebase is clock, unless the engine replays a capture");
         SAY(f->why, "if an F-engine starts before a wrap of the 48-bit timestamps and an X-engine after it, their "
                     "times disagree");
         SAY(f->fix, "remove timebase from %s", file->name);

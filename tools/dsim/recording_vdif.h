@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define DISORDER 16 /* greatest displacement of a frame that is out of order, in frames of its thread */
-/* The next read reads the last frames of a read again.  This is their number, in frames of the thread. */
+/* Number of frames of the thread that a read reads again, from the end of the previous read. */
 #define N_LOOKBACK (4 * DISORDER + 2)
 
 struct dsim_recording_vdif {

@@ -329,7 +329,7 @@ TEST(parts)
     status_destroy(status);
 }
 
-/* A pipeline that cannot be made frees its counters while HTTP still serves: until it runs, nobody reads them. */
+/* A pipeline whose creation fails frees its counters while HTTP still serves: until it runs, nobody reads them. */
 TEST(starting)
 {
     size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
