@@ -48,7 +48,7 @@
  * held, and placed once the claim is believed.  So no data after a gap in a recording are lost.
  *
  * Silence: a live member hands on its open chunks after all its sources have been silent (assembler_pass_time()).  The
- * silence must have lasted for a window's duration, and another member of the group must be 'patience_chunks' ahead,
+ * silence must have lasted for a window's duration, less half a chunk, and another member of the group must be 'patience_chunks' ahead,
  * so that the open chunks would soon be too late for the group's sets.  If no member is so far ahead, the silence
  * must have lasted for one second plus the duration of two windows.  Every heap of these chunks is expected, even
  * after the newest heap that arrived.
