@@ -270,6 +270,8 @@ static void window_advance(struct assembler *a, int64_t chunk)
     for (size_t slot = 0; slot < n_leave; slot++)
         close_chunk(a, slot, false);
     window_shift(a, n_leave);
+    if (a->config.group_timestamp) /* shows progress even if the chunks were empty and were not handed on */
+        gauge_set(a->config.group_timestamp, (a->oldest - 1) * a->chunk_samples);
 }
 
 static void window_close(struct assembler *a, bool at_end)

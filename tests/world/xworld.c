@@ -50,7 +50,7 @@ struct scenario {
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
     int64_t first_batch;
     bool is_prompt; /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
-    bool has_silence;
+    bool has_silence, is_lossy;
     bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
 };
 
@@ -212,9 +212,21 @@ static unsigned first_read(void)
     return s.n_batches;
 }
 
+/* The open chunks of an F-engine that falls silent leave while the other F-engines advance by a chunk.  If the network
+ * loses whole chunks of the others, these chunks may be late for their sets. */
+static bool is_before_silence(unsigned ant, unsigned b)
+{
+    unsigned end = b + (s.window + 1) * s.chunk_batches;
+
+    for (unsigned i = b; i < end && i < s.n_batches; i++)
+        if (s.is_silent[ant][i])
+            return true;
+    return false;
+}
+
 static bool arrived_in_time(unsigned ant, unsigned b)
 {
-    return has_arrived(ant, b) && heaps[ant][b].parts_late == 0;
+    return has_arrived(ant, b) && heaps[ant][b].parts_late == 0 && !(s.is_lossy && is_before_silence(ant, b));
 }
 
 /* ---- Dumps ----------------------------------------------------------------------------------------------------------- */
@@ -404,7 +416,7 @@ static void draw_scenario(void)
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         for (unsigned b = 0; world_random(4) == 0 && b < 2; b++) {
             s.has_silence = true;
-            unsigned from = (unsigned)world_random(s.n_batches), n = 1 + (unsigned)world_random(30);
+            unsigned from = 10 + (unsigned)world_random(s.n_batches), n = 1 + (unsigned)world_random(30);
             for (unsigned i = from; i < from + n && i < s.n_batches; i++)
                 s.is_silent[ant][i] = true;
         }
@@ -488,6 +500,7 @@ static void run_seed(uint64_t seed, const char *path)
     struct network_port *source = network_port(SOURCE), *destination = network_port(DESTINATION);
     draw_faults(network_faults(source));
     int64_t jitter_ns = network_faults(source)->jitter_ns;
+    s.is_lossy = network_faults(source)->lose > 0 || network_faults(source)->burst > 0;
     s.is_prompt = jitter_ns < in_time_ns() && jitter_ns <= s.chunk_batches * BATCH_NS / 2;
     world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
     network_listen(destination, on_dump_packet, NULL);
