@@ -162,3 +162,12 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 
 .PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f qualify-b qualify-gnss
 .PHONY: check-systemd check-kubernetes check-gpu gpu-pack
+
+# Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
+# the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.
+WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c loop.c network.c wire.c)
+WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
+                 $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall log_message log_limited
+$(BUILD)/tests/xworld: override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
+$(BUILD)/tests/xworld: $(call objects,tests/world/xworld.c $(WORLD_SOURCES)) $(ARCHIVES)
+	$(call link,$(HDF5_LIBS))

@@ -270,6 +270,8 @@ static void window_advance(struct assembler *a, int64_t chunk)
     for (size_t slot = 0; slot < n_leave; slot++)
         close_chunk(a, slot, false);
     window_shift(a, n_leave);
+    if (a->config.group_timestamp) /* shows progress even if the chunks were empty and were not handed on */
+        gauge_set(a->config.group_timestamp, (a->oldest - 1) * a->chunk_samples);
 }
 
 static void window_close(struct assembler *a, bool at_end)
@@ -639,7 +641,9 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     int64_t silent_ns = now_ns - a->claims.near_ns, n_open = a->newest - a->oldest + 1;
     int64_t patience_end = (a->oldest + a->config.patience_chunks) * a->chunk_samples;
 
-    if (n_open <= 0 || silent_ns < a->window_ns)
+    /* Half a chunk less than the window.  Otherwise a member whose data end just before a chunk's end would be late for
+     * the matcher, which waits until another member is a window ahead. */
+    if (n_open <= 0 || silent_ns < a->window_ns - a->window_ns / (2 * (int64_t)a->config.window_chunks))
         return;
     bool others_ahead = a->config.group_timestamp && gauge_get(a->config.group_timestamp) >= patience_end;
     if (!others_ahead && silent_ns < SILENCE_NS + 2 * a->window_ns)

@@ -48,7 +48,7 @@
  * held, and placed once the claim is believed.  So no data after a gap in a recording are lost.
  *
  * Silence: a live member hands on its open chunks after all its sources have been silent (assembler_pass_time()).  The
- * silence must have lasted for a window's duration, and another member of the group must be 'patience_chunks' ahead,
+ * silence must have lasted for a window's duration, less half a chunk, and another member of the group must be 'patience_chunks' ahead,
  * so that the open chunks would soon be too late for the group's sets.  If no member is so far ahead, the silence
  * must have lasted for one second plus the duration of two windows.  Every heap of these chunks is expected, even
  * after the newest heap that arrived.
@@ -159,7 +159,7 @@ struct assembler_config {
     /* largest permitted difference between a claim and the clock.  0: no comparison.  Ignored with 'may_wait' or
      * timebase.from_packets. */
     int64_t clock_tolerance_ns;
-    /* Timestamp of the last chunk that any member of the group handed on; may be NULL.  A group consists of the members
+    /* Timestamp of the last chunk that left the window of any member of the group; may be NULL.  A group consists of the members
      * whose chunks one worker matches. */
     struct gauge *group_timestamp;
     /* a silent member's chunks leave the window if group_timestamp is ahead of them by this number of chunks */

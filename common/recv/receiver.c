@@ -15,7 +15,11 @@
 #include <string.h>
 
 #define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, which limits the delay of a stop */
-#define TICK_MIN_NS     (5 * NS_PER_MS)   /* shortest interval between calls of assembler_pass_time() */
+#define TICK_MIN_NS     (1 * NS_PER_MS)   /* shortest interval between calls of assembler_pass_time() */
+
+/* Number of calls of assembler_pass_time() in the duration of a chunk.  After a member falls silent, its open chunks
+ * must leave while the other members advance by one chunk.  Otherwise the matcher makes the sets without them. */
+#define TICKS_PER_CHUNK 4
 
 /* total size of a slot's buffers: header, own, spill */
 #define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX)
@@ -235,9 +239,10 @@ static int create_assemblers(struct receiver *r)
             r->members[i].recycle = receiver_release_frames;
             r->members[i].recycle_context = r;
         }
-        int64_t chunk_ns = timebase_duration_ns(&r->members[i].timebase, assemble_chunk_samples(&r->members[i].layout));
-        if (chunk_ns < r->tick_ns)
-            r->tick_ns = chunk_ns > TICK_MIN_NS ? chunk_ns : TICK_MIN_NS;
+        int64_t tick_ns = timebase_duration_ns(&r->members[i].timebase, assemble_chunk_samples(&r->members[i].layout)) /
+                          TICKS_PER_CHUNK;
+        if (tick_ns < r->tick_ns)
+            r->tick_ns = tick_ns > TICK_MIN_NS ? tick_ns : TICK_MIN_NS;
         err = assembler_create(&r->members[i], &r->assemblers[i]);
         if (err)
             return err;

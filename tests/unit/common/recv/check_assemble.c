@@ -894,7 +894,7 @@ TEST(silence_hands_on_what_came_before_it)
         ck_assert_int_eq(admit_heap(0, 16 * heap), REJECT_NONE);
     /* Another member has gone on, but this one may only be late. */
     gauge_set(&group, 3 * 64);
-    ck_assert_uint_eq(pass_time(arrival_ns + 127), 0);
+    ck_assert_uint_eq(pass_time(arrival_ns + 95), 0);
     gauge_set(&group, 2 * 64);
     ck_assert_uint_eq(pass_time(arrival_ns + 1000), 0);
     gauge_set(&group, 3 * 64);
@@ -917,6 +917,28 @@ TEST(silence_hands_on_what_came_before_it)
     ck_assert_uint_eq(drain(), 1);
     ck_assert_int_eq(counter_get(&stats.missing_heaps), resumed + 1 - 10);
     ck_assert_uint_eq(counter_get(&stats.gap_samples), 0);
+}
+
+/* The timestamp of the group is that of the last chunk that left the window, even if this chunk had no heap. */
+TEST(empty_chunks_are_progress)
+{
+    struct gauge group = {-1};
+
+    prepare_timed_assembler();
+    config.group_timestamp = &group;
+    config.patience_chunks = 3;
+    create_assembler();
+    for (int64_t heap = 0; heap < 8; heap++)
+        ck_assert_int_eq(admit_heap(0, 16 * heap), REJECT_NONE);
+    ck_assert_int_eq(gauge_get(&group), -1); /* two chunks, both open */
+    arrival_ns += 16 * 5;
+    ck_assert_int_eq(admit_heap(0, 16 * 13), REJECT_NONE); /* chunk 2 is empty */
+    ck_assert_int_eq(gauge_get(&group), 64);
+    arrival_ns += 16 * 3;
+    ck_assert_int_eq(admit_heap(0, 16 * 16), REJECT_NONE);
+    ck_assert_int_eq(gauge_get(&group), 2 * 64);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain(), 4);
 }
 
 /* Claims there and back, of a stream that fell silent, by a clock that is synchronised or not. */

@@ -1,0 +1,550 @@
+/* xworld.c - xbgpu in a simulated world: seeds draw F-engines, a network with faults and a configuration.
+ *
+ *     build/tests/xworld [--verbose] FIRST_SEED [N_SEEDS]
+ *
+ * What each run checks, with integers that this file computes itself:
+ *   exact     each visibility that is not flagged is the sum over all spectra of its window;
+ *   complete  a baseline whose heaps all arrived in time is not flagged, and its dump is sent;
+ *   counted   each packet that the receiver read is in one counter.
+ * The process ends with exit status 1 and the seed at the first failure. */
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "common/daemon/service.h"
+#include "common/engine/engine.h"
+#include "common/telemetry/stats.h"
+#include "tests/world/loop.h"
+#include "tests/world/network.h"
+#include "tests/world/sched.h"
+#include "tests/world/wire.h"
+#include "xbgpu/config.h"
+#include "xbgpu/pipeline.h"
+#include "xbgpu/tune.h"
+
+#include <getopt.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define main xbgpu_main
+int xbgpu_main(int argc, char **argv);
+ENGINE_MAIN(xbgpu)
+#undef main
+
+#define MAX_ANTS    5
+#define MAX_CHANS   4
+#define N_SPECTRA   16
+#define BATCH_NS    (8 * NS_PER_MS)
+#define STEP        128 /* ADC samples between spectra */
+#define BATCH       ((int64_t)N_SPECTRA * STEP)
+#define RATE_HZ     256000 /* a batch takes BATCH_NS */
+#define SYNC_UNIX_S 1759990000
+#define MAX_BATCHES 256
+#define HEAP_BYTES  (MAX_CHANS * N_SPECTRA * 4)
+#define SOURCE      "239.1.0.1:7148"
+#define DESTINATION "239.2.0.1:7148"
+
+struct scenario {
+    unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
+    int64_t first_batch;
+    bool is_prompt; /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
+    bool has_silence, is_lossy;
+    bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
+};
+
+/* A heap that an F-engine sent. */
+struct heap {
+    int64_t sent_ns, last_read_ns;
+    unsigned parts_read; /* bit k: part k was read whole */
+    unsigned parts_late; /* bit k: every copy of part k that was read was read late */
+};
+
+struct part {
+    struct heap *heap;
+    unsigned number;
+    unsigned socket; /* of the receive thread that processes the F-engine */
+};
+
+static struct scenario s;
+static struct heap heaps[MAX_ANTS][MAX_BATCHES];
+static struct part parts[MAX_ANTS][MAX_BATCHES][4];
+static bool is_verbose;
+static char log_tail[64][256];
+static unsigned n_logged;
+
+/* ---- The log --------------------------------------------------------------------------------------------------------- */
+
+void __wrap_log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void keep_line(const char *format, va_list args)
+{
+    char *line = log_tail[n_logged++ % ARRAY_LEN(log_tail)];
+    int n = snprintf(line, sizeof(log_tail[0]), "%.6f ", (double)world_now_ns() * 1e-9);
+
+    vsnprintf(line + n, sizeof(log_tail[0]) - (size_t)n, format, args);
+    if (is_verbose)
+        fprintf(stderr, "%s\n", line);
+}
+
+void __wrap_log_message(enum log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    keep_line(format, args);
+    va_end(args);
+}
+
+void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    keep_line(format, args);
+    va_end(args);
+}
+
+/* ---- Voltages -------------------------------------------------------------------------------------------------------- */
+
+/* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
+static int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+{
+    uint64_t z = (uint64_t)batch * 0x9E3779B97F4A7C15 + (((ant * 64 + chan) * 64 + spectrum) * 4 + pol * 2 + part);
+
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+    z = (z ^ z >> 27) * 0x94D049BB133111EB;
+    return (int8_t)((int)((z >> 40) % 255) - 127);
+}
+
+static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
+{
+    for (unsigned chan = 0; chan < s.n_chan; chan++)
+        for (unsigned spectrum = 0; spectrum < N_SPECTRA; spectrum++)
+            for (unsigned pol = 0; pol < 2; pol++)
+                for (unsigned part = 0; part < 2; part++)
+                    *out++ = (uint8_t)voltage(ant, batch, chan, spectrum, pol, part);
+}
+
+/* Adds x(ant1) * conj(x(ant2)) of a batch to sums[product][re, im] of a channel. */
+static void add_products(unsigned ant1, unsigned ant2, int64_t batch, unsigned chan, int64_t sums[4][2])
+{
+    for (unsigned t = 0; t < N_SPECTRA; t++)
+        for (unsigned p = 0; p < 4; p++) {
+            int64_t ar = voltage(ant1, batch, chan, t, p & 1, 0), ai = voltage(ant1, batch, chan, t, p & 1, 1);
+            int64_t br = voltage(ant2, batch, chan, t, p >> 1, 0), bi = voltage(ant2, batch, chan, t, p >> 1, 1);
+            sums[p][0] += ar * br + ai * bi;
+            sums[p][1] += ai * br - ar * bi;
+        }
+}
+
+/* ---- F-engines ------------------------------------------------------------------------------------------------------- */
+
+/* Largest age at which a packet is certainly in time: the window, without the chunk that fills and the one that leaves. */
+static int64_t in_time_ns(void)
+{
+    return s.window < 3 ? 0 : (int64_t)(s.window - 2) * s.chunk_batches * BATCH_NS;
+}
+
+static void on_seen(void *arg, const struct network_delivery *delivery)
+{
+    const struct part *part = arg;
+    struct heap *heap = part->heap;
+
+    if (!delivery->was_read || !delivery->is_whole || delivery->socket != part->socket)
+        return;
+    heap->parts_read |= 1u << part->number;
+    if (delivery->read_ns - heap->sent_ns <= in_time_ns())
+        heap->parts_late &= ~(1u << part->number);
+}
+
+/* Returns the number of the receive thread that processes an F-engine: threads share F-engines as evenly as possible. */
+static unsigned thread_of(unsigned ant)
+{
+    unsigned thread = 0;
+
+    while ((thread + 1) * s.n_ants / s.n_threads <= ant)
+        thread++;
+    return thread;
+}
+
+static void send_heap(struct network_port *port, unsigned ant, unsigned b)
+{
+    uint8_t voltages[HEAP_BYTES], bytes[HEAP_BYTES + 256];
+    size_t heap_bytes = (size_t)s.n_chan * N_SPECTRA * 4, part_bytes = heap_bytes / s.n_parts;
+    int64_t batch = s.first_batch + b;
+
+    heaps[ant][b] = (struct heap){.sent_ns = world_now_ns(), .parts_late = (1u << s.n_parts) - 1};
+    fill_heap(ant, batch, voltages);
+    for (unsigned k = 0; k < s.n_parts; k++) {
+        struct wire_packet packet = {
+            .heap_cnt = (uint64_t)b * s.n_ants + ant,
+            .heap_bytes = heap_bytes,
+            .offset = k * part_bytes,
+            .payload_bytes = part_bytes,
+            .payload = voltages + k * part_bytes,
+            .n_items = 4,
+            .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch * BATCH)},
+                      {WIRE_FENG_ID, false, ant},
+                      {WIRE_FREQUENCY, false, 0},
+                      {WIRE_FENG_RAW, true, 0}},
+        };
+        parts[ant][b][k] = (struct part){&heaps[ant][b], k, thread_of(ant)};
+        network_send(port, bytes, wire_write(&packet, bytes), on_seen, &parts[ant][b][k]);
+    }
+}
+
+static bool has_arrived(unsigned ant, unsigned b)
+{
+    return heaps[ant][b].parts_read == (1u << s.n_parts) - 1;
+}
+
+/* Returns the first batch of which a part was read. */
+static unsigned first_read(void)
+{
+    for (unsigned b = 0; b < s.n_batches; b++)
+        for (unsigned ant = 0; ant < s.n_ants; ant++)
+            if (heaps[ant][b].parts_read)
+                return b;
+    return s.n_batches;
+}
+
+/* The open chunks of an F-engine that falls silent leave while the other F-engines advance by a chunk.  If the network
+ * loses whole chunks of the others, these chunks may be late for their sets. */
+static bool is_before_silence(unsigned ant, unsigned b)
+{
+    unsigned end = b + (s.window + 1) * s.chunk_batches;
+
+    for (unsigned i = b; i < end && i < s.n_batches; i++)
+        if (s.is_silent[ant][i])
+            return true;
+    return false;
+}
+
+static bool arrived_in_time(unsigned ant, unsigned b)
+{
+    return has_arrived(ant, b) && heaps[ant][b].parts_late == 0 && !(s.is_lossy && is_before_silence(ant, b));
+}
+
+/* ---- Dumps ----------------------------------------------------------------------------------------------------------- */
+
+#define MAX_DUMP_BYTES (MAX_CHANS * MAX_ANTS * (MAX_ANTS + 1) / 2 * 4 * 8)
+
+struct dump {
+    bool began;
+    uint64_t n_bytes_left;
+    int32_t values[MAX_DUMP_BYTES / 4];
+};
+static struct dump dumps[MAX_BATCHES]; /* by window, from the window of the first batch on */
+
+static int64_t first_window(void)
+{
+    return s.first_batch / s.length;
+}
+
+static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
+{
+    struct wire_packet packet;
+
+    if (!wire_read(bytes, n_bytes, &packet))
+        world_fail("xbgpu sent a packet that is not SPEAD");
+    const struct wire_item *timestamp = wire_find(&packet, WIRE_TIMESTAMP);
+    if (!timestamp || !wire_find(&packet, WIRE_XENG_RAW))
+        return; /* a descriptor or a stop */
+    int64_t window = (int64_t)timestamp->value / BATCH / s.length - first_window();
+    if ((int64_t)timestamp->value % (BATCH * s.length) != 0 || window < 0 || window >= MAX_BATCHES)
+        world_fail("a dump has the timestamp %llu", (unsigned long long)timestamp->value);
+    struct dump *dump = &dumps[window];
+    if (!dump->began)
+        dump->n_bytes_left = packet.heap_bytes;
+    dump->began = true;
+    if (packet.offset + packet.payload_bytes > MAX_DUMP_BYTES || packet.payload_bytes > dump->n_bytes_left)
+        world_fail("dump %lld has too many bytes", (long long)window);
+    memcpy((uint8_t *)dump->values + packet.offset, packet.payload, packet.payload_bytes);
+    dump->n_bytes_left -= packet.payload_bytes;
+}
+
+/* Checks the four products of a baseline in all channels.  Returns whether they are flagged. */
+static bool check_baseline(const struct dump *dump, int64_t window, unsigned ant1, unsigned ant2)
+{
+    unsigned n_baselines = s.n_ants * (s.n_ants + 1) / 2, baseline = ant2 * (ant2 + 1) / 2 + ant1, n_flagged = 0;
+
+    for (unsigned chan = 0; chan < s.n_chan; chan++) {
+        const int32_t(*found)[2] = (const void *)&dump->values[(chan * n_baselines + baseline) * 8];
+        int64_t sums[4][2] = {{0}};
+        for (unsigned i = 0; i < s.length; i++)
+            add_products(ant1, ant2, window * s.length + i, chan, sums);
+        for (unsigned p = 0; p < 4; p++) {
+            bool is_flagged = found[p][0] == INT32_MIN && found[p][1] == 1;
+            n_flagged += is_flagged;
+            if (!is_flagged && (found[p][0] != sums[p][0] || found[p][1] != sums[p][1]))
+                world_fail("window %lld, antennas %u and %u, channel %u, product %u: (%d, %d) instead of (%lld, %lld)",
+                           (long long)window, ant1, ant2, chan, p, found[p][0], found[p][1], (long long)sums[p][0],
+                           (long long)sums[p][1]);
+        }
+    }
+    if (n_flagged != 0 && n_flagged != 4 * s.n_chan)
+        world_fail("window %lld, antennas %u and %u: only %u values are flagged", (long long)window, ant1, ant2, n_flagged);
+    return n_flagged > 0;
+}
+
+/* Sets whole[ant]: the antenna's heaps of the window all arrived in time.  Sets lacks[ant]: a heap of the antenna did not
+ * arrive. */
+static void judge_window(int64_t window, bool whole[MAX_ANTS], bool lacks[MAX_ANTS])
+{
+
+    for (unsigned ant = 0; ant < s.n_ants; ant++) {
+        whole[ant] = true;
+        lacks[ant] = false;
+        for (unsigned i = 0; i < s.length; i++) {
+            int64_t b = window * s.length + i - s.first_batch;
+            bool inside = b >= 0 && b < s.n_batches;
+            whole[ant] &= s.is_prompt && inside && arrived_in_time(ant, (unsigned)b);
+            lacks[ant] |= !inside || !has_arrived(ant, (unsigned)b);
+        }
+    }
+}
+
+static void check_window(int64_t window, bool must_exist)
+{
+    const struct dump *dump = &dumps[window - first_window()];
+    bool whole[MAX_ANTS], lacks[MAX_ANTS], all_whole = true;
+
+    judge_window(window, whole, lacks);
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        all_whole &= whole[ant];
+    if (!dump->began) {
+        if (must_exist && all_whole)
+            world_fail("window %lld: all heaps arrived in time, and there is no dump", (long long)window);
+        world_note("no dump of a window");
+        return;
+    }
+    if (dump->n_bytes_left > 0)
+        world_fail("window %lld: %llu bytes of the dump are missing", (long long)window,
+                   (unsigned long long)dump->n_bytes_left);
+    world_note("dumps");
+    for (unsigned ant2 = 0; ant2 < s.n_ants; ant2++)
+        for (unsigned ant1 = 0; ant1 <= ant2; ant1++) {
+            bool is_flagged = check_baseline(dump, window, ant1, ant2);
+            world_note(is_flagged ? "flagged baselines" : "exact baselines");
+            if (is_flagged && whole[ant1] && whole[ant2])
+                world_fail("window %lld, antennas %u and %u: flagged, and all heaps arrived in time", (long long)window,
+                           ant1, ant2);
+            if (!is_flagged && (lacks[ant1] || lacks[ant2]))
+                world_fail("window %lld, antennas %u and %u: not flagged, and heaps are missing", (long long)window, ant1,
+                           ant2);
+        }
+}
+
+/* ---- Counters -------------------------------------------------------------------------------------------------------- */
+
+struct totals {
+    uint64_t packets, refused, heaps, missing, dropped, no_chunk, late_chunks;
+};
+
+static void add_total(void *arg, const struct stats_value *value)
+{
+    struct totals *t = arg;
+
+    if (!value->is_counter)
+        return;
+    if (strcmp(value->name, "xbgpu_input_packets_total") == 0)
+        t->packets += value->total;
+    if (strcmp(value->name, "xbgpu_input_rejected_packets_total") == 0 ||
+        strcmp(value->name, "xbgpu_input_ignored_packets_total") == 0)
+        t->refused += value->total;
+    if (strstr(value->labels, "no_chunk"))
+        t->no_chunk += value->total;
+    if (strcmp(value->name, "xbgpu_input_heaps_total") == 0)
+        t->heaps += value->total;
+    if (strcmp(value->name, "xbgpu_input_missing_heaps_total") == 0)
+        t->missing += value->total;
+    if (strcmp(value->name, "xbgpu_late_chunks_total") == 0)
+        t->late_chunks += value->total;
+    if (strcmp(value->name, "xbgpu_output_x_dropped_accs_total") == 0)
+        t->dropped += value->total;
+    if (value->total > 0 && is_verbose)
+        fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)value->total);
+}
+
+/* ---- One run --------------------------------------------------------------------------------------------------------- */
+
+static void *run_daemon(void *arg)
+{
+    char *argv[] = {"xbgpu", arg, NULL};
+    intptr_t code;
+
+    optind = 1;
+    code = xbgpu_main(2, argv);
+    return (void *)code;
+}
+
+static void draw_faults(struct network_faults *f)
+{
+    static const double rates[] = {0, 0, 0.001, 0.01, 0.1};
+
+    f->lose = rates[world_random(5)];
+    f->duplicate = rates[world_random(5)];
+    f->truncate = rates[world_random(4)];
+    f->burst = world_random(3) == 0 ? 0.005 : 0;
+    f->burst_length = 40;
+    static const int64_t jitters_ns[] = {0, NS_PER_MS, BATCH_NS / 2, 4 * BATCH_NS, 8 * BATCH_NS};
+    f->jitter_ns = (int64_t)world_random((uint64_t)jitters_ns[world_random(5)] + 1);
+    /* A partition after an F-engine fell silent may cost the chunks that were open then: docs/reliability.md. */
+    if (!s.has_silence && world_random(2)) {
+        f->partition_from_ns = (int64_t)(20 + world_random(80)) * BATCH_NS;
+        f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(60) * BATCH_NS;
+    }
+}
+
+static void draw_scenario(void)
+{
+    memset(&s, 0, sizeof(s));
+    memset(heaps, 0, sizeof(heaps));
+    memset(dumps, 0, sizeof(dumps));
+    s.n_ants = 1 + (unsigned)world_random(MAX_ANTS);
+    s.n_chan = 1u << world_random(3);
+    s.n_parts = 1u << world_random(3);
+    s.n_threads = 1 + (unsigned)world_random(s.n_ants < 3 ? s.n_ants : 3);
+    s.chunk_batches = 1 + (unsigned)world_random(4);
+    s.window = 2 + (unsigned)world_random(6);
+    s.length = 1 + (unsigned)world_random(9);
+    s.n_batches = 20 + (unsigned)world_random(100);
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        for (unsigned b = 0; world_random(4) == 0 && b < 2; b++) {
+            s.has_silence = true;
+            unsigned from = 10 + (unsigned)world_random(s.n_batches), n = 1 + (unsigned)world_random(30);
+            for (unsigned i = from; i < from + n && i < s.n_batches; i++)
+                s.is_silent[ant][i] = true;
+        }
+}
+
+static void write_config(const char *path)
+{
+    FILE *file = fopen(path, "w");
+
+    if (!file)
+        world_fail("cannot write %s", path);
+    fprintf(file,
+            "time: {sync_time: %d, adc_sample_rate: %d}\n"
+            "device: {kind: cpu, threads: 1}\n"
+            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
+            "       spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
+            "       threads: %u, buffer: 1000000}\n"
+            "outputs:\n"
+            "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION "\"], send_enabled: true, buffers: 16}\n"
+            "send: {interface: lo, packet_payload: 512}\n",
+            SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window, 4 * s.window + 8,
+            s.n_threads, s.length);
+    fclose(file);
+}
+
+static void send_all(struct network_port *port)
+{
+    int64_t begin_ns = world_now_ns() / BATCH_NS * BATCH_NS + BATCH_NS;
+
+    s.first_batch = (world_unix_ns() / NS_PER_S - SYNC_UNIX_S) * RATE_HZ / BATCH + (int64_t)world_random(10);
+    for (unsigned b = 0; b < s.n_batches; b++) {
+        while (world_now_ns() < begin_ns + b * BATCH_NS)
+            world_wait(NULL, begin_ns + b * BATCH_NS);
+        for (unsigned ant = 0; ant < s.n_ants; ant++)
+            if (!s.is_silent[ant][b])
+                send_heap(port, ant, b);
+    }
+}
+
+static void check_all(struct network_port *port, const struct totals *t)
+{
+    if (is_verbose) {
+        const struct network_faults *f = network_faults(port);
+        fprintf(stderr, "%u antennas, %u channels, %u parts, %u batches from %lld on, %u a window, %u threads, chunks of %u, window of %u; lose %g, "
+               "duplicate %g, truncate %g, burst %g, jitter %.3f ms\n", s.n_ants, s.n_chan, s.n_parts, s.n_batches, (long long)s.first_batch, s.length,
+               s.n_threads, s.chunk_batches, s.window, f->lose, f->duplicate, f->truncate, f->burst, (double)f->jitter_ns * 1e-6);
+        for (unsigned ant = 0; ant < s.n_ants; ant++) {
+            for (unsigned b = 0; b < s.n_batches; b++)
+                fputc(s.is_silent[ant][b] ? '-' : !has_arrived(ant, b) ? 'x' : !arrived_in_time(ant, b) ? 'l' : '.', stderr);
+            fputc('\n', stderr);
+        }
+    }
+    int64_t last = (s.first_batch + s.n_batches) / s.length; /* windows that have ended */
+    /* The chunk of the first packet that is read becomes the oldest.  Jitter may delay packets of earlier chunks. */
+    int64_t begun = s.first_batch + first_read() + network_faults(port)->jitter_ns / BATCH_NS + 1 + s.chunk_batches;
+
+    if (t->packets != network_n_read(port))
+        world_fail("%llu packets were read, and the counter says %llu", (unsigned long long)network_n_read(port),
+                   (unsigned long long)t->packets);
+    if (t->heaps * s.n_parts + t->refused > t->packets)
+        world_fail("%llu heaps of %u packets and %llu refused packets are more than %llu packets",
+                   (unsigned long long)t->heaps, s.n_parts, (unsigned long long)t->refused,
+                   (unsigned long long)t->packets);
+    if (t->no_chunk)
+        world_fail("%llu packets without a chunk", (unsigned long long)t->no_chunk);
+    if (t->dropped)
+        world_note("runs with dropped dumps");
+    for (int64_t window = first_window(); window < last; window++) {
+        check_window(window, window * s.length >= begun && t->dropped == 0);
+    }
+}
+
+static void run_seed(uint64_t seed, const char *path)
+{
+    struct totals totals = {0};
+
+    world_begin(seed);
+    network_begin();
+    draw_scenario();
+    write_config(path);
+    struct network_port *source = network_port(SOURCE), *destination = network_port(DESTINATION);
+    draw_faults(network_faults(source));
+    int64_t jitter_ns = network_faults(source)->jitter_ns;
+    s.is_lossy = network_faults(source)->lose > 0 || network_faults(source)->burst > 0;
+    s.is_prompt = jitter_ns < in_time_ns() && jitter_ns <= s.chunk_batches * BATCH_NS / 2;
+    world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
+    network_listen(destination, on_dump_packet, NULL);
+    unsigned daemon = world_start("xbgpu", run_daemon, (void *)path);
+    struct service *service = world_await_ready();
+    send_all(source);
+    int64_t end_ns = world_now_ns() + 3 * NS_PER_S;
+    while (world_now_ns() < end_ns)
+        world_wait(NULL, end_ns);
+    stats_each(add_total, &totals);
+    service_stop(service, 0);
+    world_join(daemon);
+    stats_reset();
+    check_all(source, &totals);
+    if (0)
+        printf("seed %llu: digest %016llx\n", (unsigned long long)seed, (unsigned long long)world_digest());
+    network_end();
+    world_end();
+}
+
+int main(int argc, char **argv)
+{
+    int first = 1;
+    char path[64];
+
+    if (first < argc && strcmp(argv[first], "--verbose") == 0) {
+        is_verbose = true;
+        first++;
+    }
+    if (first >= argc) {
+        fprintf(stderr, "Usage: xworld [--verbose] FIRST_SEED [N_SEEDS]\n");
+        return 2;
+    }
+    uint64_t seed = strtoull(argv[first], NULL, 0), n = first + 1 < argc ? strtoull(argv[first + 1], NULL, 0) : 1;
+    /* One core is enough, because one thread runs at a time, and turns pass faster within a core. */
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(sched_getcpu(), &cpus);
+    sched_setaffinity(0, sizeof(cpus), &cpus);
+    snprintf(path, sizeof(path), "/tmp/xworld-%d.yaml", getpid());
+    for (uint64_t i = 0; i < n; i++)
+        run_seed(seed + i, path);
+    unlink(path);
+    world_report();
+    printf("xworld: %llu seeds from %llu on, no mismatch\n", (unsigned long long)n, (unsigned long long)seed);
+    return 0;
+}
