@@ -81,8 +81,9 @@ check:
 	@$(SUBMAKE) $(ALL_CORES) all unit-tests
 	@$(SUBMAKE) check-unit check-engine
 
-check-unit: unit-tests
+check-unit: unit-tests $(BUILD)/tests/xworld
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
+	@$(BUILD)/tests/xworld $(TEST_SEED) 200
 
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)

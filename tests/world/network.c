@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PORTS       64
-#define MAX_SOCKETS     8 /* of a port */
-#define DATAGRAM_BYTES  700 /* what Linux counts for a small datagram beside its bytes */
+#define MAX_PORTS      64
+#define MAX_SOCKETS    8   /* of a port */
+#define DATAGRAM_BYTES 700 /* what Linux counts for a small datagram beside its bytes */
 
 struct datagram {
     struct datagram *next;
@@ -197,9 +197,12 @@ static void deliver(struct network_port *port, struct socket *socket, const uint
 
     if (!datagram)
         world_fail("out of memory");
-    *datagram = (struct datagram){
-        .port = port, .socket = socket, .fate = {.is_whole = true, .socket = socket ? (unsigned)(socket - port->sockets) : 0},
-                                   .seen = seen, .arg = arg, .n_bytes = n_bytes};
+    *datagram = (struct datagram){.port = port,
+                                  .socket = socket,
+                                  .fate = {.is_whole = true, .socket = socket ? (unsigned)(socket - port->sockets) : 0},
+                                  .seen = seen,
+                                  .arg = arg,
+                                  .n_bytes = n_bytes};
     memcpy(datagram->bytes, bytes, n_bytes);
     if (is_lost(port)) {
         finish(datagram);
@@ -335,8 +338,8 @@ static size_t sink_send(struct send_sink *base, struct packet_out *packets, size
     for (size_t i = 0; i < n; i++) {
         memcpy(bytes, packets[i].header, packets[i].header_bytes);
         memcpy(bytes + packets[i].header_bytes, packets[i].payload, packets[i].payload_bytes);
-        network_send(sink->ports[packets[i].destination], bytes, packets[i].header_bytes + packets[i].payload_bytes, NULL,
-                     NULL);
+        network_send(sink->ports[packets[i].destination], bytes, packets[i].header_bytes + packets[i].payload_bytes,
+                     NULL, NULL);
         send_sink_put_ref(&packets[i]);
     }
     return n;

@@ -14,9 +14,9 @@
 /* Faults of the datagrams to some endpoints.  Probabilities are per delivery. */
 struct network_faults {
     double lose, duplicate, corrupt, truncate;
-    double burst;            /* probability that a burst of losses begins with this datagram */
-    unsigned burst_length;   /* largest number of datagrams in a burst */
-    int64_t jitter_ns;       /* largest random delay of a delivery, which changes the order */
+    double burst;          /* probability that a burst of losses begins with this datagram */
+    unsigned burst_length; /* largest number of datagrams in a burst */
+    int64_t jitter_ns;     /* largest random delay of a delivery, which changes the order */
     int64_t latency_ns;
     int64_t partition_from_ns, partition_to_ns; /* time in which nothing is delivered */
 };
@@ -46,7 +46,8 @@ typedef void (*network_seen)(void *arg, const struct network_delivery *delivery)
 void network_send(struct network_port *port, const uint8_t *bytes, size_t n_bytes, network_seen seen, void *arg);
 
 /* Calls take(arg, bytes, n_bytes) for each datagram that arrives at the port, in place of a socket. */
-void network_listen(struct network_port *port, void (*take)(void *arg, const uint8_t *bytes, size_t n_bytes), void *arg);
+void network_listen(struct network_port *port, void (*take)(void *arg, const uint8_t *bytes, size_t n_bytes),
+                    void *arg);
 
 /* Returns the number of datagrams that the port's sockets have read. */
 uint64_t network_n_read(const struct network_port *port);

@@ -15,7 +15,7 @@
 
 #define MAX_THREADS 128
 #define MAX_NOTES   128
-#define SEAM_NS     40              /* virtual time that a seam takes */
+#define SEAM_NS     40                  /* virtual time that a seam takes */
 #define UNIX_NS     1760000000000000000 /* the UNIX clock at virtual time 0 */
 
 enum state { UNUSED, RUNNABLE, WAITING, ENDED };
@@ -110,7 +110,7 @@ void world_fail(const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\n");
+    fprintf(stderr, "; repeat with: --verbose %llu\n", (unsigned long long)world.seed);
     _Exit(1);
 }
 

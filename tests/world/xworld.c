@@ -287,7 +287,8 @@ static bool check_baseline(const struct dump *dump, int64_t window, unsigned ant
         }
     }
     if (n_flagged != 0 && n_flagged != 4 * s.n_chan)
-        world_fail("window %lld, antennas %u and %u: only %u values are flagged", (long long)window, ant1, ant2, n_flagged);
+        world_fail("window %lld, antennas %u and %u: only %u values are flagged", (long long)window, ant1, ant2,
+                   n_flagged);
     return n_flagged > 0;
 }
 
@@ -334,8 +335,8 @@ static void check_window(int64_t window, bool must_exist)
                 world_fail("window %lld, antennas %u and %u: flagged, and all heaps arrived in time", (long long)window,
                            ant1, ant2);
             if (!is_flagged && (lacks[ant1] || lacks[ant2]))
-                world_fail("window %lld, antennas %u and %u: not flagged, and heaps are missing", (long long)window, ant1,
-                           ant2);
+                world_fail("window %lld, antennas %u and %u: not flagged, and heaps are missing", (long long)window,
+                           ant1, ant2);
         }
 }
 
@@ -435,7 +436,8 @@ static void write_config(const char *path)
             "       spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
             "       threads: %u, buffer: 1000000}\n"
             "outputs:\n"
-            "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION "\"], send_enabled: true, buffers: 16}\n"
+            "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
+            "\"], send_enabled: true, buffers: 16}\n"
             "send: {interface: lo, packet_payload: 512}\n",
             SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window, 4 * s.window + 8,
             s.n_threads, s.length);
@@ -456,19 +458,31 @@ static void send_all(struct network_port *port)
     }
 }
 
+/* Prints the scenario and the fate of each heap: sent by no F-engine (-), lost (x), late (l) or in time (.). */
+static void show_run(struct network_port *port)
+{
+    const struct network_faults *f = network_faults(port);
+
+    fprintf(
+        stderr,
+        "%u antennas, %u channels, %u packets a heap, %u batches from %lld on, %u a window, %u threads, chunks of %u, "
+        "window of %u; lose %g, duplicate %g, truncate %g, burst %g, jitter %.3f ms; digest %016llx\n",
+        s.n_ants, s.n_chan, s.n_parts, s.n_batches, (long long)s.first_batch, s.length, s.n_threads, s.chunk_batches,
+        s.window, f->lose, f->duplicate, f->truncate, f->burst, (double)f->jitter_ns * 1e-6,
+        (unsigned long long)world_digest());
+    for (unsigned ant = 0; ant < s.n_ants; ant++) {
+        for (unsigned b = 0; b < s.n_batches; b++)
+            fputc(s.is_silent[ant][b]        ? '-'
+                  : !has_arrived(ant, b)     ? 'x'
+                  : !arrived_in_time(ant, b) ? 'l'
+                                             : '.',
+                  stderr);
+        fputc('\n', stderr);
+    }
+}
+
 static void check_all(struct network_port *port, const struct totals *t)
 {
-    if (is_verbose) {
-        const struct network_faults *f = network_faults(port);
-        fprintf(stderr, "%u antennas, %u channels, %u parts, %u batches from %lld on, %u a window, %u threads, chunks of %u, window of %u; lose %g, "
-               "duplicate %g, truncate %g, burst %g, jitter %.3f ms\n", s.n_ants, s.n_chan, s.n_parts, s.n_batches, (long long)s.first_batch, s.length,
-               s.n_threads, s.chunk_batches, s.window, f->lose, f->duplicate, f->truncate, f->burst, (double)f->jitter_ns * 1e-6);
-        for (unsigned ant = 0; ant < s.n_ants; ant++) {
-            for (unsigned b = 0; b < s.n_batches; b++)
-                fputc(s.is_silent[ant][b] ? '-' : !has_arrived(ant, b) ? 'x' : !arrived_in_time(ant, b) ? 'l' : '.', stderr);
-            fputc('\n', stderr);
-        }
-    }
     int64_t last = (s.first_batch + s.n_batches) / s.length; /* windows that have ended */
     /* The chunk of the first packet that is read becomes the oldest.  Jitter may delay packets of earlier chunks. */
     int64_t begun = s.first_batch + first_read() + network_faults(port)->jitter_ns / BATCH_NS + 1 + s.chunk_batches;
@@ -514,9 +528,9 @@ static void run_seed(uint64_t seed, const char *path)
     service_stop(service, 0);
     world_join(daemon);
     stats_reset();
+    if (is_verbose)
+        show_run(source);
     check_all(source, &totals);
-    if (0)
-        printf("seed %llu: digest %016llx\n", (unsigned long long)seed, (unsigned long long)world_digest());
     network_end();
     world_end();
 }
