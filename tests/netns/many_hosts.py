@@ -20,7 +20,9 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -133,9 +135,8 @@ class Array:
         return f"{engine['host']} {engine['program']}@{engine['name']}.service"
 
     def files(self):
-        """The configurations of engines and recorders, as the playbook wrote them to the hosts."""
-        names = [f"{row['host']}/etc/cbf/{row['name']}.yaml" for row in self.control["engines"] + self.control["recorders"]]
-        return [self.out / "disks" / name for name in names]
+        """The configurations of the engines, as the playbook wrote them to the hosts."""
+        return [self.out / f"disks/{row['host']}/etc/cbf/{row['name']}.yaml" for row in self.engines.values()]
 
     def state(self):
         """/array.json of the controller; None if the controller has not read all pages yet."""
@@ -157,6 +158,16 @@ class Array:
         state = self.state()
         return bool(state) and all(row["state"] in ("ok", "warn") for row in state["engines"] + state["antennas"]) and all(
             row["heard_by"] == row["of"] == self.n_x for row in state["antennas"])
+
+    def critical(self):
+        return any(alert.get("severity") == "critical" for alert in self.alerts() or ())
+
+    def load(self):
+        """A sentence about the load of the machine."""
+        rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free, total = (int(rows[key].split()[0]) / (1 << 20) for key in ("MemAvailable", "MemTotal"))
+        return (f"{len(self.units.processes) + 1} programs on {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}; "
+                f"{total - free:.1f} of {total:.1f} GiB of memory in use")
 
     def end(self):
         """Ends all programs, F-engines first.  Keeps the hosts' configurations and the recording."""
@@ -209,6 +220,7 @@ class Doctor:
         if self.process:
             self.process.kill()
             self.process.wait()
+        self.process = None
 
 
 # ---- The array page in a browser -------------------------------------------------------------------------------------
@@ -284,6 +296,141 @@ def check_recording(array):
         say(f"{path.name} has {n_dumps} dumps of {len(names)} antennas with the right names")
 
 
+# ---- Faults ----------------------------------------------------------------------------------------------------------
+
+
+class Fault:
+    """A fault.  Each of the methods page(banner), alert(labels of all firing alerts) and doctor(report) returns true if the
+    fault is named there: the antennas, and for a lost engine or host also the engine or the host."""
+
+    name = ""
+
+    def __init__(self, array, host):
+        """The fault is on the host with this number."""
+        self.array = array
+        self.host = list(array.addresses)[host]
+        self.engines = [engine for engine in array.engines.values() if engine["host"] == self.host]
+        self.lost = [next(engine for engine in self.engines if engine["program"] == "fgpu")]  # F-engines
+        self.find()
+
+    def find(self):
+        self.antennas = [antenna for engine in self.lost for antenna in engine["antennas"]]
+
+    def has(self, text, *words):
+        return all(re.search(rf"\b{word}\b", text) for word in [*self.antennas, *words])
+
+
+class FeedCut(Fault):
+    name = "feed-cut"
+
+    def begin(self):
+        request(DSIM_KATCP, f"loss {self.antennas[0]} 1")
+
+    def mend(self):
+        request(DSIM_KATCP, f"loss {self.antennas[0]} 0")
+
+    def __str__(self):
+        return f"the feed of {self.antennas[0]} is cut"
+
+    def page(self, banner):
+        return self.has(banner, "digitiser")
+
+    def alert(self, alerts):
+        return any(a["alertname"] == "FeedSilent" and self.antennas == [a["antenna"]] for a in alerts)
+
+    def doctor(self, report):
+        return self.has(report, f"{self.lost[0]['name']}.yaml")
+
+
+class EngineKilled(Fault):
+    name = "engine-killed"
+
+    def begin(self):
+        self.array.units.stop(self.array.unit(self.lost[0]), signal.SIGKILL)
+
+    def mend(self):
+        self.array.units.start(self.array.unit(self.lost[0]))
+
+    def __str__(self):
+        return f"{self.lost[0]['name']} of {self.antennas[0]} is killed"
+
+    def page(self, banner):
+        return self.has(banner, self.lost[0]["name"], self.host)
+
+    def alert(self, alerts):
+        down = {(a["engine"], a["carries"]) for a in alerts if a["alertname"] == "EngineDown"}
+        return (self.lost[0]["name"], self.antennas[0]) in down
+
+    def doctor(self, report):
+        return self.has(report, f"{self.lost[0]['name']}.yaml")
+
+
+class LinkDown(Fault):
+    name = "link-down"
+
+    def find(self):
+        self.lost = [engine for engine in self.engines if engine["program"] == "fgpu"]
+        super().find()
+
+    def begin(self):
+        self.array.hosts[self.host].link("down")
+
+    def mend(self):
+        self.array.hosts[self.host].link("up")
+
+    def __str__(self):
+        return f"the link of {self.host} is down"
+
+    def page(self, banner):
+        return self.has(banner, self.host)
+
+    def alert(self, alerts):
+        down = {a["engine"] for a in alerts if a["alertname"] == "EngineDown" and a["host"] == self.host}
+        return down == {engine["name"] for engine in self.engines}
+
+    def doctor(self, report):
+        return self.has(report, *(f"{engine['name']}.yaml" for engine in self.lost))
+
+
+def measure(array, shown, doctor, fault):
+    """Begins a fault.  Returns {place: seconds until the fault is named there}, with None for a place that is not there."""
+    def watchers():
+        yield "page", not shown.why_not and (lambda: fault.page(shown.banner()))
+        yield "alert", array.prometheus.process and (lambda: fault.alert(array.alerts()))
+        yield "doctor", lambda: fault.doctor(doctor.poll())
+
+    took = dict.fromkeys(place for place, _ in watchers())
+    waiting = {place: look for place, look in watchers() if look}
+    doctor.report()  # the next run begins after the fault
+    for place, look in waiting.items():
+        if look():
+            raise Wrong(f"{place} names the fault before it begins: {fault}")
+    doctor.end()
+    began = time.monotonic()
+    fault.begin()
+    say(f"{fault}")
+    while waiting:
+        for place, look in list(waiting.items()):
+            if look():
+                took[place] = time.monotonic() - began
+                say(f"{place}: named after {took[place]:.1f} s")
+                del waiting[place]
+        if time.monotonic() > began + GIVE_UP_S:
+            raise Wrong(f"{fault}: not named within {GIVE_UP_S} s by {', '.join(waiting)}")
+        time.sleep(0.05)
+    shown.take(f"{len(array.antennas)}x{array.n_x}-{fault.name}")
+    (array.out / "doctor.txt").rename(array.out / f"doctor-{fault.name}.txt")
+    return took
+
+
+def print_table(rows):
+    """The seconds, as a table of Markdown."""
+    print(f"\n| fault | array page | alert | `cbf-doctor` |\n|{'---|' * 4}")
+    for fault, took in rows:
+        print(f"| {fault} | " + " | ".join("–" if s is None else f"{s:.1f} s" for s in took.values()) + " |")
+    print(flush=True)
+
+
 # ---- The story -------------------------------------------------------------------------------------------------------
 
 
@@ -304,7 +451,6 @@ def wait_steady(array, shown, doctor):
             raise Wrong(f"the array is not without a fault within {STEADY_S} s; {last}")
         time.sleep(0.5)
     say("nothing is wrong: the array page is green, no alert fires, cbf-doctor finds nothing")
-    shown.take(f"{len(array.antennas)}x{array.n_x}-healthy")
 
 
 def run(args):
@@ -320,10 +466,24 @@ def run(args):
             shown = Page(array, args.pictures, stack)
             check_names(array)
             wait_steady(array, shown, doctor)
+            shown.take(f"{len(array.antennas)}x{array.n_x}-healthy")
+            rows = []
+            for kind, host in ((FeedCut, args.hosts // 4), (EngineKilled, args.hosts // 2), (LinkDown, 3 * args.hosts // 4)):
+                fault = kind(array, host)
+                rows.append((fault, measure(array, shown, doctor, fault)))
+                fault.mend()
+                wait(lambda: array.all_received() and not array.critical(), f"the array is whole after {fault}", STEADY_S, 0.5)
+                say("mended: X-engines receive all antennas")
+            print_table(rows)
+            say(array.load())
     finally:
         doctor.end()
         array.end()
     check_recording(array)
+    slow = [f"{fault}: named by {place} after {s:.1f} s" for fault, took in rows for place, s in took.items()
+            if s is not None and s > WITHIN_S]
+    if slow:
+        raise Wrong("; ".join(slow))
 
 
 def add_arguments(parser):
