@@ -1,10 +1,11 @@
-"""Ansible on hosts that are network namespaces: the playbook that scripts/array writes starts the programs of each host.
+"""Ansible on hosts that are network namespaces: the playbook of scripts/array starts the programs of each host.
 
 Flow:      ansible-playbook -> stand-in for ssh, which enters the host that has the address -> the playbook's tasks ->
            stand-in for systemctl -> Units, in the test's process -> the unit's program, in its host's namespaces
-Hosts:     a host must have a disk (hosts.Host).  A program reads the configuration that the playbook wrote to the host's /etc.
-Sysctl:    a namespace has its own limit of multicast memberships.  The stand-in for sysctl sets only this limit, because
-           other limits belong to the whole machine.
+Hosts:     a host must have a disk (hosts.Host).  A program reads the configuration that the playbook wrote to the
+           host's /etc.
+Sysctl:    a namespace has its own limit of multicast memberships.  The stand-in for sysctl sets only this limit,
+           because other limits belong to the whole machine.
 """
 import os
 import shutil
@@ -14,12 +15,11 @@ import subprocess
 import sys
 import threading
 
-from hosts import BUILD, ROOT, Process, Wrong, say
+from hosts import BUILD, ROOT, Process, Wrong, die_with_parent, say
 
 sys.path.insert(0, str(ROOT / "tests/system"))
 import harness  # noqa: E402
 
-PLAYBOOK_S = 1200
 SSH = """#!/bin/sh
 # ssh OPTIONS ADDRESS COMMAND
 for word; do address=$command command=$word; done
@@ -45,7 +45,8 @@ grep '^net.ipv4.igmp_max_memberships' "$3" | PATH=${PATH#*:}:/sbin sysctl -q -p 
 class Units:
     """The units of all hosts, and their processes.  A thread answers the stand-ins for systemctl, one after another.
 
-    A unit of systemd starts its program again after a failure.  These units do not, so a fault lasts until it is mended.
+    A unit of systemd starts its program again after a failure.  These units do not, so a fault lasts until the test
+    mends it.
     """
 
     def __init__(self, out, hosts):
@@ -130,13 +131,15 @@ def play(out, hosts, addresses, forks=2):
         (out / "hosts" / address).write_text(f"{name} {hosts[name].holder.pid}\n")
     environment = os.environ | {
         "PATH": f"{out / 'bin'}:{os.environ['PATH']}", "CBF_TEST": str(out), "HOME": str(out / "home"),
-        "ANSIBLE_FORKS": str(forks), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_SSH_ARGS": "-C", "ANSIBLE_SSH_TRANSFER_METHOD": "piped"}
+        "ANSIBLE_FORKS": str(forks), "ANSIBLE_NOCOLOR": "1", "ANSIBLE_SSH_ARGS": "-C",
+        "ANSIBLE_SSH_TRANSFER_METHOD": "piped"}
+    made = out / "made"
+    command = ["ansible-playbook", "-i", made / "inventory.yaml", made / "playbook.yaml", "--skip-tags", "install",
+               "-e", "ansible_become=false", "-e", f"cbf_prefix={out / 'prefix'}"]
     log = out / "ansible.log"
     with log.open("w") as text:
-        done = subprocess.run(
-            ["ansible-playbook", "-i", out / "made/inventory.yaml", out / "made/playbook.yaml", "--skip-tags", "install",
-             "-e", "ansible_become=false", "-e", f"cbf_prefix={out / 'prefix'}"],
-            stdin=subprocess.DEVNULL, stdout=text, stderr=subprocess.STDOUT, env=environment, timeout=PLAYBOOK_S, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=text, stderr=subprocess.STDOUT, env=environment,
+                              preexec_fn=die_with_parent, check=False)
     if done.returncode:
         raise Wrong(f"the playbook ended with code {done.returncode} (see {log}):\n{log.read_text()[-3000:]}")
     say(f"the playbook has run on {len(addresses)} hosts")

@@ -1,7 +1,7 @@
 """Hosts that are network namespaces on a bridge with real multicast, and the programs on them.
 
-The test itself runs in a namespace, which contains the bridge.  Everything ends with the test, by PR_SET_PDEATHSIG.  Linux
-sends this signal when the thread that started the process ends.
+The test itself runs in a namespace, which contains the bridge.  Everything ends with the test, by PR_SET_PDEATHSIG.
+Linux sends this signal when the thread that started the process ends.
 """
 import argparse
 import ctypes
@@ -226,7 +226,7 @@ class Prometheus:
     def expect_targets(self, hosts):
         """Prometheus has followed a move."""
         if self.process:
-            wait(lambda: {(target["labels"]["host"], target["health"]) for target in self.ask("targets")["activeTargets"]}
+            wait(lambda: {(t["labels"]["host"], t["health"]) for t in self.ask("targets")["activeTargets"]}
                  == {(host, "up") for host in hosts}, f"Prometheus' targets are on {hosts}", STEP_S, 0.5)
 
     def expect(self, *alerts):
@@ -243,6 +243,11 @@ class Prometheus:
 # ---- The test's own namespace ----------------------------------------------------------------------------------------
 
 
+def directory(text):
+    """The path of a directory in the command line.  A program that leaves this directory can use it."""
+    return Path(text).resolve()
+
+
 def main(run, doc, script, arguments=None):
     """Runs a test in a namespace with the name and options of its command line.  Returns the exit status.
 
@@ -250,7 +255,7 @@ def main(run, doc, script, arguments=None):
     """
     name = Path(script).stem
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=lambda text: Path(text).resolve(), default=Path(f"{name.replace('_', '-')}-output").resolve())
+    parser.add_argument("--output", type=directory, default=directory(f"{name.replace('_', '-')}-output"))
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # in a namespace of its own
     if arguments:
         arguments(parser)

@@ -34,7 +34,7 @@ import yaml
 
 import deployed
 import hosts
-from hosts import BRIDGE_ADDRESS, BUILD, ROOT, Process, Prometheus, Wrong, page, request, say, sh, wait
+from hosts import BUILD, ROOT, Process, Prometheus, Wrong, page, request, say, sh, wait
 
 sys.path.insert(0, str(ROOT / "tests/system"))
 import browser  # noqa: E402
@@ -62,8 +62,8 @@ def array_yaml(n_hosts, n_fgpu, n_xbgpu, rate_hz):
         "name": NAME,
         "time": {"sync_time": int(time.time()), "adc_sample_rate": rate_hz},
         "digitiser": {"sample_bits": 10, "packet_samples": 2048},
-        "antennas": [{"name": f"m{i:03}", "pol0": f"239.102.{i}.0", "pol1": f"239.102.{i}.1", "position": [30 * i, 0, 0]}
-                     for i in range(n_ants)],
+        "antennas": [{"name": f"m{i:03}", "pol0": f"239.102.{i}.0", "pol1": f"239.102.{i}.1",
+                      "position": [30 * i, 0, 0]} for i in range(n_ants)],
         "telescope": {"latitude": -30.7128, "longitude": 21.4436, "altitude": 1038},
         "f_outputs": [{"name": "wide", "channels": N_CHANNELS, "substreams": n_hosts * n_xbgpu,
                        "spectra_per_heap": SPECTRA_PER_HEAP, "gain": 0.05, "dither": "none", "buffers": 32}],
@@ -124,7 +124,8 @@ class Array:
             f" sky{pol} + wgn(0.03, {1000 + 2 * a + pol});" for a in range(len(self.antennas)) for pol in range(2))
         antennas = [{"name": a["name"], "digitiser_id": 2 * i, "pol0": a["pol0"], "pol1": a["pol1"]}
                     for i, a in enumerate(self.config["antennas"])]
-        return {"time": self.config["time"], "digitiser": {**self.config["digitiser"], "period": 65536, "dither_seed": 1},
+        digitiser = {**self.config["digitiser"], "period": 65536, "dither_seed": 1}
+        return {"time": self.config["time"], "digitiser": digitiser,
                 "signals": {"specification": signals}, "antennas": antennas, "send": {"interface": "br0"},
                 "katcp": {"listen": DSIM_KATCP}}
 
@@ -156,7 +157,8 @@ class Array:
 
     def all_received(self):
         state = self.state()
-        return bool(state) and all(row["state"] in ("ok", "warn") for row in state["engines"] + state["antennas"]) and all(
+        return bool(state) and all(
+            row["state"] in ("ok", "warn") for row in state["engines"] + state["antennas"]) and all(
             row["heard_by"] == row["of"] == self.n_x for row in state["antennas"])
 
     def critical(self):
@@ -203,7 +205,8 @@ class Doctor:
         """Returns the report of a run that has just ended, in one line.  Returns "" if no run has ended."""
         if not self.process:
             with self.path.open("w") as text:
-                self.process = subprocess.Popen(self.command, stdout=text, stderr=text, preexec_fn=hosts.die_with_parent)
+                self.process = subprocess.Popen(self.command, stdout=text, stderr=text,
+                                                preexec_fn=hosts.die_with_parent)
         self.code = self.process.poll()
         if self.code is None:
             return ""
@@ -300,8 +303,8 @@ def check_recording(array):
 
 
 class Fault:
-    """A fault.  Each of the methods page(banner), alert(labels of all firing alerts) and doctor(report) returns true if the
-    fault is named there: the antennas, and for a lost engine or host also the engine or the host."""
+    """A fault.  page(banner), alert(labels of all firing alerts) and doctor(report) return true if the fault is named
+    there: the antennas, and for a lost engine or host also the engine or the host."""
 
     name = ""
 
@@ -385,15 +388,17 @@ class LinkDown(Fault):
         return self.has(banner, self.host)
 
     def alert(self, alerts):
-        down = {a["engine"] for a in alerts if a["alertname"] == "EngineDown" and a["host"] == self.host}
-        return down == {engine["name"] for engine in self.engines}
+        down = {a["engine"]: a["carries"] for a in alerts if a["alertname"] == "EngineDown" and a["host"] == self.host}
+        return set(down) == {engine["name"] for engine in self.engines} and all(
+            down[engine["name"]] in self.antennas for engine in self.lost)
 
     def doctor(self, report):
         return self.has(report, *(f"{engine['name']}.yaml" for engine in self.lost))
 
 
 def measure(array, shown, doctor, fault):
-    """Begins a fault.  Returns {place: seconds until the fault is named there}, with None for a place that is not there."""
+    """Begins a fault.  Returns {place: seconds until the fault is named there}.  The seconds are None if Chromium or
+    Prometheus is missing."""
     def watchers():
         yield "page", not shown.why_not and (lambda: fault.page(shown.banner()))
         yield "alert", array.prometheus.process and (lambda: fault.alert(array.alerts()))
@@ -452,6 +457,19 @@ def wait_steady(array, shown, doctor):
     say("nothing is wrong: the array page is green, no alert fires, cbf-doctor finds nothing")
 
 
+def make_faults(array, shown, doctor, n_hosts):
+    """Makes one fault after another, on different hosts.  Returns [(fault, seconds by place)]."""
+    rows = []
+    for kind, host in ((FeedCut, n_hosts // 4), (EngineKilled, n_hosts // 2), (LinkDown, 3 * n_hosts // 4)):
+        fault = kind(array, host)
+        rows.append((fault, measure(array, shown, doctor, fault)))
+        fault.mend()
+        wait(lambda: array.all_received() and not array.critical(), f"the array is whole after the fault: {fault}",
+             STEADY_S, 0.5)
+        say("mended: X-engines receive all antennas, and no critical alert fires")
+    return rows
+
+
 def run(args):
     for path in args.output.glob("*.uvh5"):
         path.unlink()
@@ -466,13 +484,7 @@ def run(args):
             check_names(array)
             wait_steady(array, shown, doctor)
             shown.take(f"{len(array.antennas)}x{array.n_x}-healthy")
-            rows = []
-            for kind, host in ((FeedCut, args.hosts // 4), (EngineKilled, args.hosts // 2), (LinkDown, 3 * args.hosts // 4)):
-                fault = kind(array, host)
-                rows.append((fault, measure(array, shown, doctor, fault)))
-                fault.mend()
-                wait(lambda: array.all_received() and not array.critical(), f"the array is whole after {fault}", STEADY_S, 0.5)
-                say("mended: X-engines receive all antennas")
+            rows = make_faults(array, shown, doctor, args.hosts)
             print_table(rows)
             say(array.load())
     finally:
@@ -488,9 +500,9 @@ def run(args):
 def add_arguments(parser):
     parser.add_argument("--hosts", type=int, default=8, help="hosts with engines; at least 4")
     parser.add_argument("--fgpu", type=int, default=2, help="F-engines on each host, of one antenna each")
-    parser.add_argument("--xbgpu", type=int, default=1, help="X-engines on each host; their total must be a power of two")
+    parser.add_argument("--xbgpu", type=int, default=1, help="X-engines on each host; the sum must be a power of two")
     parser.add_argument("--rate", type=int, default=131072, help="samples a second of each digitiser")
-    parser.add_argument("--pictures", type=lambda text: Path(text).resolve(), help="directory for pictures of the array page")
+    parser.add_argument("--pictures", type=hosts.directory, help="directory for pictures of the array page")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ import numpy as np
 import yaml
 
 import hosts
-from hosts import BRIDGE_ADDRESS, BUILD, ROOT, STEP_S, Process, Prometheus, Wrong, metrics, request, samples, say, sh, wait
+from hosts import BRIDGE_ADDRESS, BUILD, ROOT, STEP_S, Process, Prometheus, Wrong, metrics, request, samples, say, wait
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import visfile  # noqa: E402
