@@ -20,6 +20,7 @@ from hosts import BUILD, ROOT, Process, Wrong, die_with_parent, say
 sys.path.insert(0, str(ROOT / "tests/system"))
 import harness  # noqa: E402
 
+UNIT_S = 60  # time within which a unit must be ready: TimeoutStartSec= of cbf-control@.service
 SSH = """#!/bin/sh
 # ssh OPTIONS ADDRESS COMMAND
 for word; do address=$command command=$word; done
@@ -102,7 +103,7 @@ class Units:
         self.processes[unit] = Process(
             self.out, name, ["sh", "-c", 'mkdir -p "$STATE_DIRECTORY" && exec "$@"', "sh", *python,
                              self.out / "prefix" / folder / program, f"/etc/cbf/{name}.yaml"],
-            self.hosts[host], clock.environment() | {"STATE_DIRECTORY": state})
+            self.hosts[host], clock.environment() | {"STATE_DIRECTORY": state}, UNIT_S)
 
     def stop(self, unit, number=signal.SIGTERM):
         """Ends the program of a unit.  Returns its exit code."""

@@ -105,7 +105,7 @@ class Host:
 class Process:
     """A program, in a host's namespace or on the bridge.  It reports when it is ready."""
 
-    def __init__(self, out, name, command, host=None, environment=None):
+    def __init__(self, out, name, command, host=None, environment=None, start_s=START_S):
         path = str(out / f".{name}.ready")
         Path(path).unlink(missing_ok=True)
         self.name, self.log = name, out / f"{name}.log"
@@ -115,7 +115,7 @@ class Process:
             self.process = subprocess.Popen([*(host.enter if host else []), *command], stdout=log, stderr=log,
                                             env={**os.environ, "NOTIFY_SOCKET": path, **(environment or {})},
                                             preexec_fn=die_with_parent)
-            wait(lambda: self._is_ready(ready), f"{name} is ready (see {self.log})", START_S, 0)
+            wait(lambda: self._is_ready(ready), f"{name} is ready (see {self.log})", start_s, 0)
         Path(path).unlink()
 
     def _is_ready(self, ready):
