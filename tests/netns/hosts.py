@@ -272,7 +272,8 @@ def main(run, doc, script, arguments=None):
     try:
         run(args)
     except Wrong as error:
-        print(f"{name}: {error}", flush=True)
+        for one in filter(None, (error.__context__, error)):  # a program that does not end must not hide the cause
+            print(f"{name}: {one}", flush=True)
         return 1
     say("All as expected.")
     return 0
