@@ -153,6 +153,13 @@ check-systemd: ## installs the packages in a container with a real systemd, and 
 check-kubernetes: ## makes a container image, and runs an array from its manifests in podman (5 minutes)
 	@scripts/check-kubernetes
 
+# The exit code 77 says that namespaces are not permitted here.
+ARRAY_FLAGS ?= --output $(BUILD)/check-array
+check-array: ## an array of 16 F-engines and 8 X-engines on 10 namespaces: its playbook, and three faults (4 minutes)
+	@scripts/setup ci
+	@$(SUBMAKE) all $(FAKE_CLOCK)
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/netns/many_hosts.py $(ARRAY_FLAGS) || [ $$? = 77 ]
+
 # Without a GPU this target prints a message.
 check-gpu: ## unit and engine tests on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 	@scripts/gpu check
@@ -162,7 +169,7 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 	@scripts/gpu pack
 
 .PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f qualify-b qualify-gnss
-.PHONY: check-systemd check-kubernetes check-gpu gpu-pack
+.PHONY: check-systemd check-kubernetes check-array check-gpu gpu-pack
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
 # the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.

@@ -20,20 +20,14 @@ import control
 import demo_array
 import harness
 import status_pages
-from PIL import Image
 from test_watch import Array
 
 MAX_BYTES = 150 << 10
 DEMO_S = 60  # length of the history of the demonstration's array
 
 
-def take(page, path, **options):
-    page.mouse.move(0, 0)
-    page.screenshot(path=path, **options)
-    with Image.open(path) as image:
-        small = image.convert("RGB").quantize(64, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
-    assert path.stat().st_size < MAX_BYTES, f"{path} has {path.stat().st_size} bytes"
+def take(page, path):
+    browser.take(page, path, 64, MAX_BYTES)
     print(path, path.stat().st_size)
 
 

@@ -19,125 +19,29 @@ scripts/array predicts.  If Prometheus is installed, it must report the lost hos
 
 Exit status: 0 all checks passed, 1 a check failed, 77 namespaces are not permitted here.
 """
-import argparse
-import ctypes
 import json
 import os
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
+import hosts
+from hosts import BRIDGE_ADDRESS, BUILD, ROOT, STEP_S, Process, Prometheus, Wrong, metrics, request, samples, say, wait
+
 sys.path.insert(0, str(ROOT / "scripts"))
 import visfile  # noqa: E402
 
-NO_NAMESPACES = 77
 SYNC_TIME = "1760000000"  # in three_hosts.yaml
-BRIDGE_ADDRESS = "10.77.0.254"
-MTU = 9000
 PERIOD = 4  # dumps
 DELAYS = (0, 5, -3, 17)  # samples, of the antennas
 MAX_RATE_ERROR = 0.1  # over some seconds, beginning and ending within a dump
-START_S, STEP_S = 20, 40  # how long a start, and each step, may take
 SPARE_S = 30  # from the command that moves engines to a spare, to the end of the first dump that is whole again
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-class Wrong(Exception):
-    """Something is not as it must be, in one sentence."""
-
-
-def die_with_parent():
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def sh(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Wrong(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-def wait(condition, what, timeout_s, step_s=0.1):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise Wrong(f"{what}: not within {timeout_s:g} s")
-        time.sleep(step_s)
-
-
-def say(text):
-    print(f"{time.monotonic() - STARTED:5.1f} s  {text}", flush=True)
-
-
-STARTED = time.monotonic()
-
-# ---- Hosts and processes ---------------------------------------------------------------------------------------------
-
-
-class Host:
-    """A network namespace, which lives as long as a process that does nothing."""
-
-    def __init__(self, name, address):
-        self.name = name
-        self.holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], preexec_fn=die_with_parent)
-        own = os.readlink("/proc/self/ns/net")
-        space = f"/proc/{self.holder.pid}/ns/net"
-        wait(lambda: os.readlink(space) != own, f"the namespace of {name}", START_S, 0.01)
-        self.enter = ["nsenter", f"--net={space}"]
-        sh("ip", "link", "add", name, "mtu", str(MTU), "type", "veth", "peer", "name", "eth0", "mtu", str(MTU),
-           "netns", str(self.holder.pid))
-        sh("ip", "link", "set", name, "master", "br0", "up")
-        sh(*self.enter, "ip", "address", "add", f"{address}/24", "dev", "eth0")
-        sh(*self.enter, "ip", "link", "set", "lo", "up")
-        self.link("up")
-
-    def link(self, state):
-        sh(*self.enter, "ip", "link", "set", "eth0", state)
-
-
-class Process:
-    """A program, in a host's namespace or on the bridge.  It reports when it is ready."""
-
-    def __init__(self, out, program, name, config, host=None):
-        path = str(out / f".{name}.ready")
-        Path(path).unlink(missing_ok=True)
-        self.name, self.log = name, out / f"{name}.log"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, open(self.log, "ab") as log:
-            ready.bind(path)
-            ready.settimeout(0.2)
-            self.process = subprocess.Popen([*(host.enter if host else []), BUILD / program, config], stdout=log,
-                                            stderr=log, env={**os.environ, "NOTIFY_SOCKET": path},
-                                            preexec_fn=die_with_parent)
-            wait(lambda: self._is_ready(ready), f"{name} is ready (see {self.log})", START_S, 0)
-        Path(path).unlink()
-
-    def _is_ready(self, ready):
-        if self.process.poll() is not None:
-            raise Wrong(f"{self.name} ended at its start:\n{self.log.read_text()}")
-        try:
-            return b"READY=1" in ready.recv(4096)
-        except TimeoutError:
-            return False
-
-    def end(self, number=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            return self.process.wait(START_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise Wrong(f"{self.name} did not end") from None
 
 
 class Array:
@@ -158,17 +62,11 @@ class Array:
 
     def plan(self, *options):
         """Runs scripts/array, and reads what runs where.  Returns the table."""
-        out = self.out
-        done = subprocess.run([sys.executable, ROOT / "scripts/array", out / "array.yaml", "--output", out / "made",
-                               "--programs", BUILD, *options], capture_output=True, text=True, check=False)
-        print(done.stdout + done.stderr, flush=True)
-        if done.returncode:
-            raise Wrong(f"scripts/array ended with code {done.returncode}")
-        inventory = yaml.safe_load((out / "made/inventory.yaml").read_text())
-        self.inventory = inventory["all"]["children"]["cbf"]["hosts"]
-        self.targets = yaml.safe_load((out / "made/prometheus/targets.yaml").read_text())
-        self.streams = yaml.safe_load((out / "made/streams.yaml").read_text())
-        return done.stdout
+        table = hosts.run_array(self.out, *options)
+        self.inventory = hosts.read_made(self.out, "inventory.yaml")["all"]["children"]["cbf"]["hosts"]
+        self.targets = hosts.read_made(self.out, "prometheus/targets.yaml")
+        self.streams = hosts.read_made(self.out, "streams.yaml")
+        return table
 
     def write(self, name, config):
         path = self.out / f"{name}.yaml"
@@ -176,12 +74,9 @@ class Array:
         return path
 
     def make_network(self):
-        sh("ip", "link", "set", "lo", "up")
-        sh("ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
-        sh("ip", "link", "set", "br0", "mtu", str(MTU), "up")
-        sh("ip", "address", "add", f"{BRIDGE_ADDRESS}/24", "dev", "br0")
+        hosts.make_bridge("mcast_snooping", "0")
         for name, host in self.inventory.items():
-            self.hosts[name] = Host(name, host["ansible_host"])
+            self.hosts[name] = hosts.Host(name, host["ansible_host"])
 
     def start_engines(self, host, programs=("xbgpu", "fgpu")):
         for program in programs:
@@ -189,14 +84,14 @@ class Array:
                 if service["program"] == program:
                     name = service["name"]
                     path = self.out / "made/services" / f"{name}.yaml"
-                    self.processes[name] = Process(self.out, program, name, path, self.hosts[host])
+                    self.processes[name] = Process(self.out, name, [BUILD / program, path], self.hosts[host])
 
     def start(self):
-        self.processes["visrec"] = Process(self.out, "visrec", "visrec", self.write("visrec", self.visrec()))
+        self.processes["visrec"] = Process(self.out, "visrec", [BUILD / "visrec", self.write("visrec", self.visrec())])
         for program in ("xbgpu", "fgpu"):
             for host in self.hosts:
                 self.start_engines(host, [program])
-        self.processes["dsim"] = Process(self.out, "dsim", "dsim", self.write("dsim", self.dsim()))
+        self.processes["dsim"] = Process(self.out, "dsim", [BUILD / "dsim", self.write("dsim", self.dsim())])
 
     def dump_samples(self):
         stream = self.streams["f_outputs"][0]
@@ -272,7 +167,7 @@ class Array:
         for path in (self.out / host).glob("*.yaml"):
             program = {"f": "fgpu", "x": "xbgpu"}[path.stem[0]]
             names.append(f"{path.stem}-{host}")
-            self.processes[names[-1]] = Process(self.out, program, names[-1], path, self.hosts[host])
+            self.processes[names[-1]] = Process(self.out, names[-1], [BUILD / program, path], self.hosts[host])
         return names
 
     def counted(self, name, label=""):
@@ -287,91 +182,11 @@ class Array:
             if code:
                 errors.append(f"{name} ended with code {code}")
         for host in self.hosts.values():
-            host.holder.kill()
+            host.end()
         if self.recording.exists():
             shutil.move(self.recording, self.out / "vis.uvh5")
         if errors:
             raise Wrong("; ".join(errors))
-
-
-def samples(address, name=r"\w+"):
-    """[(name and labels, value)] of the metrics at an address."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
-        found = (re.match(rf"({name}(?:\{{.*\}})?) (\S+)$", line) for line in page.read().decode().splitlines())
-        return [(sample[1], float(sample[2])) for sample in found if sample]
-
-
-def metrics(address):
-    """Sums of the metrics at an address, by name."""
-    sums = {}
-    for sample, value in samples(address):
-        name = sample.partition("{")[0]
-        sums[name] = sums.get(name, 0.0) + value
-    return sums
-
-
-def request(address, line):
-    """Sends a KATCP request.  Raises Wrong if the reply is not ok."""
-    host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), timeout=START_S) as client, client.makefile("rw") as lines:
-        lines.write(f"?{line}\n")
-        lines.flush()
-        reply = next(text for text in lines if text.startswith("!"))
-    if reply.split()[1] != "ok":
-        raise Wrong(f"?{line} to {address}: {reply.strip()}")
-
-
-# ---- Monitoring ------------------------------------------------------------------------------------------------------
-
-
-class Prometheus:
-    """A real Prometheus with the configuration that scripts/array made; None if Prometheus is not installed."""
-
-    def __init__(self, out):
-        self.process = None
-        if not shutil.which("prometheus"):
-            say("no Prometheus here: its alerts are not tried")
-            return
-        shutil.rmtree(out / "tsdb", ignore_errors=True)  # an earlier array's past
-        made = out / "made/prometheus"
-        with open(out / "prometheus.log", "wb") as log:
-            self.process = subprocess.Popen(
-                ["prometheus", f"--config.file={made / 'prometheus.yaml'}", f"--storage.tsdb.path={out / 'tsdb'}",
-                 "--web.listen-address=127.0.0.1:9090"], stdout=log, stderr=log, preexec_fn=die_with_parent)
-
-    @staticmethod
-    def ask(what):
-        with urllib.request.urlopen(f"http://127.0.0.1:9090/api/v1/{what}", timeout=5) as reply:
-            return json.load(reply)["data"]
-
-    def alerts(self):
-        """{(alert, host)} that fire."""
-        return {(alert["labels"]["alertname"], alert["labels"].get("host"))
-                for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing"}
-
-    def expect_none(self, n_targets):
-        """All targets and the array are well."""
-        if self.process:
-            wait(lambda: [target["health"] for target in self.ask("targets")["activeTargets"]] == n_targets * ["up"],
-                 "all targets of Prometheus are up", STEP_S)
-            if self.alerts():
-                raise Wrong(f"nothing is wrong, and these alerts fire: {self.alerts()}")
-
-    def expect_targets(self, hosts):
-        """Prometheus has followed a move."""
-        if self.process:
-            wait(lambda: {(target["labels"]["host"], target["health"]) for target in self.ask("targets")["activeTargets"]}
-                 == {(host, "up") for host in hosts}, f"Prometheus' targets are on {hosts}", STEP_S, 0.5)
-
-    def expect(self, *alerts):
-        if self.process:
-            wait(lambda: self.alerts() >= set(alerts), f"alerts {alerts}; there are {self.alerts()}", STEP_S, 0.5)
-            say("firing: " + ", ".join(f"{name} ({host})" for name, host in sorted(alerts)))
-
-    def end(self):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
 
 
 def check_targets(array):
@@ -531,29 +346,5 @@ def run(out):
     check_fringes(array)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("three-hosts-output"))
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # in a namespace of its own
-    args = parser.parse_args()
-    if not args.inside:
-        unshare = ["unshare", "--net"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
-        probe = subprocess.run([*unshare, "ip", "link", "add", "br0", "type", "bridge"], capture_output=True, text=True,
-                               check=False)
-        if probe.returncode:
-            print(f"three_hosts: namespaces with a bridge are not permitted here: {probe.stderr.strip()}")
-            return NO_NAMESPACES
-        os.execvp("unshare", [*unshare, sys.executable, os.path.abspath(__file__), "--inside", "--output",
-                              os.path.abspath(args.output)])
-    args.output.mkdir(parents=True, exist_ok=True)
-    try:
-        run(args.output)
-    except Wrong as error:
-        print(f"three_hosts: {error}", flush=True)
-        return 1
-    say("All as expected.")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(hosts.main(lambda args: run(args.output), __doc__, __file__))

@@ -38,6 +38,18 @@ def page(**options):
         yield new_page(made, **options)
 
 
+def take(made, path, n_colours, max_bytes, **options):
+    """Writes a picture of the page with few colours."""
+    from PIL import Image
+
+    made.mouse.move(0, 0)
+    made.screenshot(path=path, **options)
+    with Image.open(path) as image:
+        small = image.convert("RGB").quantize(n_colours, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
+    assert path.stat().st_size < max_bytes, f"{path} has {path.stat().st_size} bytes"
+
+
 def wait_shown(made, n=1):
     """Waits until answers have been shown so many times more; the page counts them."""
     shown = int(made.locator("body").get_attribute("data-shown") or 0)

@@ -24,13 +24,7 @@ PICTURES = (("status-f-light", F_PAGE, 1480), ("status-x-light", X_PAGE, 1800), 
 
 
 def take(page, path):
-    from PIL import Image
-
-    page.screenshot(path=path)
-    with Image.open(path) as image:
-        small = image.convert("RGB").quantize(96, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
-    assert path.stat().st_size < MAX_BYTES, f"{path} has {path.stat().st_size} bytes"
+    browser.take(page, path, 96, MAX_BYTES)
 
 
 def main(directory):

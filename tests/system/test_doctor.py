@@ -771,6 +771,16 @@ def test_polarisation_of_another_antenna(daemon, files):
     assert found["status"] == "fail" and "pol1 receives packets of polarisation 0: digitiser id 2" in found["found"]
 
 
+def test_host_that_is_down(own_network, files):
+    """The engines of a host that does not answer cost the time of one request, 2 s."""
+    names = ("fgpu0", "fgpu1", "xbgpu0", "xbgpu1")
+    paths = files({name: {"http": {"listen": f"10.99.1.77:{8000 + i}"}} for i, name in enumerate(names)}).write(*names)
+    began = time.monotonic()
+    report = Report("loss", *paths, "--seconds", "1")
+    assert [f["status"] for f in report.findings if f["id"] == "loss.verdict"] == ["skipped"] * len(names)
+    assert time.monotonic() - began < 5
+
+
 def test_wrong_interface(own_network, daemon, files):
     """The digitisers' packets are on lo, but the file has them on d0."""
     files = files()

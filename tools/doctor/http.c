@@ -14,12 +14,28 @@
 #define PAGE_BYTES_MAX (64 << 20)
 #define NAME_BYTES     256
 #define LABELS_BYTES   1024
+#define MAX_ABSENT     64
+
+/* Hosts that have not answered a request for a connection.  A run of cbf-doctor asks them only once, because each
+ * request would wait for TIMEOUT_S. */
+static struct {
+    size_t n;
+    in_addr_t hosts[MAX_ABSENT];
+} absent;
+
+static bool is_absent(in_addr_t host)
+{
+    for (size_t i = 0; i < absent.n; i++)
+        if (absent.hosts[i] == host)
+            return true;
+    return false;
+}
 
 static int open_connection(const struct endpoint *listen)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(listen->port), .sin_addr = listen->address};
     const struct timeval timeout = {.tv_sec = TIMEOUT_S};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = is_absent(listen->address.s_addr) ? -1 : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
         return -1;
@@ -29,6 +45,9 @@ static int open_connection(const struct endpoint *listen)
         to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
         return fd;
+    /* a connect() that lasts for SO_SNDTIMEO fails with EINPROGRESS */
+    if ((errno == EINPROGRESS || errno == ETIMEDOUT || errno == EHOSTUNREACH) && absent.n < MAX_ABSENT)
+        absent.hosts[absent.n++] = listen->address.s_addr;
     close(fd);
     return -1;
 }

@@ -1,6 +1,6 @@
 /* http.h - reads /metrics and /status.json of a running daemon.
  *
- * Blocking: 2 s at most. */
+ * Blocking: 2 s at most.  A host that does not answer a request for a connection is not asked again. */
 #ifndef TOOLS_DOCTOR_HTTP_H
 #define TOOLS_DOCTOR_HTTP_H
 
