@@ -123,7 +123,7 @@ def install(out):
         (out / "bin" / name).chmod(0o755)
 
 
-def play(out, hosts, addresses, forks=2):
+def play(out, hosts, addresses, *options, forks=2):
     """Runs the playbook in out/made.  'addresses': {name of a host: its address}"""
     install(out)
     shutil.rmtree(out / "hosts", ignore_errors=True)
@@ -136,11 +136,11 @@ def play(out, hosts, addresses, forks=2):
         "ANSIBLE_SSH_TRANSFER_METHOD": "piped"}
     made = out / "made"
     command = ["ansible-playbook", "-i", made / "inventory.yaml", made / "playbook.yaml", "--skip-tags", "install",
-               "-e", "ansible_become=false", "-e", f"cbf_prefix={out / 'prefix'}"]
+               "-e", "ansible_become=false", "-e", f"cbf_prefix={out / 'prefix'}", *options]
     log = out / "ansible.log"
     with log.open("w") as text:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=text, stderr=subprocess.STDOUT, env=environment,
                               preexec_fn=die_with_parent, check=False)
     if done.returncode:
         raise Wrong(f"the playbook ended with code {done.returncode} (see {log}):\n{log.read_text()[-3000:]}")
-    say(f"the playbook has run on {len(addresses)} hosts")
+    say(f"the playbook has run {' '.join(options) or f'on {len(addresses)} hosts'}")

@@ -14,6 +14,10 @@ in the array page, the engines' status pages, the controller's sensors, the aler
 Then come three faults, one after another: the feed of an antenna is cut, an F-engine is killed, and the link of a host
 goes down.  The array page, an alert and cbf-doctor must each name the right antenna, engine and host within WITHIN_S.
 
+At last a host is lost: its programs are killed, and its link goes down.  scripts/array moves its engines to the spare, and
+Ansible starts them there.  The first dump without a flag must end SPARE_S after the command at the latest.  Meanwhile the
+other antennas and the other channels lose nothing.
+
 Exit status: 0 all checks passed, 1 a check failed, 77 namespaces are not permitted here, or Ansible is missing.
 """
 import contextlib
@@ -30,20 +34,24 @@ import urllib.error
 from pathlib import Path
 
 import h5py
+import numpy as np
 import yaml
 
 import deployed
 import hosts
 from hosts import BUILD, ROOT, Process, Prometheus, Wrong, page, request, say, sh, wait
 
-sys.path.insert(0, str(ROOT / "tests/system"))
+sys.path[:0] = [str(ROOT / "tests/system"), str(ROOT / "scripts")]
 import browser  # noqa: E402
 import harness  # noqa: E402
+import visfile  # noqa: E402
 
 NAME = "many"
 WITHIN_S = 10  # time within which each fault must be named
 STEADY_S = 180  # time within which the array must be without a fault, after a start or after a fault was mended
 GIVE_UP_S = 60
+SPARE_S = 30  # time from the command that moves engines to the spare, to the end of the first dump without a flag
+SPARE = "spare"
 N_CHANNELS, SPECTRA_PER_HEAP = 128, 64
 DSIM_KATCP = "127.0.0.1:7147"
 PICTURE = {"width": 1280, "height": 1020}
@@ -54,9 +62,9 @@ COLOURS, MAX_BYTES = 64, 200_000
 
 
 def array_yaml(n_hosts, n_fgpu, n_xbgpu, rate_hz):
-    """The contents of array.yaml.  The last two hosts have the recorder and the controller."""
+    """The contents of array.yaml.  The last three hosts have the recorder and the controller, and nothing."""
     n_ants = n_hosts * n_fgpu
-    names = [f"h{i + 1}" for i in range(n_hosts)] + ["store", "control"]
+    names = [f"h{i + 1}" for i in range(n_hosts)] + ["store", "control", SPARE]
     engines = [{"kind": kind, "gpu": "cpu"} for kind in n_fgpu * ["fgpu"] + n_xbgpu * ["xbgpu"]]
     return {
         "name": NAME,
@@ -73,7 +81,8 @@ def array_yaml(n_hosts, n_fgpu, n_xbgpu, rate_hz):
         "recorders": [{"output": "vis", "host": "store"}],
         "controller": {"host": "control"},
         "hosts": [{"name": name, "address": f"10.77.0.{i + 1}", "memory": 2, "cores": 4 * len(engines),
-                   "interfaces": [{"name": "eth0", "rate": 1}], "engines": engines if i < n_hosts else []}
+                   "interfaces": [{"name": "eth0", "rate": 1}],
+                   **({"spare": True} if name == SPARE else {"engines": engines if i < n_hosts else []})}
                   for i, name in enumerate(names)],
         # As in three_hosts.yaml, for a busy machine.
         "fgpu": {"device": {"threads": 1},
@@ -94,14 +103,19 @@ class Array:
         self.config = array_yaml(args.hosts, args.fgpu, args.xbgpu, args.rate)
         (out / "array.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
         shutil.rmtree(out / "made", ignore_errors=True)
-        hosts.run_array(out)
+        self.plan()
         inventory = hosts.read_made(out, "inventory.yaml")["all"]["children"]["cbf"]["hosts"]
         self.addresses = {name: host["ansible_host"] for name, host in inventory.items()}
+        self.hosts, self.units, self.dsim, self.prometheus = {}, None, None, None
+
+    def plan(self, *options):
+        """Runs scripts/array, and reads what runs where.  Returns the printed text."""
+        text, out = hosts.run_array(self.out, *options), self.out
         self.targets = hosts.read_made(out, "prometheus/targets.yaml")
         self.control = hosts.read_made(out, "services/control.yaml")
         self.antennas = [antenna["name"] for antenna in self.control["antennas"]]
         self.engines = {engine["name"]: engine for engine in self.control["engines"]}
-        self.hosts, self.units, self.dsim, self.prometheus = {}, None, None, None
+        return text
 
     def start(self):
         hosts.make_bridge("mcast_snooping", "1", "mcast_querier", "1", "mcast_query_response_interval", "100")
@@ -163,6 +177,12 @@ class Array:
 
     def critical(self):
         return any(alert.get("severity") == "critical" for alert in self.alerts() or ())
+
+    def wait_dumps(self, n):
+        """Waits until the recorder has so many dumps more."""
+        address = self.control["recorders"][0]["http"]
+        goal = hosts.metrics(address)["visrec_dumps_total"] + n
+        wait(lambda: hosts.metrics(address)["visrec_dumps_total"] >= goal, f"{n} dumps more", STEADY_S)
 
     def load(self):
         """A sentence about the load of the machine."""
@@ -286,7 +306,7 @@ def check_names(array):
 
 
 def check_recording(array):
-    """The recorder's files name the antennas, in their order."""
+    """The recorder's files name the antennas, in their order.  Returns the path of the last file."""
     paths = sorted(array.out.glob("*.uvh5"))
     if not paths:
         raise Wrong("there is no recording")
@@ -297,6 +317,7 @@ def check_recording(array):
         if names != array.antennas or not n_dumps:
             raise Wrong(f"{path} has {n_dumps} dumps and the antennas {names}")
         say(f"{path.name} has {n_dumps} dumps of {len(names)} antennas with the right names")
+    return paths[-1]
 
 
 # ---- Faults ----------------------------------------------------------------------------------------------------------
@@ -435,6 +456,55 @@ def print_table(rows):
     print(flush=True)
 
 
+# ---- The spare -------------------------------------------------------------------------------------------------------
+
+
+class Move:
+    """A host is lost, and its engines move to the spare."""
+
+    def __init__(self, array, host):
+        home = list(array.addresses)[host]
+        engines = [engine for engine in array.engines.values() if engine["host"] == home]
+        self.antennas = {name for engine in engines for name in engine.get("antennas", [])}
+        self.channels = np.zeros(N_CHANNELS, bool)
+        for engine in engines:
+            if engine["program"] == "xbgpu":
+                self.channels[engine["first_channel"]:engine["first_channel"] + engine["channels"]] = True
+        array.wait_dumps(2)
+        self.lost_s = time.time()
+        for engine in engines:
+            array.units.stop(array.unit(engine), signal.SIGKILL)
+        array.hosts[home].link("down")
+        say(f"{home} is lost")
+        array.wait_dumps(4)
+        self.command_s = time.time()
+        limit = re.search(r"--limit (\S+)", array.plan("--move", home, SPARE))[1]
+        deployed.play(array.out, array.hosts, array.addresses, "--limit", limit)
+        say(f"the engines of {home} run on {SPARE} {time.time() - self.command_s:.1f} s after the command")
+        wait(array.all_received, "X-engines receive all antennas again", STEADY_S, 0.5)
+        array.wait_dumps(8)
+
+    def check(self, path, names):
+        """Checks the flags of the recording, from the loss on."""
+        data = visfile.load(path, "xx")
+        dump_s = float(np.median(np.diff(data.unix_s)))
+        flags = np.ma.getmaskarray(data.vis)
+        begins_s, ends_s = data.unix_s - dump_s / 2, data.unix_s + dump_s / 2
+        lost = np.array([bool({names[a1], names[a2]} & self.antennas) for a1, a2 in data.baselines])
+        after = ends_s > self.lost_s
+        if (flags[after] & ~lost[:, None] & ~self.channels).any():
+            raise Wrong("other antennas or other channels lost data while the engines moved")
+        gone = (begins_s > self.lost_s + dump_s) & (ends_s < self.command_s)
+        if not gone.any() or not flags[gone][:, lost].all():
+            raise Wrong("the data of the lost host are not flagged before the move")
+        whole_s = [end_s for end_s, flagged in zip(ends_s, flags.any(axis=(1, 2))) if end_s > self.command_s and not flagged]
+        if not whole_s:
+            raise Wrong("no dump is whole after the move")
+        say(f"the first whole dump ended {whole_s[0] - self.command_s:.1f} s after the command")
+        if whole_s[0] - self.command_s > SPARE_S:
+            raise Wrong(f"the first whole dump ended more than {SPARE_S} s after the command")
+
+
 # ---- The story -------------------------------------------------------------------------------------------------------
 
 
@@ -487,10 +557,11 @@ def run(args):
             rows = make_faults(array, shown, doctor, args.hosts)
             print_table(rows)
             say(array.load())
+            move = Move(array, 3 * args.hosts // 4)
     finally:
         doctor.end()
         array.end()
-    check_recording(array)
+    move.check(check_recording(array), array.antennas)
     slow = [f"{fault}: named by {place} after {s:.1f} s" for fault, took in rows for place, s in took.items()
             if s is not None and s > WITHIN_S]
     if slow:
