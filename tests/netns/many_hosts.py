@@ -414,7 +414,7 @@ class LinkDown(Fault):
             down[engine["name"]] in self.antennas for engine in self.lost)
 
     def doctor(self, report):
-        return self.has(report, *(f"{engine['name']}.yaml" for engine in self.lost))
+        return self.has(report, *(f"{engine['name']}.yaml" for engine in self.engines))
 
 
 def measure(array, shown, doctor, fault):

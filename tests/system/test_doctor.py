@@ -991,11 +991,17 @@ def test_lost_engine(healthy):
     assert found["fix"] == f"systemctl status 'fgpu@*'   # on the host of the fgpu of {paths[1]}"
     assert circles(report) == []
     assert not any("switch" in f["why"] + f["fix"] for f in report.bad() if f["id"] == "loss.verdict")
-    assert report.get("loss.verdict", "fgpu1")["status"] == "skipped"
+    assert report.get("loss.verdict", "fgpu1")["status"] == "warn"
     silent = [f for f in report.findings if f["id"] == "engine.troubles" and f["status"] == "fail"]
     assert [f["subject"] for f in silent] == ["xbgpu0.doctor.yaml m001"], report.bad()
     assert re.match(r"F-engine to X-engine: no heaps since \d+ s ago; also at 1 other X-engine", silent[0]["found"]), silent
     assert re.match(f"fgpu {re.escape(str(paths[1]))}   # starts the fgpu of m001, which does not run here", silent[0]["fix"])
+    processes["xbgpu1"].process.kill()
+    processes["xbgpu1"].process.wait()
+    report = Report("loss", *paths, "--seconds", "0.2")
+    for name in ("fgpu1", "xbgpu1"):
+        found = report.get("loss.verdict", name)
+        assert found["status"] == "fail" and "does not run here" in found["found"] and "systemctl status" in found["fix"]
 
 
 class Page(http.server.BaseHTTPRequestHandler):

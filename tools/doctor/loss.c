@@ -450,21 +450,36 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
+/* Reports a file whose daemon does not answer.  If daemons of other files answer, the array runs, and the daemon should
+ * run, too. */
+static void report_no_answer(struct doctor *doctor, const struct doctor_file *file, bool others_answer)
+{
+    bool can_answer = file->http->listen.n > 0;
+    enum finding_status bad = doctor->topics == TOPIC_LOSS ? FINDING_FAIL : FINDING_WARN;
+    struct finding *f =
+        doctor_add(doctor, can_answer && others_answer ? bad : FINDING_SKIPPED, "loss.verdict", file->name);
+
+    if (!can_answer)
+        SAY(f->found, "the file has no http.listen: the daemon's counters cannot be read");
+    else if (doctor_file_runs(file))
+        SAY(f->found, "its daemon runs, but does not answer this host at http.listen");
+    else
+        SAY(f->found, "its daemon does not run here: no program answers at http.listen");
+    if (f->status == FINDING_SKIPPED)
+        return;
+    SAY(f->expected, "an answer, because daemons of other files answer");
+    SAY(f->why, "the daemon or its host is down, or http.allow does not name this host");
+    SAY(f->fix, "systemctl status '%s@*' on the daemon's host", file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
+}
+
+/* Reads the daemon's counters for the first time.  Returns false if the daemon does not answer. */
 static bool start_watch(struct doctor *doctor, const struct doctor_file *file, struct loss_watch *w)
 {
     memset(w, 0, sizeof(*w));
     w->file = file;
     w->report = &doctor->report;
-    if (file->http->listen.n == 0 || !(w->before = doctor_metrics_get(&file->http->listen.items[0]))) {
-        struct finding *f = doctor_add(doctor, FINDING_SKIPPED, "loss.verdict", file->name);
-        if (file->http->listen.n == 0)
-            SAY(f->found, "the file has no http.listen: the daemon's counters cannot be read");
-        else if (doctor_file_runs(file))
-            SAY(f->found, "its daemon runs, but does not answer this host at http.listen");
-        else
-            SAY(f->found, "its daemon does not run here: no program answers at http.listen");
+    if (file->http->listen.n == 0 || !(w->before = doctor_metrics_get(&file->http->listen.items[0])))
         return false;
-    }
     w->before_ns = clock_monotonic_ns();
     if (!nic_name(file->recv->interface, w->interface))
         w->interface[0] = '\0';
@@ -475,12 +490,20 @@ static bool start_watch(struct doctor *doctor, const struct doctor_file *file, s
 void doctor_check_loss(struct doctor *doctor)
 {
     struct loss_watch *watches = calloc(doctor->n_files + 1, sizeof(*watches));
-    size_t n = 0;
+    const struct doctor_file **silent = calloc(doctor->n_files + 1, sizeof(const struct doctor_file *));
+    size_t n = 0, n_silent = 0;
 
-    if (!watches)
+    if (!watches || !silent)
         abort();
-    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
-        n += start_watch(doctor, file, &watches[n]);
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
+        if (start_watch(doctor, file, &watches[n]))
+            n++;
+        else
+            silent[n_silent++] = file;
+    }
+    for (size_t i = 0; i < n_silent; i++)
+        report_no_answer(doctor, silent[i], n > 0);
+    free(silent);
     if (doctor->n_files == 0)
         doctor_note(doctor, FINDING_SKIPPED, "loss.verdict", "", "no file was given");
     if (n > 0)
