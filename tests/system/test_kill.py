@@ -238,3 +238,35 @@ def test_stop_while_starting(program, daemon, work, rng):
         else:
             assert code == 0, process.tail()
     assert not list(work.glob("*.uvh5"))
+
+
+def test_second_instances(daemon, work, references):
+    """A second instance of an F-engine, and then of an X-engine, as after a split of the network.  The receivers count
+    duplicates.  Only dumps that one of the two instances flags may differ.  Every recorded value is right or flagged."""
+    array = Chain(daemon, Layout(work))
+    array.start(*chain.NAMES)
+
+    def total(metric, *processes, **labels):
+        return sum(process.metrics().get(metric, **labels) for process in processes)
+
+    def wait_dumps(n):
+        goal = total("visrec_dumps_total", array["visrec"]) + n
+        array["visrec"].wait_metric(lambda metrics: metrics.get("visrec_dumps_total") >= goal, f"{n} dumps more")
+
+    wait_dumps(3)
+    engines = {}
+    for name, receiver, prefix in (("fgpu0", "xbgpu1", "xbgpu_input"), ("xbgpu0", "visrec", "visrec")):
+        config = array.layout.config(name) | {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}}
+        refused = f"{prefix}_rejected_packets_total"
+        before = total(refused, array[receiver], reason="duplicate")
+        engines[name] = array[name], daemon(name.rstrip("0"), config, f"{name}.second").wait_ready()
+        array[receiver].wait_metric(
+            lambda metrics, refused=refused, before=before: metrics.get(refused, reason="duplicate") > before + 20,
+            "duplicates")
+        wait_dumps(3)
+    assert total("xbgpu_input_contested_heaps_total", array["xbgpu0"], array["xbgpu1"]) == 0
+    flagged = total("xbgpu_output_x_incomplete_accs_total", *engines["xbgpu0"])
+    assert total("visrec_contested_heaps_total", array["visrec"]) <= flagged
+    array.terminate(*reversed(chain.NAMES))
+    _, present = chain.check_file(array.recording(), references)
+    assert present.all((1, 2)).any()
