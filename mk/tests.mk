@@ -81,8 +81,9 @@ check:
 	@$(SUBMAKE) $(ALL_CORES) all unit-tests
 	@$(SUBMAKE) check-unit check-engine
 
-check-unit: unit-tests $(BUILD)/tests/xworld
+check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld xworld)
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
+	@$(BUILD)/tests/fworld $(TEST_SEED) 200
 	@$(BUILD)/tests/xworld $(TEST_SEED) 200
 
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
@@ -173,9 +174,10 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
 # the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.
-WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c loop.c network.c wire.c)
+WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c loop.c network.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall log_message log_limited
-$(BUILD)/tests/xworld: override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
-$(BUILD)/tests/xworld: $(call objects,tests/world/xworld.c $(WORLD_SOURCES)) $(ARCHIVES)
+WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
+$(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
+$(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))

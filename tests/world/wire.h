@@ -8,12 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_TIMESTAMP 0x1600
-#define WIRE_XENG_RAW  0x1800
-#define WIRE_WEIGHTS   0x1801
-#define WIRE_FENG_ID   0x4101
-#define WIRE_FREQUENCY 0x4103
-#define WIRE_FENG_RAW  0x4300
+#define WIRE_TIMESTAMP        0x1600
+#define WIRE_XENG_RAW         0x1800
+#define WIRE_WEIGHTS          0x1801
+#define WIRE_DIGITISER_ID     0x3101
+#define WIRE_DIGITISER_STATUS 0x3102
+#define WIRE_ADC_SAMPLES      0x3300
+#define WIRE_FENG_ID          0x4101
+#define WIRE_FREQUENCY        0x4103
+#define WIRE_FENG_RAW         0x4300
 
 #define WIRE_MAX_ITEMS 16
 

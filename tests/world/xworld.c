@@ -7,26 +7,19 @@
  *   complete  a baseline whose heaps all arrived in time is not flagged, and its dump is sent;
  *   counted   each packet that the receiver read is in one counter.
  * The process ends with exit status 1 and the seed at the first failure. */
-#include "common/base/log.h"
 #include "common/base/units.h"
-#include "common/daemon/service.h"
 #include "common/engine/engine.h"
-#include "common/telemetry/stats.h"
-#include "tests/world/loop.h"
 #include "tests/world/network.h"
+#include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
 #include "xbgpu/config.h"
 #include "xbgpu/pipeline.h"
 #include "xbgpu/tune.h"
 
-#include <getopt.h>
-#include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define main xbgpu_main
 int xbgpu_main(int argc, char **argv);
@@ -70,43 +63,6 @@ struct part {
 static struct scenario s;
 static struct heap heaps[MAX_ANTS][MAX_BATCHES];
 static struct part parts[MAX_ANTS][MAX_BATCHES][4];
-static bool is_verbose;
-static char log_tail[64][256];
-static unsigned n_logged;
-
-/* ---- The log --------------------------------------------------------------------------------------------------------- */
-
-void __wrap_log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void keep_line(const char *format, va_list args)
-{
-    char *line = log_tail[n_logged++ % ARRAY_LEN(log_tail)];
-    int n = snprintf(line, sizeof(log_tail[0]), "%.6f ", (double)world_now_ns() * 1e-9);
-
-    vsnprintf(line + n, sizeof(log_tail[0]) - (size_t)n, format, args);
-    if (is_verbose)
-        fprintf(stderr, "%s\n", line);
-}
-
-void __wrap_log_message(enum log_level level, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    keep_line(format, args);
-    va_end(args);
-}
-
-void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    keep_line(format, args);
-    va_end(args);
-}
 
 /* ---- Voltages -------------------------------------------------------------------------------------------------------- */
 
@@ -340,48 +296,7 @@ static void check_window(int64_t window, bool must_exist)
         }
 }
 
-/* ---- Counters -------------------------------------------------------------------------------------------------------- */
-
-struct totals {
-    uint64_t packets, refused, heaps, missing, dropped, no_chunk, late_chunks;
-};
-
-static void add_total(void *arg, const struct stats_value *value)
-{
-    struct totals *t = arg;
-
-    if (!value->is_counter)
-        return;
-    if (strcmp(value->name, "xbgpu_input_packets_total") == 0)
-        t->packets += value->total;
-    if (strcmp(value->name, "xbgpu_input_rejected_packets_total") == 0 ||
-        strcmp(value->name, "xbgpu_input_ignored_packets_total") == 0)
-        t->refused += value->total;
-    if (strstr(value->labels, "no_chunk"))
-        t->no_chunk += value->total;
-    if (strcmp(value->name, "xbgpu_input_heaps_total") == 0)
-        t->heaps += value->total;
-    if (strcmp(value->name, "xbgpu_input_missing_heaps_total") == 0)
-        t->missing += value->total;
-    if (strcmp(value->name, "xbgpu_late_chunks_total") == 0)
-        t->late_chunks += value->total;
-    if (strcmp(value->name, "xbgpu_output_x_dropped_accs_total") == 0)
-        t->dropped += value->total;
-    if (value->total > 0 && is_verbose)
-        fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)value->total);
-}
-
 /* ---- One run --------------------------------------------------------------------------------------------------------- */
-
-static void *run_daemon(void *arg)
-{
-    char *argv[] = {"xbgpu", arg, NULL};
-    intptr_t code;
-
-    optind = 1;
-    code = xbgpu_main(2, argv);
-    return (void *)code;
-}
 
 static void draw_faults(struct network_faults *f)
 {
@@ -399,6 +314,14 @@ static void draw_faults(struct network_faults *f)
         f->partition_from_ns = (int64_t)(20 + world_random(80)) * BATCH_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(60) * BATCH_NS;
     }
+}
+
+/* Decides which promises hold under these faults. */
+static void judge_faults(const struct network_faults *f)
+{
+    s.is_lossy = f->lose > 0 || f->burst > 0;
+    s.is_prompt = f->jitter_ns < in_time_ns() && f->jitter_ns <= s.chunk_batches * BATCH_NS / 2;
+    world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
 }
 
 static void draw_scenario(void)
@@ -481,84 +404,60 @@ static void show_run(struct network_port *port)
     }
 }
 
-static void check_all(struct network_port *port, const struct totals *t)
+static void check_counters(struct network_port *port)
+{
+    uint64_t n_packets = run_counter("xbgpu_input_packets_total", ""),
+             n_heaps = run_counter("xbgpu_input_heaps_total", "");
+    uint64_t n_refused =
+        run_counter("xbgpu_input_rejected_packets_total", "") + run_counter("xbgpu_input_ignored_packets_total", "");
+
+    if (n_packets != network_n_read(port))
+        world_fail("%llu packets were read, and the counter says %llu", (unsigned long long)network_n_read(port),
+                   (unsigned long long)n_packets);
+    if (n_heaps * s.n_parts + n_refused > n_packets)
+        world_fail("%llu heaps of %u packets and %llu refused packets are more than %llu packets",
+                   (unsigned long long)n_heaps, s.n_parts, (unsigned long long)n_refused,
+                   (unsigned long long)n_packets);
+    if (run_counter("xbgpu_input_rejected_packets_total", "no_chunk"))
+        world_fail("packets found no free chunk");
+}
+
+static void check_dumps(struct network_port *port, bool dropped)
 {
     int64_t last = (s.first_batch + s.n_batches) / s.length; /* windows that have ended */
     /* The chunk of the first packet that is read becomes the oldest.  Jitter may delay packets of earlier chunks. */
     int64_t begun = s.first_batch + first_read() + network_faults(port)->jitter_ns / BATCH_NS + 1 + s.chunk_batches;
 
-    if (t->packets != network_n_read(port))
-        world_fail("%llu packets were read, and the counter says %llu", (unsigned long long)network_n_read(port),
-                   (unsigned long long)t->packets);
-    if (t->heaps * s.n_parts + t->refused > t->packets)
-        world_fail("%llu heaps of %u packets and %llu refused packets are more than %llu packets",
-                   (unsigned long long)t->heaps, s.n_parts, (unsigned long long)t->refused,
-                   (unsigned long long)t->packets);
-    if (t->no_chunk)
-        world_fail("%llu packets without a chunk", (unsigned long long)t->no_chunk);
-    if (t->dropped)
+    if (dropped)
         world_note("runs with dropped dumps");
-    for (int64_t window = first_window(); window < last; window++) {
-        check_window(window, window * s.length >= begun && t->dropped == 0);
-    }
+    for (int64_t window = first_window(); window < last; window++)
+        check_window(window, window * s.length >= begun && !dropped);
 }
 
 static void run_seed(uint64_t seed, const char *path)
 {
-    struct totals totals = {0};
-
     world_begin(seed);
     network_begin();
     draw_scenario();
     write_config(path);
     struct network_port *source = network_port(SOURCE), *destination = network_port(DESTINATION);
     draw_faults(network_faults(source));
-    int64_t jitter_ns = network_faults(source)->jitter_ns;
-    s.is_lossy = network_faults(source)->lose > 0 || network_faults(source)->burst > 0;
-    s.is_prompt = jitter_ns < in_time_ns() && jitter_ns <= s.chunk_batches * BATCH_NS / 2;
-    world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
+    judge_faults(network_faults(source));
     network_listen(destination, on_dump_packet, NULL);
-    unsigned daemon = world_start("xbgpu", run_daemon, (void *)path);
-    struct service *service = world_await_ready();
+    struct run_daemon daemon = run_start("xbgpu", xbgpu_main, path);
     send_all(source);
-    int64_t end_ns = world_now_ns() + 3 * NS_PER_S;
-    while (world_now_ns() < end_ns)
-        world_wait(NULL, end_ns);
-    stats_each(add_total, &totals);
-    service_stop(service, 0);
-    world_join(daemon);
-    stats_reset();
-    if (is_verbose)
+    run_sleep(3 * NS_PER_S);
+    check_counters(source);
+    uint64_t n_dropped = run_counter("xbgpu_output_x_dropped_accs_total", "");
+    run_stop(&daemon);
+    if (run_is_verbose)
         show_run(source);
-    check_all(source, &totals);
+    check_dumps(source, n_dropped > 0);
     network_end();
     world_end();
 }
 
 int main(int argc, char **argv)
 {
-    int first = 1;
-    char path[64];
-
-    if (first < argc && strcmp(argv[first], "--verbose") == 0) {
-        is_verbose = true;
-        first++;
-    }
-    if (first >= argc) {
-        fprintf(stderr, "Usage: xworld [--verbose] FIRST_SEED [N_SEEDS]\n");
-        return 2;
-    }
-    uint64_t seed = strtoull(argv[first], NULL, 0), n = first + 1 < argc ? strtoull(argv[first + 1], NULL, 0) : 1;
-    /* One core is enough, because one thread runs at a time, and turns pass faster within a core. */
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET(sched_getcpu(), &cpus);
-    sched_setaffinity(0, sizeof(cpus), &cpus);
-    snprintf(path, sizeof(path), "/tmp/xworld-%d.yaml", getpid());
-    for (uint64_t i = 0; i < n; i++)
-        run_seed(seed + i, path);
-    unlink(path);
-    world_report();
-    printf("xworld: %llu seeds from %llu on, no mismatch\n", (unsigned long long)n, (unsigned long long)seed);
-    return 0;
+    return run_seeds(argc, argv, run_seed);
 }

@@ -1,0 +1,159 @@
+/* run.c - runs seeds, a daemon in the world, and reads its counters.  See run.h. */
+#include "tests/world/run.h"
+
+#include "common/base/log.h"
+#include "common/daemon/service.h"
+#include "common/telemetry/stats.h"
+#include "tests/world/loop.h"
+#include "tests/world/sched.h"
+
+#include <getopt.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool run_is_verbose;
+
+/* ---- The log ------------------------------------------------------------------------------------------------------ */
+
+void __wrap_log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void print_line(const char *format, va_list args)
+{
+    if (!run_is_verbose)
+        return;
+    fprintf(stderr, "%.6f ", (double)world_now_ns() * 1e-9);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+void __wrap_log_message(enum log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    print_line(format, args);
+    va_end(args);
+}
+
+void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    print_line(format, args);
+    va_end(args);
+}
+
+/* ---- A daemon ----------------------------------------------------------------------------------------------------- */
+
+struct program {
+    int (*main)(int argc, char **argv);
+    char *name, *path;
+};
+static struct program program; /* the daemon that is being started */
+
+static void *run_program(void *arg)
+{
+    char *argv[] = {program.name, program.path, NULL};
+
+    optind = 1;
+    if (program.main(2, argv) != 0)
+        world_fail("%s ended with an error", program.name);
+    return NULL;
+}
+
+struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv), const char *path)
+{
+    struct run_daemon daemon;
+
+    program = (struct program){main, (char *)name, (char *)path};
+    daemon.thread = world_start(name, run_program, NULL);
+    daemon.service = world_await_ready();
+    return daemon;
+}
+
+static void show_counter(void *arg, const struct stats_value *value)
+{
+    if (value->is_counter && value->total > 0)
+        fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)value->total);
+}
+
+void run_stop(struct run_daemon *daemon)
+{
+    if (run_is_verbose)
+        stats_each(show_counter, NULL);
+    service_stop(daemon->service, 0);
+    world_join(daemon->thread);
+    stats_reset();
+}
+
+void run_sleep(int64_t ns)
+{
+    int64_t end_ns = world_now_ns() + ns;
+
+    while (world_now_ns() < end_ns)
+        world_wait(NULL, end_ns);
+}
+
+struct sum {
+    const char *name, *label;
+    uint64_t total;
+};
+
+static void add(void *arg, const struct stats_value *value)
+{
+    struct sum *sum = arg;
+
+    if (value->is_counter && strcmp(value->name, sum->name) == 0 && strstr(value->labels, sum->label))
+        sum->total += value->total;
+}
+
+uint64_t run_counter(const char *name, const char *label)
+{
+    struct sum sum = {name, label, 0};
+
+    stats_each(add, &sum);
+    return sum.total;
+}
+
+/* ---- The command line --------------------------------------------------------------------------------------------- */
+
+/* One core is enough, because one thread runs at a time.  Turns pass faster within a core. */
+static void stay_on_core(void)
+{
+    cpu_set_t cpus;
+
+    CPU_ZERO(&cpus);
+    CPU_SET(sched_getcpu(), &cpus);
+    sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+int run_seeds(int argc, char **argv, void (*run_seed)(uint64_t seed, const char *path))
+{
+    int first = 1;
+    char path[64];
+
+    if (first < argc && strcmp(argv[first], "--verbose") == 0) {
+        run_is_verbose = true;
+        first++;
+    }
+    if (first >= argc) {
+        fprintf(stderr, "Usage: %s [--verbose] FIRST_SEED [N_SEEDS]\n", argv[0]);
+        return 2;
+    }
+    uint64_t seed = strtoull(argv[first], NULL, 0), n = first + 1 < argc ? strtoull(argv[first + 1], NULL, 0) : 1;
+    stay_on_core();
+    snprintf(path, sizeof(path), "/tmp/world-%d.yaml", getpid());
+    for (uint64_t i = 0; i < n; i++)
+        run_seed(seed + i, path);
+    unlink(path);
+    world_report();
+    printf("%s: %llu seeds from %llu on, no mismatch\n", argv[0], (unsigned long long)n, (unsigned long long)seed);
+    return 0;
+}
