@@ -32,7 +32,7 @@ static const struct choice {
     {"driver=0", NULL, -ENODEV, "device.kind: there is no NVIDIA driver here"},
     {"driver=0", "0", -ENODEV, "device.gpu: there is no NVIDIA driver here"},
     {"driver=11040", NULL, -ENODEV, "device.kind: the NVIDIA driver is too old: it supports CUDA 11.4, but CUDA "},
-    {"gpus=0", NULL, -ENODEV, "device.kind: there is no GPU here"},
+    {"gpus=0", NULL, -ENODEV, "device.kind: the NVIDIA driver offers no GPU"},
     {"major=7", NULL, -ENODEV,
      "device.kind: no GPU here has compute capability 8.0 or more: 0 = Fake 0 (0000:3a:00.0, GPU-00010203-"},
     {"major=7", "0", -ENODEV, "device.gpu: GPU 0, Fake 0, has compute capability 7.0, and 8.0 or more is needed"},
