@@ -249,7 +249,7 @@ X_ENGINES = [
           "Good if all checksums and audited sums have agreed. Otherwise take the GPU out of service.",
           {"": "min(xbgpu_device_ok{SEL})"}, ALL, DEVICE),
     Panel("stat", "Incomplete dumps", "percentunit",
-          "Share of the dumps that lack baselines. The first dump after a start nearly always lacks some.",
+          "Share of the dumps that lack baselines.",
           {"": f"sum({rate('xbgpu_output_x_incomplete_accs_total')}) / sum({rate('xbgpu_output_x_heaps_total')})"},
           ANY_LOSS),
     Panel("stat", "Voltages received", GBPS,

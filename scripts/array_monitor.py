@@ -280,7 +280,7 @@ RULES = {
         Rule("XEngineSendFails", rate("xbgpu_output_x_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
-        # The first dump after a start nearly always began before the start.
+        # Not for a single dump: an F-engine that starts later than the X-engine makes one dump incomplete.
         Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
              "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} lack baselines",
              "see the other alerts, which name the cause"),

@@ -228,10 +228,11 @@ static void count_absent(struct xbgpu_output *c)
 static bool make_dump(struct xbgpu_output *c, bool may_wait)
 {
     struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
-    bool is_part = c->next_window == NO_WINDOW && xbgpu_window_is_partial(&c->window);
+    bool is_part = !c->has_begun && xbgpu_window_is_partial(&c->window);
 
     if (!dump && may_wait)
         return false;
+    c->has_begun = true;
     count_absent(c);
     xbgpu_stream_ended(c->stream, xbgpu_window_end(&c->window) * c->layout->batch_samples,
                        c->window.n_full == c->window.n_length);

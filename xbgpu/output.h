@@ -62,6 +62,7 @@ struct xbgpu_output {
     void *totals;                 /* device: 64-bit sums in the same shape (reduce.h); NULL: 32-bit sums suffice */
     uint32_t n_held;              /* number of spectra in 'sums', or an upper bound if there is a gate */
     int64_t next_window;          /* 1 + number of the last ended window that had a heap */
+    bool has_begun;               /* true after the first window with a heap has ended */
     int64_t end;                  /* 1 + number of the last correlated batch */
     size_t next;                  /* next batch of the current input to correlate */
     int gate;                     /* number of the gate; -1: all spectra are taken */

@@ -37,7 +37,7 @@ struct xbgpu_recv {
     struct xbgpu_recv_context *contexts; /* [n_recv_threads] */
     size_t *first_ant;                   /* [n_members + 1] */
     struct recv_member *members;
-    struct gauge group_timestamp; /* timestamp of the last chunk that left the window of any member */
+    struct gauge group_timestamp; /* timestamp of the newest chunk that left the window of any member */
 };
 
 enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,

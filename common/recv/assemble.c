@@ -202,6 +202,16 @@ void assembler_refuse(struct assembler *assembler, const struct assemble_packet 
     counter_add_alone(reject == REJECT_TOO_OLD ? &source->late_heaps : &source->refused_heaps, 1);
 }
 
+/* Shows the other members of the group that the window has passed a chunk.  The gauge shows the furthest member.  The
+ * first chunk after a jump may lower the gauge. */
+static void show_progress(const struct assembler *a, int64_t timestamp_samples, bool restarts)
+{
+    struct gauge *group = a->config.group_timestamp;
+
+    if (group && (restarts || timestamp_samples > gauge_get(group)))
+        gauge_set(group, timestamp_samples);
+}
+
 /* Closes window[slot].  Pushes the chunk to the worker, or returns it to the free inbox if no heap is complete. */
 static void close_chunk(struct assembler *a, size_t slot, bool at_end)
 {
@@ -240,8 +250,7 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     a->n_missing = 0;
     a->restarts = false;
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
-    if (a->config.group_timestamp)
-        gauge_set(a->config.group_timestamp, chunk->timestamp_samples);
+    show_progress(a, chunk->timestamp_samples, chunk->restarts);
     copy_finish(); /* makes copies that bypassed the cache visible to the worker (copy.h) */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
@@ -270,8 +279,7 @@ static void window_advance(struct assembler *a, int64_t chunk)
     for (size_t slot = 0; slot < n_leave; slot++)
         close_chunk(a, slot, false);
     window_shift(a, n_leave);
-    if (a->config.group_timestamp) /* shows progress even if the chunks were empty and were not handed on */
-        gauge_set(a->config.group_timestamp, (a->oldest - 1) * a->chunk_samples);
+    show_progress(a, (a->oldest - 1) * a->chunk_samples, false); /* even if the chunks were empty */
 }
 
 static void window_close(struct assembler *a, bool at_end)
@@ -642,8 +650,9 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     int64_t patience_end = (a->oldest + a->config.patience_chunks) * a->chunk_samples;
 
     /* Half a chunk less than the window.  Otherwise a member whose data end just before a chunk's end would be late for
-     * the matcher, which waits until another member is a window ahead. */
-    if (n_open <= 0 || silent_ns < a->window_ns - a->window_ns / (2 * (int64_t)a->config.window_chunks))
+     * the matcher, which waits until another member is a window ahead.  A window of one chunk leaves no such margin. */
+    int64_t margin_ns = a->config.window_chunks > 1 ? a->window_ns / (2 * (int64_t)a->config.window_chunks) : 0;
+    if (n_open <= 0 || silent_ns < a->window_ns - margin_ns)
         return;
     bool others_ahead = a->config.group_timestamp && gauge_get(a->config.group_timestamp) >= patience_end;
     if (!others_ahead && silent_ns < SILENCE_NS + 2 * a->window_ns)

@@ -159,7 +159,7 @@ struct assembler_config {
     /* largest permitted difference between a claim and the clock.  0: no comparison.  Ignored with 'may_wait' or
      * timebase.from_packets. */
     int64_t clock_tolerance_ns;
-    /* Timestamp of the last chunk that left the window of any member of the group; may be NULL.  A group consists of the members
+    /* Timestamp of the newest chunk that left the window of any member of the group; may be NULL.  A group consists of the members
      * whose chunks one worker matches. */
     struct gauge *group_timestamp;
     /* a silent member's chunks leave the window if group_timestamp is ahead of them by this number of chunks */

@@ -195,16 +195,21 @@ static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 }
 
 /* Returns true if a member has a chunk that is at least 'wait_chunks' chunks after 'timestamp', and not beyond the
- * horizon. */
+ * horizon.  If the chunk at 'timestamp' is not beyond the horizon, the chunks that follow it are not, either.  Otherwise
+ * the set of the first chunk after a gap might have to wait for a silent member until the queue is full. */
 static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
 {
+    int64_t limit_samples = matcher->horizon_samples;
+
+    if (timestamp <= limit_samples && timestamp + matcher->far_ahead_samples > limit_samples)
+        limit_samples = timestamp + matcher->far_ahead_samples;
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
         const struct member *member = &matcher->members[i];
 
         for (unsigned k = 0; k < member->n_held; k++) {
             int64_t held_samples = member->held[k]->timestamp_samples;
 
-            if (held_samples >= timestamp + matcher->wait_samples && held_samples <= matcher->horizon_samples)
+            if (held_samples >= timestamp + matcher->wait_samples && held_samples <= limit_samples)
                 return true;
         }
     }

@@ -63,10 +63,10 @@ class Units:
         while True:
             asked, _ = self.socket.accept()
             with asked, asked.makefile("rw") as lines:
-                host, *words = lines.readline().split()
                 try:
+                    host, *words = lines.readline().split()
                     code, text = self._do(host, [word for word in words if not word.startswith("--")])
-                except Wrong as error:
+                except Exception as error:  # the thread must not end, because its programs would end with it
                     code, text = 1, f"{error}\n"
                 lines.write(f"{code}\n{text}")
 

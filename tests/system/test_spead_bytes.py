@@ -139,8 +139,8 @@ def test_xbgpu(payload, missing, bits, daemon, work, rng):
             data = group.get_heap(descriptors="none", data="all")
             data.repeat_pointers = True
             expected += [(endpoint, p) for p in packets(data, heap.cnt, largest)]
-    assert sum(h.kind == "data" for h in found[endpoint]) == 7
-    expected += [(endpoint, p) for p in packets(harness.stop_heap(), 2 + 16 * 8, largest)]
+    assert sum(h.kind == "data" for h in found[endpoint]) == 6
+    expected += [(endpoint, p) for p in packets(harness.stop_heap(), 2 + 16 * 7, largest)]
     compare(sent, expected)
 
 

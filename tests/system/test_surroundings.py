@@ -541,7 +541,7 @@ CASES = [
          "there is no NVIDIA driver here; install it, or set device.kind to cpu"),
     *row("old-driver", "fgpu", fake_cuda("driver=11040"), CONFIG, "device.kind",
          "too old: it supports CUDA 11.4, but CUDA 1"),
-    *row("no-gpu", "fgpu", fake_cuda("gpus=0"), CONFIG, "device.kind", "there is no GPU here"),
+    *row("no-gpu", "fgpu", fake_cuda("gpus=0"), CONFIG, "device.kind", "the NVIDIA driver offers no GPU"),
     *row("no-such-gpu", "fgpu", fake_cuda("gpus=2", gpu="2"), CONFIG, "device.gpu", 'there is no GPU "2" here', "Fake 1"),
     *row("no-such-gpu-for-auto", "fgpu", fake_cuda("gpus=2", gpu="2", kind="auto"), CONFIG, "device.gpu", "no GPU"),
     *row("old-gpu", "fgpu", fake_cuda("major=7"), CONFIG, "device.kind", "compute capability 8.0"),

@@ -526,9 +526,9 @@ TRANSCRIPT = [
     ("gate pulse 0 take=", "!gate fail gate\\_pulse\\_takes\\_no\\_bins"),
     ("gate pulse 0 take=4", "!gate fail gate\\_pulse\\_takes\\_bin\\_4,\\_but\\_has\\_4\\_bins,\\_and\\_the\\_last\\_is\\_bin\\_3"),
     ("gate pulse 0 frequency=nan", "!gate fail frequency\\_must\\_be"),
-    ("gate pulse 0 frequency=2e9", "!gate fail gate\\_pulse\\_has\\_a\\_frequency\\_of\\_2e+09\\_Hz,\\_but\\_must\\_be\\_below\\_adc_sample_rate"),
+    ("gate pulse 0 frequency=2e9", "!gate fail gate\\_pulse\\_has\\_a\\_frequency\\_of\\_2e+09\\_Hz,\\_but\\_the\\_frequency\\_must\\_be\\_below\\_adc_sample_rate"),
     ("gate pulse 0 dispersion_measure=3 centre_frequency=1e9",
-     "!gate fail gate\\_pulse\\_must\\_keep\\_a\\_dispersion_measure\\_of\\_0,\\_as\\_at\\_the\\_start"),
+     "!gate fail gate\\_pulse\\_must\\_keep\\_a\\_dispersion_measure\\_of\\_0\\_until\\_xbgpu\\_restarts"),
     ("gate pulse 0 epoch=1 epoch_time=1700000001", "!gate ok 0"),
     ("gate pulse", "!gate ok 0 epoch_time=1700000001 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0"
      " dispersion_measure=0 reference_frequency=0 centre_frequency=0"),

@@ -136,7 +136,7 @@ static void check_references(void)
     size_t n = 0, n_off = 0;
 
     make_weights(weights);
-    for (size_t i = 0; i < sizeof(references); i += 4 * 7, n++) { /* some of the values */
+    for (size_t i = 0; i < sizeof(references); i += 2 * 7, n++) { /* some of the values */
         size_t at = i % HEAP_BYTES, heap = i / HEAP_BYTES;
         unsigned batch = heap % PERIOD, substream = heap / PERIOD % N_SUBSTREAMS,
                  ant = (unsigned)heap / PERIOD / N_SUBSTREAMS;
@@ -159,7 +159,7 @@ static void check_references(void)
 
 static int64_t in_time_ns(void)
 {
-    return s.window < 3 ? 0 : (int64_t)(s.window - 2) * s.chunk_packets * PACKET_NS;
+    return (int64_t)(s.window - 2) * s.chunk_packets * PACKET_NS + s.chunk_packets * PACKET_NS / 2;
 }
 
 static void on_seen(void *arg, const struct network_delivery *delivery)
@@ -231,14 +231,17 @@ static void on_voltages(void *arg, const uint8_t *bytes, size_t n_bytes)
 /* ---- Judging a run --------------------------------------------------------------------------------------------------- */
 
 /* The open chunks of an input that falls silent leave while the other polarisation advances by a chunk.  If the network
- * loses whole chunks of the other polarisation, these chunks may be late. */
+ * loses whole chunks, these chunks may be late.  Returns true if no packet of a chunk's duration arrived within a window
+ * after the packet. */
 static bool is_before_silence(unsigned ant, unsigned pol, unsigned p)
 {
-    unsigned end = p + (s.window + 1) * s.chunk_packets;
+    unsigned end = p + (s.window + 2) * s.chunk_packets, n_absent = 0;
 
-    for (unsigned i = p; i < end && i < s.n_packets; i++)
-        if (s.is_silent[ant][pol][i])
+    for (unsigned i = p; i < end && i < s.n_packets; i++) {
+        n_absent = sent[ant][pol][i].arrived ? 0 : n_absent + 1;
+        if (n_absent == s.chunk_packets)
             return true;
+    }
     return false;
 }
 

@@ -29,11 +29,11 @@ NOT_CODE = re.compile(r"^\s*(/?\*|//|#|static_assert|_Static_assert)|assert\(|lo
 RUN_S = 60  # longest time for one tenth of the seeds
 
 
-def draw(rng, files):
+def draw(rng, files, tree):
     """Returns (file, number of the line, the changed line) of a random mutant."""
     while True:
         name = rng.choice(files)
-        lines = (ROOT / name).read_text().splitlines()
+        lines = (tree / name).read_text().splitlines()
         number = rng.randrange(len(lines))
         line = lines[number]
         pattern, new = rng.choice(CHANGES)
@@ -78,7 +78,7 @@ def main():
             sys.exit("mutants: the unchanged tree cannot be built")
         count = 0
         while count < args.mutants:
-            name, number, line = draw(rng, args.files)
+            name, number, line = draw(rng, args.files, tree)
             path = tree / name
             text = path.read_text()
             lines = text.splitlines()

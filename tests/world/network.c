@@ -134,7 +134,7 @@ static void arrive(void *arg)
 
     if (!socket) {
         port->take(port->take_arg, datagram->bytes, datagram->n_bytes);
-        datagram->fate.arrived = datagram->fate.was_read = true;
+        datagram->fate.was_read = true;
         finish(datagram);
         return;
     }
@@ -145,7 +145,6 @@ static void arrive(void *arg)
         finish(datagram);
         return;
     }
-    datagram->fate.arrived = true;
     socket->n_queued_bytes += datagram->n_bytes + DATAGRAM_BYTES;
     datagram->next = NULL;
     *socket->end = datagram;
@@ -177,11 +176,6 @@ static bool is_lost(struct network_port *port)
 /* Changes the bytes of a datagram as the link's faults say. */
 static void damage(struct datagram *datagram, const struct network_faults *faults)
 {
-    if (world_chance(faults->corrupt)) {
-        datagram->bytes[world_random(datagram->n_bytes)] ^= (uint8_t)(1 << world_random(8));
-        datagram->fate.is_whole = false;
-        world_note("network: corrupted");
-    }
     if (world_chance(faults->truncate)) {
         datagram->n_bytes = world_random(datagram->n_bytes);
         datagram->fate.is_whole = false;

@@ -1,6 +1,6 @@
 /* network.h - the simulated network: datagrams from the senders of daemons and scenarios to the receivers' sockets.
  *
- * A datagram to a multicast group reaches each socket of the group.  The network loses, delays, duplicates and corrupts
+ * A datagram to a multicast group reaches each socket of the group.  The network loses, delays, duplicates and truncates
  * datagrams, as the faults of its link say.  Each copy of a datagram is a delivery of its own.  A socket has a buffer of
  * a limited size, as in Linux.
  * Threads:   threads of the world. */
@@ -13,7 +13,7 @@
 
 /* Faults of the datagrams to some endpoints.  Probabilities are per delivery. */
 struct network_faults {
-    double lose, duplicate, corrupt, truncate;
+    double lose, duplicate, truncate;
     double burst;          /* probability that a burst of losses begins with this datagram */
     unsigned burst_length; /* largest number of datagrams in a burst */
     int64_t jitter_ns;     /* largest random delay of a delivery, which changes the order */
@@ -21,10 +21,9 @@ struct network_faults {
     int64_t partition_from_ns, partition_to_ns; /* time in which nothing is delivered */
 };
 
-/* What became of a delivery.  A delivery that the socket accepted is in one of the receiver's counters. */
+/* What became of a delivery.  */
 struct network_delivery {
     bool is_whole;   /* the bytes are as they were sent */
-    bool arrived;    /* the socket has accepted the datagram */
     bool was_read;   /* the receiver has read the datagram */
     int64_t read_ns; /* virtual time when the receiver read it */
     unsigned socket; /* index of the socket among the port's sockets, in the order in which they were opened */

@@ -75,6 +75,7 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
     program = (struct program){main, (char *)name, (char *)path};
     daemon.thread = world_start(name, run_program, NULL);
     daemon.service = world_await_ready();
+    unlink(path);
     return daemon;
 }
 
@@ -148,11 +149,18 @@ int run_seeds(int argc, char **argv, void (*run_seed)(uint64_t seed, const char 
         return 2;
     }
     uint64_t seed = strtoull(argv[first], NULL, 0), n = first + 1 < argc ? strtoull(argv[first + 1], NULL, 0) : 1;
+    uint64_t digests[2] = {0}; /* of the newest run, and of the first run */
+    if (n == 0)
+        return 2;
     stay_on_core();
     snprintf(path, sizeof(path), "/tmp/world-%d.yaml", getpid());
-    for (uint64_t i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++) {
         run_seed(seed + i, path);
-    unlink(path);
+        digests[i == 0] = world_digest();
+    }
+    run_seed(seed, path);
+    if (world_digest() != digests[1])
+        world_fail("two runs of the seed differ");
     world_report();
     printf("%s: %llu seeds from %llu on, no mismatch\n", argv[0], (unsigned long long)n, (unsigned long long)seed);
     return 0;

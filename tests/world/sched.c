@@ -41,9 +41,9 @@ struct event {
 
 static struct {
     uint64_t seed, random, digest, n_events_ever;
-    int64_t now_ns, step_ns;
+    int64_t now_ns;
     struct task tasks[MAX_THREADS];
-    unsigned n_tasks, running;
+    unsigned n_tasks;
     struct event *events; /* a heap; the earliest event is first */
     size_t n_events, max_events;
 } world;
@@ -225,7 +225,6 @@ static void pass_turn(unsigned next)
     world.digest = (world.digest ^ next ^ (uint64_t)world.now_ns) * 0x100000001B3;
     if (next == self)
         return;
-    world.running = next;
     sem_post(&world.tasks[next].turn);
 }
 
@@ -329,6 +328,10 @@ void world_begin(uint64_t seed)
 
 void world_end(void)
 {
+    while (world.n_events > 0) { /* the last packets are still on their way */
+        struct event event = take_event();
+        event.run(event.arg);
+    }
     for (unsigned i = 1; i < world.n_tasks; i++)
         if (world.tasks[i].state != UNUSED)
             world_fail("thread %u, %s, still exists at the end", i, world.tasks[i].name);
@@ -342,12 +345,7 @@ int64_t world_now_ns(void)
     return world.now_ns;
 }
 
-void world_step_clock(int64_t by_ns)
-{
-    world.step_ns += by_ns;
-}
-
 int64_t world_unix_ns(void)
 {
-    return UNIX_NS + world.now_ns + world.step_ns;
+    return UNIX_NS + world.now_ns;
 }

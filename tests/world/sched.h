@@ -34,7 +34,6 @@ uint64_t world_random(uint64_t n);
 bool world_chance(double probability);
 
 int64_t world_now_ns(void);
-void world_step_clock(int64_t by_ns); /* steps the UNIX clock, but not the monotonic clock */
 int64_t world_unix_ns(void);
 
 /* Lets the scheduler switch to another thread. */

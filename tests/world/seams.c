@@ -32,6 +32,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mu
 int __wrap_pthread_cond_signal(pthread_cond_t *condition);
 int __wrap_pthread_cond_broadcast(pthread_cond_t *condition);
 int __wrap_mlockall(int flags);
+ssize_t __wrap_getrandom(void *bytes, size_t n_bytes, unsigned flags);
 
 int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
 {
@@ -134,6 +135,14 @@ int __wrap_mlockall(int flags)
 {
     errno = EPERM;
     return -1;
+}
+
+/* The seed of the world also determines what the daemons draw. */
+ssize_t __wrap_getrandom(void *bytes, size_t n_bytes, unsigned flags)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        ((uint8_t *)bytes)[i] = (uint8_t)world_random(256);
+    return (ssize_t)n_bytes;
 }
 
 /* ---- clock.h --------------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,6 @@
 
 #define WIRE_TIMESTAMP        0x1600
 #define WIRE_XENG_RAW         0x1800
-#define WIRE_WEIGHTS          0x1801
 #define WIRE_DIGITISER_ID     0x3101
 #define WIRE_DIGITISER_STATUS 0x3102
 #define WIRE_ADC_SAMPLES      0x3300

@@ -469,7 +469,7 @@ static void report_no_answer(struct doctor *doctor, const struct doctor_file *fi
         return;
     SAY(f->expected, "an answer, because daemons of other files answer");
     SAY(f->why, "the daemon or its host is down, or http.allow does not name this host");
-    SAY(f->fix, "systemctl status '%s@*' on the daemon's host", file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
+    SAY(f->fix, "systemctl status '%s@*'   # on the daemon's host", file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
 }
 
 /* Reads the daemon's counters for the first time.  Returns false if the daemon does not answer. */

@@ -154,8 +154,9 @@ static const struct scenario {
     {"one that is not waited for any more", 2, 2, 2, "A5 B5 A6 A7 A8 A9 A10 A11 B6 B7", "AB5 A-6 AB7", 1, 5},
     {"ahead by what is waited for and a window is near", 3, 2, 3, "A5 B5 C5 A12 B12 C.", "ABC5 AB-12", 0, 5},
     {"further ahead is far", 3, 2, 3, "A5 B5 C5 A13 B13 C.", "ABC5", 0, 5},
-    {"a window that is left out is a jump, and what waits has no room", 3, 1, 2, "A6 A7 A8 C5 C6 A9 C7 C8 A11 A12",
-     "--C5 --C6 A-C7 A-C8", 1, 4},
+    {"a window that is left out is a jump, and what waits is not lost", 3, 1, 2, "A6 A7 A8 C5 C6 A9 C7 C8 A11 A12",
+     "--C5 A-C6 A-C7 A-C8", 0, 4},
+    {"alone after a gap that is nearly a jump", 2, 2, 2, "A5 B5 A8 A9 A10 A11", "AB5 A-8 A-9", 0},
     {"behind by more than two windows is far, whatever is waited for", 2, 2, 2, "A1005 B1005 A1000 B1000 A1001 B1001",
      "AB1005 -B1000 AB1001", 1, 5},
 };
