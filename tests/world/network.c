@@ -331,7 +331,8 @@ static size_t sink_send(struct send_sink *base, struct packet_out *packets, size
     world_seam();
     for (size_t i = 0; i < n; i++) {
         memcpy(bytes, packets[i].header, packets[i].header_bytes);
-        memcpy(bytes + packets[i].header_bytes, packets[i].payload, packets[i].payload_bytes);
+        if (packets[i].payload_bytes > 0)
+            memcpy(bytes + packets[i].header_bytes, packets[i].payload, packets[i].payload_bytes);
         network_send(sink->ports[packets[i].destination], bytes, packets[i].header_bytes + packets[i].payload_bytes,
                      NULL, NULL);
         send_sink_put_ref(&packets[i]);
