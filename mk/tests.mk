@@ -83,8 +83,8 @@ check:
 
 check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld xworld)
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
-	@$(BUILD)/tests/fworld $(TEST_SEED) 200
-	@$(BUILD)/tests/xworld $(TEST_SEED) 200
+	@$(BUILD)/tests/fworld $(TEST_SEED) $(if $(SANITIZE),40,200)
+	@$(BUILD)/tests/xworld $(TEST_SEED) $(if $(SANITIZE),40,200)
 
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
