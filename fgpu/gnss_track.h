@@ -61,8 +61,8 @@
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3
 
-/* Maximum number of pieces whose sums have not arrived.  While so many sums are outstanding, no pieces are made, and
- * the samples count as a gap. */
+/* Maximum number of pieces whose sums have not arrived.  While this number of sums is outstanding, fgpu makes
+ * no pieces, and the samples count as a gap. */
 #define FGPU_GNSS_MAX_PENDING 256
 
 enum fgpu_gnss_stage { FGPU_GNSS_SEARCH, FGPU_GNSS_PULL_IN, FGPU_GNSS_SETTLING, FGPU_GNSS_TRACKING };

@@ -190,8 +190,8 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-/* the sums are fetched when so many stages are left: early enough to arrive in time, late enough to stay in the L2
- * cache */
+/* Number of stages that are left when the kernel fetches the sums.  With fewer stages the sums would arrive late.  With
+ * more stages the sums would leave the L2 cache again. */
 #define PREFETCHED_STAGES 8
 
 /* Loads a producer's stages of the block's share: every second stage, beginning with stage 'number'. */

@@ -179,7 +179,7 @@ class Array:
         return any(alert.get("severity") == "critical" for alert in self.alerts() or ())
 
     def wait_dumps(self, n):
-        """Waits until the recorder has so many dumps more."""
+        """Waits until the recorder has written n more dumps."""
         address = self.control["recorders"][0]["http"]
         goal = hosts.metrics(address)["visrec_dumps_total"] + n
         wait(lambda: hosts.metrics(address)["visrec_dumps_total"] >= goal, f"{n} dumps more", STEADY_S)

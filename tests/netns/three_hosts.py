@@ -146,7 +146,7 @@ class Array:
         return int(metrics(f"{BRIDGE_ADDRESS}:8100")["visrec_dumps_total"])
 
     def wait_dumps(self, n):
-        """Waits for so many dumps more; returns how many there are."""
+        """Waits for n more dumps.  Returns the number of all dumps."""
         goal = self.n_dumps() + n
         wait(lambda: self.n_dumps() >= goal, f"{n} dumps more", STEP_S)
         return goal

@@ -3,7 +3,7 @@
  *     build/tests/fworld [--verbose] FIRST_SEED [N_SEEDS]
  *
  * The digitisers' samples repeat after PERIOD batches.  A run without faults gives the voltages of a period, which are
- * compared with a filter bank in double precision.  What each run checks:
+ * compared with a filter bank in double precision.  Each run checks these properties:
  *   exact     each heap has the bits of the run without faults, and no heap comes twice;
  *   complete  if all packets of a batch's filter windows arrived in time, the batch is sent to all substreams;
  *   flagged   if one of these packets did not arrive, the batch is not sent;
@@ -61,7 +61,7 @@ struct sent {
     bool arrived, late; /* the packet was read; every copy of the packet was read late */
 };
 
-/* What became of a heap that fgpu sends. */
+/* A heap of voltages, as far as its packets have arrived. */
 struct heap {
     uint64_t n_bytes_left;
     bool began;

@@ -21,7 +21,7 @@ struct network_faults {
     int64_t partition_from_ns, partition_to_ns; /* time in which nothing is delivered */
 };
 
-/* What became of a delivery.  */
+/* The fate of a delivery. */
 struct network_delivery {
     bool is_whole;   /* the bytes are as they were sent */
     bool was_read;   /* the receiver has read the datagram */

@@ -2,7 +2,7 @@
  *
  *     build/tests/xworld [--verbose] FIRST_SEED [N_SEEDS]
  *
- * What each run checks, with integers that this file computes itself:
+ * Each run checks these properties, with integers that this file computes itself:
  *   exact     each visibility that is not flagged is the sum over all spectra of its window;
  *   complete  a baseline whose heaps all arrived in time is not flagged, and its dump is sent;
  *   counted   each packet that the receiver read is in one counter.
