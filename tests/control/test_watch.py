@@ -417,14 +417,21 @@ def test_bad_answers(monkeypatch):
 
     async def hang(request):
         await asyncio.sleep(30)
+        return web.Response()
+
+    def answer_of(**arguments):
+        async def answer(request):
+            return web.Response(**arguments)  # a response object can be sent only once
+
+        return answer
 
     bad = {
         "f0": (hang, "does not answer within 1 s"),
         "f1": (b"{\"state\":", "gives an answer that is no status page"),
         "f2": (b"[1, 2]", "gives an answer that is no status page"),
-        "x0": (web.Response(status=500), "refuses the controller's request with status 500"),
+        "x0": (answer_of(status=500), "refuses the controller's request with status 500"),
         "x1": (
-            web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}),
+            answer_of(status=302, headers={"Location": "http://127.0.0.1:1/"}),
             "gives an answer that is no status page",
         ),
     }
