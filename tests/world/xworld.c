@@ -13,6 +13,7 @@
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
+#include "tests/world/xworld.h"
 #include "xbgpu/config.h"
 #include "xbgpu/pipeline.h"
 #include "xbgpu/tune.h"
@@ -26,29 +27,11 @@ int xbgpu_main(int argc, char **argv);
 ENGINE_MAIN(xbgpu)
 #undef main
 
-#define MAX_ANTS    5
-#define MAX_CHANS   4
-#define N_SPECTRA   16
-#define BATCH_NS    (8 * NS_PER_MS)
-#define STEP        128 /* ADC samples between spectra */
-#define BATCH       ((int64_t)N_SPECTRA * STEP)
 #define RATE_HZ     256000 /* a batch takes BATCH_NS */
 #define SYNC_UNIX_S 1759990000
-#define MAX_BATCHES 256
 #define HEAP_BYTES  (MAX_CHANS * N_SPECTRA * 4)
 #define SOURCE      "239.1.0.1:7148"
 #define DESTINATION "239.2.0.1:7148"
-
-struct scenario {
-    unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
-    int64_t first_batch;
-    bool is_prompt; /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
-    bool has_silence, is_lossy;
-    bool has_crc; /* packets have a CRC, and xbgpu refuses packets without a CRC */
-    unsigned n_flipped_read;
-    bool time_flipped;                     /* a packet with a wrong timestamp was read, and has no CRC */
-    bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
-};
 
 /* A heap that an F-engine sent. */
 struct heap {
@@ -64,14 +47,13 @@ struct part {
     unsigned socket; /* of the receive thread that processes the F-engine */
 };
 
-static struct scenario s;
+struct scenario s;
 static struct heap heaps[MAX_ANTS][MAX_BATCHES];
 static struct part parts[MAX_ANTS][MAX_BATCHES][4];
 
 /* ---- Voltages -------------------------------------------------------------------------------------------------------- */
 
-/* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
-static int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
 {
     uint64_t z = (uint64_t)batch * 0x9E3779B97F4A7C15 + (((ant * 64 + chan) * 64 + spectrum) * 4 + pol * 2 + part);
 
@@ -216,6 +198,31 @@ static bool arrived_in_time(unsigned ant, unsigned b)
     return has_arrived(ant, b) && heaps[ant][b].parts_late == 0 && !(s.is_lossy && is_before_silence(ant, b));
 }
 
+/* The chunk of the first packet that is read becomes the oldest.  Jitter may delay packets of earlier chunks. */
+static int64_t begun(void)
+{
+    return s.first_batch + first_arrived() + network_faults(network_port(SOURCE))->jitter_ns / BATCH_NS + 1 +
+           s.chunk_batches;
+}
+
+bool is_suspect(unsigned ant, int64_t batch)
+{
+    int64_t b = batch - s.first_batch;
+
+    return b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
+}
+
+enum presence presence(unsigned ant, int64_t batch)
+{
+    int64_t b = batch - s.first_batch;
+
+    if (is_suspect(ant, batch))
+        return UNSURE;
+    if (b < 0 || b >= s.n_batches || !has_arrived(ant, (unsigned)b))
+        return ABSENT;
+    return s.is_prompt && !s.time_flipped && batch >= begun() && arrived_in_time(ant, (unsigned)b) ? PRESENT : UNSURE;
+}
+
 /* ---- Dumps ----------------------------------------------------------------------------------------------------------- */
 
 #define MAX_DUMP_BYTES (MAX_CHANS * MAX_ANTS * (MAX_ANTS + 1) / 2 * 4 * 8)
@@ -309,12 +316,16 @@ static void check_window(int64_t window, bool must_exist)
     const struct dump *dump = &dumps[window - first_window()];
     struct verdict verdicts[MAX_ANTS];
     bool any_whole = false;
+    /* the dump is complete after the last batch of its window, at the latest when all open chunks have left */
+    int64_t end_ns = s.begin_ns + ((window + 1) * s.length - 1 - s.first_batch) * BATCH_NS;
+    enum presence sends = requests_sends(0, window * s.length * BATCH, end_ns,
+                                         end_ns + 2 * (s.window + 4) * s.chunk_batches * BATCH_NS + NS_PER_S);
 
     judge_window(window, verdicts);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         any_whole |= verdicts[ant].whole;
     if (!dump->began) {
-        if (must_exist && any_whole)
+        if (must_exist && any_whole && sends == PRESENT)
             world_fail("window %lld: all heaps of an antenna arrived in time, and there is no dump", (long long)window);
         world_note("no dump of a window");
         return;
@@ -322,6 +333,8 @@ static void check_window(int64_t window, bool must_exist)
     if (dump->n_bytes_left > 0)
         world_fail("window %lld: %llu bytes of the dump are missing", (long long)window,
                    (unsigned long long)dump->n_bytes_left);
+    if (sends == ABSENT)
+        world_fail("window %lld: there is a dump, and the stream was stopped", (long long)window);
     world_note("dumps");
     for (unsigned ant2 = 0; ant2 < s.n_ants; ant2++)
         for (unsigned ant1 = 0; ant1 <= ant2; ant1++) {
@@ -381,6 +394,7 @@ static void draw_scenario(void)
     s.length = 1 + (unsigned)world_random(9);
     s.n_batches = 20 + (unsigned)world_random(100);
     s.has_crc = world_random(2);
+    s.first_batch = (world_unix_ns() / NS_PER_S - SYNC_UNIX_S) * RATE_HZ / BATCH + (int64_t)world_random(10);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         for (unsigned b = 0; world_random(4) == 0 && b < 2; b++) {
             s.has_silence = true;
@@ -408,17 +422,18 @@ static void write_config(const char *path)
             "send: {interface: lo, packet_payload: 512}\n",
             SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window, 4 * s.window + 8,
             s.n_threads, s.has_crc ? "true" : "false", s.length);
+    beams_write_config(file);
+    fprintf(file, "katcp: {listen: [\"127.0.0.1:7147\"]}\n");
     fclose(file);
 }
 
 static void send_all(struct network_port *port)
 {
-    int64_t begin_ns = world_now_ns() / BATCH_NS * BATCH_NS + BATCH_NS;
-
-    s.first_batch = (world_unix_ns() / NS_PER_S - SYNC_UNIX_S) * RATE_HZ / BATCH + (int64_t)world_random(10);
+    s.begin_ns = world_now_ns() / BATCH_NS * BATCH_NS + BATCH_NS;
     for (unsigned b = 0; b < s.n_batches; b++) {
-        while (world_now_ns() < begin_ns + b * BATCH_NS)
-            world_wait(NULL, begin_ns + b * BATCH_NS);
+        while (world_now_ns() < s.begin_ns + b * BATCH_NS)
+            world_wait(NULL, s.begin_ns + b * BATCH_NS);
+        requests_send(b);
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             if (!s.is_silent[ant][b])
                 send_heap(port, ant, b);
@@ -477,14 +492,12 @@ static void check_counters(struct network_port *port)
         world_fail("dumps found no free output buffer");
 }
 
-static void check_dumps(struct network_port *port)
+static void check_dumps(void)
 {
     int64_t last = (s.first_batch + s.n_batches) / s.length; /* windows that have ended */
-    /* The chunk of the first packet that is read becomes the oldest.  Jitter may delay packets of earlier chunks. */
-    int64_t begun = s.first_batch + first_arrived() + network_faults(port)->jitter_ns / BATCH_NS + 1 + s.chunk_batches;
 
     for (int64_t window = first_window(); window < last; window++)
-        check_window(window, window * s.length >= begun);
+        check_window(window, window * s.length >= begun());
 }
 
 static void run_seed(uint64_t seed, const char *path)
@@ -492,19 +505,25 @@ static void run_seed(uint64_t seed, const char *path)
     world_begin(seed);
     network_begin();
     draw_scenario();
+    beams_draw();
     write_config(path);
     struct network_port *source = network_port(SOURCE), *destination = network_port(DESTINATION);
     draw_faults(network_faults(source));
     judge_faults(network_faults(source));
     network_listen(destination, on_dump_packet, NULL);
+    beams_listen();
     struct run_daemon daemon = run_start("xbgpu", xbgpu_main, path);
+    requests_connect();
     send_all(source);
     run_sleep(3 * NS_PER_S);
+    requests_check();
     check_counters(source);
     run_stop(&daemon);
     if (run_is_verbose)
         show_run(source);
-    check_dumps(source);
+    check_dumps();
+    beams_check();
+    requests_end();
     network_end();
     world_end();
 }
