@@ -351,8 +351,18 @@ static void check_power_window(const struct heap *heap, unsigned window)
             check_powers(heap, beam, window, group, first, ants);
 }
 
+/* Returns true if a heap of an F-engine is certainly present at this batch or later. */
+static bool goes_on(int64_t batch)
+{
+    for (; batch < s.first_batch + s.n_batches; batch++)
+        for (unsigned ant = 0; ant < s.n_ants; ant++)
+            if (presence(ant, batch) == PRESENT)
+                return true;
+    return false;
+}
+
 /* Checks a heap.  'begun': an earlier heap had data.  The first heap with data is sent only if its first window is whole.
- * Returns whether the heap certainly has data. */
+ * The last heap is sent only if data reached its end.  Returns whether the heap certainly has data. */
 static bool check_power_heap(int64_t number, bool begun)
 {
     int64_t n_spectra = beams.window_spectra * beams.heap_windows, first = number * n_spectra;
@@ -365,7 +375,7 @@ static bool check_power_heap(int64_t number, bool begun)
     for (int64_t batch = first / N_SPECTRA; batch <= last_batch; batch++)
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             any |= presence(ant, batch) == PRESENT;
-    if (!heap && any && begun && sends == PRESENT)
+    if (!heap && any && begun && sends == PRESENT && goes_on(last_batch))
         world_fail("det: there is no heap that begins at spectrum %lld", (long long)first);
     if (heap && sends == ABSENT)
         world_fail("det: there is a heap that begins at spectrum %lld, but the stream was stopped", (long long)first);
