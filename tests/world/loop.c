@@ -255,6 +255,7 @@ void service_close(struct service *service)
     if (!service)
         return;
     io_loop = io_loop == service->loop ? NULL : io_loop;
+    opened = opened == service ? NULL : opened;
     ev_loop_destroy(service->loop);
     free(service);
 }
@@ -266,17 +267,24 @@ int service_exit_code(int err)
 
 /* ---- loop.h ---------------------------------------------------------------------------------------------------------- */
 
+static bool has_ended;
+
+void world_program_begins(void)
+{
+    has_ended = false;
+    opened = NULL;
+}
+
+void world_program_ends(void)
+{
+    has_ended = true;
+}
+
 struct service *world_await_ready(void)
 {
-    struct service *service;
-
-    while (!opened)
+    while (!has_ended && !(opened && opened->is_ready))
         world_wait(NULL, world_now_ns() + NS_PER_MS);
-    service = opened;
-    opened = NULL;
-    while (!service->is_ready)
-        world_wait(service, world_now_ns() + NS_PER_MS);
-    return service;
+    return has_ended ? NULL : opened;
 }
 
 void world_io_changed(void)

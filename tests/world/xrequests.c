@@ -141,7 +141,7 @@ static int compare_batches(const void *a, const void *b)
 
 void requests_draw(const char *const *streams, unsigned n_streams, const char *const *beams, unsigned n_beams)
 {
-    unsigned due[MAX_REQUESTS / 4], n = (unsigned)world_random(MAX_REQUESTS / 4);
+    unsigned due[MAX_REQUESTS / 4], n = s.may_fail ? 0 : (unsigned)world_random(MAX_REQUESTS / 4);
     struct steering newest[MAX_BEAMS];
 
     memset(&operator, 0, sizeof(operator));
@@ -219,7 +219,7 @@ static void on_line(void *arg, const char *line)
     if (line[0] != '!')
         return;
     sscanf(line, "%*s %15s", result);
-    if (strcmp(result, request->answer) != 0)
+    if (strcmp(result, request->answer) != 0 && !(s.may_fail && strcmp(result, "fail") == 0))
         world_fail("'%s' was answered with '%s' instead of %s", request->line, line, request->answer);
     request->n_answers++;
     request->answered_ns = world_now_ns();
@@ -251,7 +251,7 @@ static void check_client(const struct client *client)
     for (unsigned i = 0; i < client->n; i++) {
         const struct request *request = &client->requests[i];
         unsigned n_wanted = request->sent_ns > 0;
-        if (request->n_answers != n_wanted)
+        if (request->n_answers != n_wanted && !(s.has_failed && request->n_answers < n_wanted))
             world_fail("'%s' has %u answers", request->line, request->n_answers);
     }
 }

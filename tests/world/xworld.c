@@ -9,6 +9,7 @@
  * The process ends with exit status 1 and the seed at the first failure. */
 #include "common/base/units.h"
 #include "common/engine/engine.h"
+#include "tests/world/faults.h"
 #include "tests/world/network.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
@@ -220,7 +221,9 @@ enum presence presence(unsigned ant, int64_t batch)
         return UNSURE;
     if (b < 0 || b >= s.n_batches || !has_arrived(ant, (unsigned)b))
         return ABSENT;
-    return s.is_prompt && !s.time_flipped && batch >= begun() && arrived_in_time(ant, (unsigned)b) ? PRESENT : UNSURE;
+    return s.is_prompt && !s.time_flipped && !s.is_overloaded && batch >= begun() && arrived_in_time(ant, (unsigned)b)
+               ? PRESENT
+               : UNSURE;
 }
 
 /* ---- Dumps ----------------------------------------------------------------------------------------------------------- */
@@ -299,7 +302,7 @@ static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
 {
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         struct verdict *v = &verdicts[ant];
-        *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped};
+        *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped && !s.is_overloaded};
         for (unsigned i = 0; i < s.length; i++) {
             int64_t b = window * s.length + i - s.first_batch;
             bool inside = b >= 0 && b < s.n_batches;
@@ -325,11 +328,13 @@ static void check_window(int64_t window, bool must_exist)
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         any_whole |= verdicts[ant].whole;
     if (!dump->began) {
-        if (must_exist && any_whole && sends == PRESENT)
+        if (must_exist && any_whole && sends == PRESENT && !s.has_failed && !s.is_overloaded)
             world_fail("window %lld: all heaps of an antenna arrived in time, and there is no dump", (long long)window);
         world_note("no dump of a window");
         return;
     }
+    if (dump->n_bytes_left > 0 && s.has_failed)
+        return; /* the sender stopped within the dump */
     if (dump->n_bytes_left > 0)
         world_fail("window %lld: %llu bytes of the dump are missing", (long long)window,
                    (unsigned long long)dump->n_bytes_left);
@@ -370,6 +375,23 @@ static void draw_faults(struct network_faults *f)
         f->partition_from_ns = (int64_t)(20 + world_random(80)) * BATCH_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(60) * BATCH_NS;
     }
+}
+
+/* Draws the faults of the device. */
+static void draw_device(void)
+{
+    static const int64_t slow_ns[] = {0, 0, 0, 20 * NS_PER_US, 4 * NS_PER_MS};
+    struct device_faults faults = {.slow_ns = slow_ns[world_random(5)]};
+    unsigned what = (unsigned)world_random(24);
+
+    s.is_overloaded = faults.slow_ns > NS_PER_MS;
+    s.may_fail = what < 3;
+    if (what < 2)
+        faults.fail_operation = 1 + (unsigned)world_random(world_random(2) ? 30 : 1500);
+    faults.fails_when_run = what == 1;
+    if (what == 2)
+        faults.fail_memory = 1 + (unsigned)world_random(60);
+    device_faults_set(&faults);
 }
 
 /* Decides which promises hold under these faults. */
@@ -486,6 +508,8 @@ static void check_counters(struct network_port *port)
             (unsigned long long)n_part);
     if (s.has_crc && run_counter("xbgpu_input_rejected_packets_total", "") < s.n_flipped_read)
         world_fail("%u packets with a flipped bit were read, and fewer were refused", s.n_flipped_read);
+    if (s.is_overloaded)
+        return;
     if (run_counter("xbgpu_input_rejected_packets_total", "no_chunk"))
         world_fail("packets found no free chunk");
     if (run_counter("xbgpu_output_x_dropped_accs_total", ""))
@@ -505,6 +529,7 @@ static void run_seed(uint64_t seed, const char *path)
     world_begin(seed);
     network_begin();
     draw_scenario();
+    draw_device();
     beams_draw();
     write_config(path);
     struct network_port *source = network_port(SOURCE), *destination = network_port(DESTINATION);
@@ -516,9 +541,13 @@ static void run_seed(uint64_t seed, const char *path)
     requests_connect();
     send_all(source);
     run_sleep(3 * NS_PER_S);
+    if (!run_has_ended())
+        check_counters(source);
+    int exit_code = run_stop_code(&daemon);
+    s.has_failed = device_faults_failed();
+    if (exit_code != s.has_failed)
+        world_fail("the exit code is %d, and the device %s", exit_code, s.has_failed ? "failed" : "did not fail");
     requests_check();
-    check_counters(source);
-    run_stop(&daemon);
     if (run_is_verbose)
         show_run(source);
     check_dumps();

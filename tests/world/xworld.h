@@ -24,7 +24,9 @@ struct scenario {
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
-    bool has_crc; /* packets have a CRC, and xbgpu refuses packets without a CRC */
+    bool may_fail, has_failed; /* the device */
+    bool is_overloaded;        /* the device may be slower than the data */
+    bool has_crc;              /* packets have a CRC, and xbgpu refuses packets without a CRC */
     unsigned n_flipped_read;
     bool time_flipped;                     /* a packet with a wrong timestamp was read, and has no CRC */
     bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
