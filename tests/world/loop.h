@@ -6,7 +6,15 @@
 
 struct service;
 
-/* Waits until the daemon that was started last is ready.  Returns its service, which service_stop() stops. */
+/* Called before and after the daemon's main function. */
+void world_program_begins(void);
+void world_program_ends(void);
+
+/* Waits until the daemon that was started last is ready, or has ended.  Returns its service, which service_stop() stops.
+ * Returns NULL if the daemon has ended. */
 struct service *world_await_ready(void);
+
+/* Wakes the main loop that watches file descriptors, because one may be ready. */
+void world_io_changed(void);
 
 #endif

@@ -55,6 +55,8 @@ void __wrap_log_limited(struct log_limit *limit, enum log_level level, const cha
 struct program {
     int (*main)(int argc, char **argv);
     char *name, *path;
+    int exit_code;
+    bool has_ended;
 };
 static struct program program; /* the daemon that is being started */
 
@@ -63,8 +65,9 @@ static void *run_program(void *arg)
     char *argv[] = {program.name, program.path, NULL};
 
     optind = 1;
-    if (program.main(2, argv) != 0)
-        world_fail("%s ended with an error", program.name);
+    program.exit_code = program.main(2, argv);
+    program.has_ended = true;
+    world_program_ends();
     return NULL;
 }
 
@@ -72,26 +75,52 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
 {
     struct run_daemon daemon;
 
-    program = (struct program){main, (char *)name, (char *)path};
+    program = (struct program){.main = main, .name = (char *)name, .path = (char *)path};
+    world_program_begins();
     daemon.thread = world_start(name, run_program, NULL);
     daemon.service = world_await_ready();
     unlink(path);
     return daemon;
 }
 
-static void show_counter(void *arg, const struct stats_value *value)
+/* Adds a counter to the report, under its name and its reason.  Other labels name parts of one configuration. */
+static void note_counter(void *arg, const struct stats_value *value)
 {
-    if (value->is_counter && value->total > 0)
+    const char *reason = strstr(value->labels, "reason=\"");
+    char name[256];
+
+    if (!value->is_counter)
+        return;
+    if (reason)
+        snprintf(name, sizeof(name), "counter %s{%.*s}", value->name,
+                 (int)(strcspn(reason + sizeof("reason=\"") - 1, "\"") + sizeof("reason=\"")), reason);
+    else
+        snprintf(name, sizeof(name), "counter %s", value->name);
+    world_note_times(name, value->total);
+    if (run_is_verbose && value->total > 0)
         fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)value->total);
+}
+
+bool run_has_ended(void)
+{
+    return program.has_ended;
+}
+
+int run_stop_code(struct run_daemon *daemon)
+{
+    if (!program.has_ended) { /* the counters still exist */
+        stats_each(note_counter, NULL);
+        service_stop(daemon->service, 0);
+    }
+    world_join(daemon->thread);
+    stats_reset();
+    return program.exit_code;
 }
 
 void run_stop(struct run_daemon *daemon)
 {
-    if (run_is_verbose)
-        stats_each(show_counter, NULL);
-    service_stop(daemon->service, 0);
-    world_join(daemon->thread);
-    stats_reset();
+    if (program.has_ended || run_stop_code(daemon) != 0)
+        world_fail("%s ended with an error", program.name);
 }
 
 void run_sleep(int64_t ns)

@@ -20,11 +20,17 @@ struct run_daemon {
     struct service *service;
 };
 
-/* Starts a daemon with its main function, and waits until it is ready. */
+/* Starts a daemon with its main function, and waits until it is ready or has ended. */
 struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv), const char *path);
 
-/* Stops the daemon, waits for its end, and forgets its counters. */
+/* Stops the daemon, waits for its end, and forgets its counters.  Fails the run if the exit code is not 0. */
 void run_stop(struct run_daemon *daemon);
+
+/* Does the same, and returns the exit code.  The daemon may have ended before. */
+int run_stop_code(struct run_daemon *daemon);
+
+/* Returns true if the daemon has ended.  Its counters then no longer exist. */
+bool run_has_ended(void);
 
 /* Waits for this virtual time. */
 void run_sleep(int64_t ns);

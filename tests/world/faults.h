@@ -1,0 +1,24 @@
+/* faults.h - faults of the cpu device in the world: slow operations, an operation that fails, and too little memory.
+ *
+ * faults.c replaces device_cpu_open() (the linker's --wrap), and puts its own functions before the device's operations.
+ * Threads: threads of the world. */
+#ifndef TESTS_WORLD_FAULTS_H
+#define TESTS_WORLD_FAULTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct device_faults {
+    int64_t slow_ns;         /* largest delay before an operation; 0: none */
+    unsigned fail_operation; /* number of the operation that fails, from 1 on; 0: none */
+    bool fails_when_run;     /* true: the operation fails when it would run; false: when it is enqueued */
+    unsigned fail_memory;    /* number of the allocation that fails, from 1 on; 0: none */
+};
+
+/* Sets the faults of the next device that is opened. */
+void device_faults_set(const struct device_faults *faults);
+
+/* Returns true if an operation or an allocation has failed. */
+bool device_faults_failed(void);
+
+#endif

@@ -1,0 +1,295 @@
+/* xrequests.c - sends requests to xbgpu, and knows the effects of the requests.  See xworld.h.
+ *
+ * The operator sends requests that change settings, one after another.  After each request the operator reads the sensor
+ * steady-state-timestamp.  A second client sends other requests, which change nothing, without waiting for replies. */
+#include "tests/world/lines.h"
+#include "tests/world/sched.h"
+#include "tests/world/xworld.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_REQUESTS 64
+#define MAX_CAPTURES 32
+#define MAX_STEERING 32
+
+enum kind { OTHER, READ_STEADY, CAPTURE, STEERING };
+
+struct request {
+    unsigned due_batch;
+    char line[256];
+    const char *answer; /* "ok", "fail" or "invalid" */
+    enum kind kind;
+    unsigned number; /* of the stream or beam */
+    bool on;         /* CAPTURE */
+    int64_t from_samples;
+    struct steering steering;
+    int64_t sent_ns, answered_ns;
+    unsigned n_answers;
+};
+
+/* The requests of a client.  The message id of a request is its index plus 1. */
+struct client {
+    struct lines *lines;
+    struct request requests[MAX_REQUESTS];
+    unsigned n, n_sent, n_answered;
+};
+
+static struct client operator, guest;
+static struct steering steering[MAX_BEAMS][MAX_STEERING];
+static unsigned n_steering[MAX_BEAMS];
+
+/* ---- Drawing --------------------------------------------------------------------------------------------------------- */
+
+static struct request *add(struct client *client, unsigned due_batch)
+{
+    struct request *request = &client->requests[client->n++];
+
+    *request = (struct request){.due_batch = due_batch, .answer = "ok"};
+    return request;
+}
+
+static void draw_capture(struct request *request, const char *const *streams, unsigned n_streams)
+{
+    request->kind = CAPTURE;
+    request->number = (unsigned)world_random(n_streams);
+    request->on = world_random(2);
+    const char *name = streams[request->number];
+    if (request->on && world_random(2)) {
+        request->from_samples = (s.first_batch + (int64_t)request->due_batch + (int64_t)world_random(30) - 10) * BATCH;
+        snprintf(request->line, sizeof(request->line), "capture-start %s %lld", name, (long long)request->from_samples);
+    } else {
+        snprintf(request->line, sizeof(request->line), "capture-%s %s", request->on ? "start" : "stop", name);
+    }
+}
+
+static void append(struct request *request, const char *text)
+{
+    strncat(request->line, text, sizeof(request->line) - strlen(request->line) - 1);
+}
+
+/* Draws a request that changes the beam's steering.  'newest' has the settings before the request, and after it. */
+static void draw_steering(struct request *request, unsigned beam, const char *name, struct steering *newest)
+{
+    static const char *const phases[] = {" 0:0", " 0:1.5707963267948966", " 0:3.141592653589793",
+                                         " 0:-1.5707963267948966"};
+    static const char *const weights[] = {" -1", " 0", " 1", " 2.0", " 3"};
+    unsigned what = (unsigned)world_random(3);
+
+    request->kind = STEERING;
+    request->number = beam;
+    snprintf(request->line, sizeof(request->line), "beam-%s %s",
+             what == 0   ? "weights"
+             : what == 1 ? "delays"
+                         : "quant-gains",
+             name);
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        if (what == 0) {
+            newest->weight[ant] = (int)world_random(5) - 1;
+            append(request, weights[newest->weight[ant] + 1]);
+        } else if (what == 1) {
+            newest->quarter[ant] = (int)world_random(4);
+            append(request, phases[newest->quarter[ant]]);
+        }
+    if (what == 2) {
+        char text[32];
+        newest->shift = (int)world_random(8);
+        snprintf(text, sizeof(text), " %.9f", 1.0 / (1 << newest->shift));
+        append(request, text);
+    }
+    request->steering = *newest;
+}
+
+static void draw_wrong(struct request *request)
+{
+    static const char *const lines[] = {
+        "capture-start nothing", "capture-stop",           "beam-weights vis 1",     "input-shift 0 1",      "gate g",
+        "capture-start vis -1",  "sensor-value no-sensor", "beam-quant-gains x nan", "capture-start vis 1.5"};
+
+    snprintf(request->line, sizeof(request->line), "%s", lines[world_random(sizeof(lines) / sizeof(lines[0]))]);
+    request->answer = "fail";
+}
+
+static void draw_guest(struct request *request)
+{
+    static const char *const lines[] = {"watchdog",
+                                        "help",
+                                        "sensor-list",
+                                        "sensor-value",
+                                        "sensor-value /^rx/",
+                                        "gate",
+                                        "input-shift",
+                                        "version-list",
+                                        "sensor-sampling vis.tx.next-timestamp event"};
+
+    if (world_random(6) == 0) {
+        snprintf(request->line, sizeof(request->line), "no-such-request");
+        request->answer = "invalid";
+    } else if (world_random(3) == 0) {
+        draw_wrong(request);
+    } else {
+        snprintf(request->line, sizeof(request->line), "%s", lines[world_random(sizeof(lines) / sizeof(lines[0]))]);
+    }
+}
+
+static int compare_batches(const void *a, const void *b)
+{
+    unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+void requests_draw(const char *const *streams, unsigned n_streams, const char *const *beams, unsigned n_beams)
+{
+    unsigned due[MAX_REQUESTS / 4], n = s.may_fail ? 0 : (unsigned)world_random(MAX_REQUESTS / 4);
+    struct steering newest[MAX_BEAMS];
+
+    memset(&operator, 0, sizeof(operator));
+    memset(&guest, 0, sizeof(guest));
+    for (unsigned i = 0; i < n; i++)
+        due[i] = (unsigned)world_random(s.n_batches);
+    qsort(due, n, sizeof(due[0]), compare_batches);
+    for (unsigned beam = 0; beam < MAX_BEAMS; beam++) {
+        newest[beam] = (struct steering){.from_samples = INT64_MIN, .weight = {1, 1, 1, 1, 1}};
+        steering[beam][0] = newest[beam];
+        n_steering[beam] = 1;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        struct request *request = add(&operator, due[i]);
+        unsigned what = (unsigned)world_random(8), beam = (unsigned)world_random(n_beams + 1);
+        if (what == 0)
+            draw_wrong(request);
+        else if (what < 4 || beam == n_beams)
+            draw_capture(request, streams, n_streams);
+        else
+            draw_steering(request, beam, beams[beam], &newest[beam]);
+        request = add(&operator, due[i]);
+        request->kind = READ_STEADY;
+        snprintf(request->line, sizeof(request->line), "sensor-value steady-state-timestamp");
+    }
+    for (unsigned i = 0, n_guest = (unsigned)world_random(20); i < n_guest; i++)
+        draw_guest(add(&guest, (unsigned)world_random(s.n_batches)));
+}
+
+/* ---- Sending and answers --------------------------------------------------------------------------------------------- */
+
+static void send_request(struct client *client, struct request *request)
+{
+    char line[300];
+
+    snprintf(line, sizeof(line), "?%.*s[%u]%s", (int)strcspn(request->line, " "), request->line,
+             (unsigned)(request - client->requests) + 1, request->line + strcspn(request->line, " "));
+    request->sent_ns = world_now_ns();
+    client->n_sent++;
+    lines_send(client->lines, line);
+}
+
+/* Stores the settings that the last change made, which hold from the steady-state timestamp on. */
+static void on_steady(const struct request *change, const char *line)
+{
+    const char *at = strstr(line, "steady-state-timestamp ");
+    char status[16];
+    long long samples;
+
+    if (!at || sscanf(at, "%*s %15s %lld", status, &samples) != 2)
+        world_fail("the sensor's reading is '%s'", line);
+    if (change->kind != STEERING)
+        return;
+    struct steering *next = &steering[change->number][n_steering[change->number]++];
+    *next = change->steering;
+    next->from_samples = samples;
+    world_note("requests: changes of beams");
+}
+
+/* Takes a line "#name[mid] ..." or "!name[mid] result ...". */
+static void on_line(void *arg, const char *line)
+{
+    struct client *client = arg;
+    char result[16] = "";
+    unsigned mid = 0;
+
+    const char *bracket = strchr(line, '[');
+    if (bracket && bracket < line + strcspn(line, " "))
+        mid = (unsigned)strtoul(bracket + 1, NULL, 10);
+    if (mid == 0 || mid > client->n)
+        return; /* an inform that is not a part of an answer */
+    struct request *request = &client->requests[mid - 1];
+    if (line[0] == '#' && request->kind == READ_STEADY)
+        on_steady(request - 1, line);
+    if (line[0] != '!')
+        return;
+    sscanf(line, "%*s %15s", result);
+    if (strcmp(result, request->answer) != 0 && !(s.may_fail && strcmp(result, "fail") == 0))
+        world_fail("'%s' was answered with '%s' instead of %s", request->line, line, request->answer);
+    request->n_answers++;
+    request->answered_ns = world_now_ns();
+    client->n_answered++;
+    world_note(request->answer[0] == 'o' ? "requests: ok" : "requests: refused");
+    if (client == &operator&& request->kind != READ_STEADY)
+        send_request(client, request + 1);
+}
+
+void requests_connect(void)
+{
+    operator.lines = lines_connect(on_line, &operator);
+    guest.lines = lines_connect(on_line, &guest);
+}
+
+void requests_send(unsigned batch)
+{
+    struct request *next = &operator.requests[operator.n_sent];
+
+    if (operator.n_sent<operator.n && operator.n_sent == operator.n_answered && next->due_batch <= batch)
+        send_request(&operator, next);
+    for (unsigned i = 0; i < guest.n; i++)
+        if (guest.requests[i].due_batch == batch)
+            send_request(&guest, &guest.requests[i]);
+}
+
+static void check_client(const struct client *client)
+{
+    for (unsigned i = 0; i < client->n; i++) {
+        const struct request *request = &client->requests[i];
+        unsigned n_wanted = request->sent_ns > 0;
+        if (request->n_answers != n_wanted && !(s.has_failed && request->n_answers < n_wanted))
+            world_fail("'%s' has %u answers", request->line, request->n_answers);
+    }
+}
+
+void requests_check(void)
+{
+    check_client(&operator);
+    check_client(&guest);
+}
+
+void requests_end(void)
+{
+    lines_end();
+}
+
+/* ---- Effects --------------------------------------------------------------------------------------------------------- */
+
+enum presence requests_sends(unsigned stream, int64_t begin_samples, int64_t from_ns, int64_t to_ns)
+{
+    bool may = true, may_not = false; /* a stream sends from the start */
+
+    for (unsigned i = 0; i < operator.n; i++) {
+        const struct request *request = &operator.requests[i];
+        if (request->kind != CAPTURE || request->number != stream || request->sent_ns == 0 || request->sent_ns > to_ns)
+            continue;
+        bool sends = request->on && begin_samples >= request->from_samples;
+        bool is_certain = request->answered_ns <= from_ns;
+        may = sends || (may && !is_certain);
+        may_not = !sends || (may_not && !is_certain);
+    }
+    return may && may_not ? UNSURE : may ? PRESENT : ABSENT;
+}
+
+const struct steering *requests_steering(unsigned beam, int64_t batch)
+{
+    unsigned i = n_steering[beam] - 1;
+
+    while (steering[beam][i].from_samples > batch * BATCH)
+        i--;
+    return &steering[beam][i];
+}
