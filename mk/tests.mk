@@ -174,9 +174,9 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
 # the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.
-WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c loop.c network.c wire.c run.c)
+WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c clock.c loop.c network.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
-                 $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom log_message log_limited
+                 $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex log_message log_limited
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
