@@ -179,6 +179,6 @@ WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex log_message log_limited
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
-$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,fmodel.c fjudge.c))
+$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,ffaults.c fmodel.c fjudge.c))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))

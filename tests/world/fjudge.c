@@ -100,17 +100,16 @@ static bool is_excused(unsigned ant, int64_t sent_ns)
     return false;
 }
 
-int64_t judge_first_read_ns(unsigned ant, int64_t from_ns)
+int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns)
 {
     int64_t first_ns = INT64_MAX / 2;
 
     for (size_t i = 0; i < n_stretches; i++)
-        for (unsigned pol = 0; pol < 2; pol++)
-            for (unsigned p = 0; p < MAX_PACKETS; p++) {
-                const struct sent *sent = &stretches[i].sent[ant][pol][p];
-                if (sent->arrived && sent->sent_ns >= from_ns && sent->sent_ns < first_ns)
-                    first_ns = sent->sent_ns;
-            }
+        for (unsigned p = 0; p < MAX_PACKETS; p++) {
+            const struct sent *sent = &stretches[i].sent[ant][pol][p];
+            if (sent->arrived && sent->sent_ns >= from_ns && sent->sent_ns < first_ns)
+                first_ns = sent->sent_ns;
+        }
     return first_ns;
 }
 

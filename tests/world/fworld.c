@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timex.h>
 
 #define main fgpu_main
 int fgpu_main(int argc, char **argv);
@@ -35,110 +34,6 @@ ENGINE_MAIN(fgpu)
 #undef main
 
 struct scenario s;
-
-/* ---- The host's clock ------------------------------------------------------------------------------------------------ */
-
-/* A change of the host's clock while the daemon runs. */
-struct clock_change {
-    int64_t after_ns; /* since the first packet */
-    int64_t step_ns;  /* that the clock is set forward */
-    int state;        /* that the kernel reports afterwards */
-};
-
-enum { RIGHT, STEPPED, LEAP, DRIFTING, UNSYNCHRONISED, CORRECTED, N_CLOCKS };
-
-static const char *const clock_names[N_CLOCKS] = {"clock: right",    "clock: stepped",        "clock: leap second",
-                                                  "clock: drifting", "clock: unsynchronised", "clock: corrected later"};
-
-static struct {
-    int kind;
-    struct world_clock at_start;
-    struct clock_change changes[4];
-    size_t n_changes;
-    int64_t corrected_ns;    /* when the kernel reports a right clock, since the first packet */
-    unsigned pause_at;       /* number of packets before all digitisers pause; 0: no pause */
-    int64_t n_pause_packets; /* that are not sent in the pause */
-} t;
-
-static int64_t random_between(int64_t least, int64_t most)
-{
-    return least + (int64_t)world_random((uint64_t)(most - least + 1));
-}
-
-static void add_change(int64_t after_ns, int64_t step_ns, int state)
-{
-    t.changes[t.n_changes++] = (struct clock_change){after_ns, step_ns, state};
-}
-
-/* Draws an error of the clock at the start: small, some days, or decades, which is more than half of WIRE_PERIOD. */
-static int64_t draw_error(void)
-{
-    static const int64_t years = INT64_C(365) * 24 * 3600;
-    int64_t error_s = random_between(-3600, 3600);
-
-    if (world_random(3) == 0)
-        error_s *= 100;
-    if (world_random(2))
-        error_s = random_between(20 * years, 40 * years) * (world_random(4) ? 1 : -1);
-    return error_s * NS_PER_S;
-}
-
-static void draw_clock(int64_t run_ns)
-{
-    memset(&t, 0, sizeof(t));
-    if (model_is_known)
-        t.kind = (int)world_random(2 * N_CLOCKS) - N_CLOCKS;
-    t.kind = t.kind < 0 ? RIGHT : t.kind;
-    world_note(clock_names[t.kind]);
-    if (model_is_known && (t.kind >= UNSYNCHRONISED || world_random(4) == 0)) {
-        t.pause_at = 100 + (unsigned)world_random(s.n_packets - 100);
-        t.n_pause_packets =
-            random_between(t.kind >= UNSYNCHRONISED ? 5 * NS_PER_S / PACKET_NS : 1, 8 * NS_PER_S / PACKET_NS);
-        run_ns += t.n_pause_packets * PACKET_NS;
-        world_note("digitisers pause");
-    }
-    if (t.kind == STEPPED)
-        for (int i = 0; i < 3; i++)
-            add_change(random_between(0, run_ns), random_between(-3600, 3600) * NS_PER_S,
-                       world_random(2) ? TIME_OK : TIME_ERROR);
-    if (t.kind == LEAP) {
-        int64_t leap_ns = random_between(0, run_ns);
-        t.at_start.state = TIME_INS;
-        add_change(leap_ns, -NS_PER_S, TIME_OOP);
-        add_change(leap_ns + NS_PER_S, 0, TIME_WAIT);
-    }
-    if (t.kind == DRIFTING)
-        t.at_start.drift = (double)random_between(-500, 500) * 1e-6;
-    if (t.kind == UNSYNCHRONISED || t.kind == CORRECTED)
-        t.at_start = (struct world_clock){.error_ns = draw_error(), .state = TIME_ERROR};
-    if (t.kind == UNSYNCHRONISED)
-        add_change(random_between(0, run_ns / 3), draw_error(), TIME_ERROR);
-    if (t.kind == CORRECTED) {
-        t.corrected_ns = random_between(0, world_random(2) ? t.pause_at * PACKET_NS : run_ns);
-        add_change(t.corrected_ns, -t.at_start.error_ns, TIME_OK);
-    }
-}
-
-static void change_clock(void *arg)
-{
-    const struct clock_change *change = arg;
-
-    world_clock.error_ns += change->step_ns;
-    world_clock.state = change->state;
-}
-
-/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock was wrong when
- * the first packet arrived: the timestamp that is nearest to the clock. */
-static int64_t wrong_periods(void)
-{
-    int64_t wire = s.first_packet * PACKET % WIRE_PERIOD, true_period = s.first_packet * PACKET / WIRE_PERIOD;
-    double clock_s = (double)(world_unix_ns() + t.at_start.error_ns) * 1e-9 - (double)s.sync_unix_s;
-    double n = rint((clock_s * RATE_HZ - (double)wire) / (double)WIRE_PERIOD);
-
-    if (t.kind != UNSYNCHRONISED && t.kind != CORRECTED)
-        return 0;
-    return (n < 0 ? 0 : (int64_t)n) - true_period;
-}
 
 /* ---- Digitisers ------------------------------------------------------------------------------------------------------ */
 
@@ -160,43 +55,54 @@ static void on_seen(void *arg, const struct network_delivery *delivery)
         packet->late = false;
 }
 
-static void send_packet(struct network_port *port, unsigned ant, unsigned pol, unsigned p, int64_t number)
+/* Counts the packets that the daemon must refuse. */
+static uint64_t n_refused;
+
+static void on_refused(void *arg, const struct network_delivery *delivery)
+{
+    n_refused += delivery->was_read && delivery->is_whole;
+}
+
+static void send_packet(struct network_port *port, unsigned ant, unsigned pol, int64_t first_sample, bool is_refused)
 {
     uint8_t samples[PACKET * BITS / 8], bytes[sizeof(samples) + 256];
-    struct sent *sent = judge_sent(ant, pol, number);
     struct wire_packet packet = {
-        .heap_cnt = 2 * (uint64_t)p + 2,
+        .heap_cnt = (uint64_t)first_sample / PACKET,
         .heap_bytes = sizeof(samples),
         .payload_bytes = sizeof(samples),
         .payload = samples,
         .n_items = 4,
-        .items = {{WIRE_TIMESTAMP, false, (uint64_t)(number * PACKET)},
+        .items = {{WIRE_TIMESTAMP, false, (uint64_t)first_sample},
                   {WIRE_DIGITISER_ID, false, 2 * ant + pol},
                   {WIRE_DIGITISER_STATUS, false, 0},
                   {WIRE_ADC_SAMPLES, true, 0}},
     };
 
-    model_pack(ant, pol, number * PACKET, samples);
+    model_pack(ant, pol, first_sample, samples);
+    size_t n_bytes = wire_write(&packet, bytes);
+    if (is_refused) {
+        network_send(port, bytes, n_bytes, on_refused, NULL);
+        return;
+    }
+    struct sent *sent = judge_sent(ant, pol, first_sample / PACKET);
     if (sent->n_sent++ == 0) {
         sent->sent_ns = world_now_ns();
         sent->late = true;
     }
-    network_send(port, bytes, wire_write(&packet, bytes), on_seen, sent);
-}
-
-/* Returns the number of packets that packet 'p' comes after the first packet in time. */
-static int64_t time_of(unsigned p)
-{
-    return p + (t.pause_at > 0 && p >= t.pause_at ? t.n_pause_packets : 0);
+    network_send(port, bytes, n_bytes, on_seen, sent);
 }
 
 static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
 {
+    n_refused = 0;
     for (unsigned p = 0; p < s.n_packets; p++) {
-        run_sleep(begin_ns + time_of(p) * PACKET_NS - world_now_ns());
-        for (unsigned i = 0; i < 2 * s.n_ants; i++)
+        run_sleep(begin_ns + faults_time(p) * PACKET_NS - world_now_ns());
+        for (unsigned i = 0; i < 2 * s.n_ants; i++) {
+            int64_t shift = faults_shift(i / 2, i % 2, p), first = (s.first_packet + faults_time(p)) * PACKET;
             if (!is_silent[i / 2][i % 2][p])
-                send_packet(ports[i / 2][i % 2], i / 2, i % 2, p, s.first_packet + time_of(p));
+                send_packet(ports[i / 2][i % 2], i / 2, i % 2, first + shift,
+                            shift != 0 && (faults.is_denied || faults.digitiser == SAMPLE_OFF));
+        }
     }
 }
 
@@ -224,6 +130,18 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
     if (n_counted != n_packets)
         world_fail("%llu packets were read, and %llu are in another counter", (unsigned long long)n_packets,
                    (unsigned long long)n_counted);
+    uint64_t n_far = run_counter("fgpu_input_rejected_packets_total", "\"jump\"") +
+                     run_counter("fgpu_input_rejected_packets_total", "\"clock\"");
+    if (faults.digitiser == SAMPLE_OFF && input_counter("bad_timestamp_heaps") != n_refused)
+        world_fail("%llu packets are between the timestamps of packets, and the counter says %llu",
+                   (unsigned long long)n_refused, (unsigned long long)input_counter("bad_timestamp_heaps"));
+    if (faults.is_denied && n_far < n_refused)
+        world_fail("the clock denies %llu packets, and the counters say %llu", (unsigned long long)n_refused,
+                   (unsigned long long)n_far);
+    uint64_t n_most = 2 * s.n_ants * (uint64_t)(faults_time(s.n_packets) + 6 * s.window * s.chunk_packets);
+    if (input_counter("heaps") + input_counter("missing_heaps") > n_most)
+        world_fail("%llu heaps were received, and %llu are missing", (unsigned long long)input_counter("heaps"),
+                   (unsigned long long)input_counter("missing_heaps"));
     if (run_counter("fgpu_input_rejected_packets_total", "no_chunk"))
         world_fail("packets found no free chunk");
     if (run_counter("fgpu_output_dropped_heaps_total", ""))
@@ -237,7 +155,7 @@ static void check_date(unsigned ant, unsigned pol, int64_t n_wrong, int64_t righ
     int64_t last_ns = judge_last_read_ns(ant, pol), true_samples = s.first_packet * PACKET;
     char label[64];
 
-    if (t.kind == CORRECTED && n_wrong != 0) {
+    if (faults.clock == CORRECTED && n_wrong != 0) {
         if (last_ns > right_ns && last_ns < right_ns + 6 * NS_PER_S)
             return;
         n_wrong = last_ns > right_ns ? 0 : n_wrong;
@@ -277,6 +195,12 @@ static bool draw_silence(void)
     bool has_silence = false;
 
     memset(is_silent, 0, sizeof(is_silent));
+    if (faults.digitiser != RUNNING) {
+        for (unsigned i = 0; i < 2 * s.n_ants; i++)
+            for (unsigned p = faults.from - faults.n_silent; p < faults.from && faults.from > 0; p++)
+                is_silent[i / 2][i % 2][p] = faults_shift(i / 2, i % 2, faults.from) != 0;
+        return true;
+    }
     for (unsigned i = 0; model_is_known && i < 2 * s.n_ants; i++)
         for (unsigned k = 0; world_random(4) == 0 && k < 2; k++) {
             unsigned from = 60 + (unsigned)world_random(s.n_packets), n = 1 + (unsigned)world_random(150);
@@ -292,7 +216,7 @@ static void draw_sync(void)
 {
     int64_t unix_s = world_unix_ns() / NS_PER_S, n_wire = WIRE_PERIOD / PACKET;
 
-    s.first_packet = random_between(0, 10000 * (int64_t)RATE_HZ / PACKET);
+    s.first_packet = random_between(7200 * (int64_t)RATE_HZ / PACKET, 20000 * (int64_t)RATE_HZ / PACKET);
     if (model_is_known && world_random(3) == 0) {
         s.first_packet = n_wire - random_between(0, s.n_packets);
         world_note("timestamps reach 2^48");
@@ -348,95 +272,65 @@ static void show_run(const struct network_faults *f)
 {
     fprintf(stderr,
             "%u antennas, %u packets from %lld on, %u threads, chunks of %u packets, window of %u; lose %g, duplicate "
-            "%g, truncate %g, burst %g, jitter %.3f ms; %s; digest %016llx\n",
+            "%g, truncate %g, burst %g, jitter %.3f ms; %s; %s; digest %016llx\n",
             s.n_ants, s.n_packets, (long long)s.first_packet, s.n_threads, s.chunk_packets, s.window, f->lose,
-            f->duplicate, f->truncate, f->burst, (double)f->jitter_ns * 1e-6, clock_names[t.kind],
+            f->duplicate, f->truncate, f->burst, (double)f->jitter_ns * 1e-6, faults_clock(), faults_digitiser(),
             (unsigned long long)world_digest());
-    if (t.pause_at > 0)
-        fprintf(stderr, "pause of %lld packets after packet %u\n", (long long)t.n_pause_packets, t.pause_at);
+    if (faults.pause_at > 0)
+        fprintf(stderr, "pause of %lld packets after packet %u\n", (long long)faults.n_pause_packets, faults.pause_at);
     judge_show();
-}
-
-/* Excuses packets while the timestamps of an antenna settle after a jump: until both polarisations have handed on a chunk, a
- * window later, or until one has handed on a window of chunks. */
-static void excuse_jump(unsigned ant, int64_t jump_ns, int64_t jitter_ns)
-{
-    int64_t from_ns = judge_first_read_ns(ant, jump_ns);
-
-    judge_excuse(ant, jump_ns, from_ns + (2 * s.window + 2) * s.chunk_packets * PACKET_NS + jitter_ns);
-}
-
-/* Excuses packets before the receivers know when data are due, and while timestamps are corrected. */
-static void excuse(int64_t begin_ns, int64_t jitter_ns)
-{
-    int64_t right_ns = begin_ns + t.corrected_ns, resumed_ns = begin_ns + time_of(t.pause_at) * PACKET_NS;
-    bool is_wrong = t.kind == CORRECTED && wrong_periods() != 0;
-    int64_t first_ns = judge_first_read_ns(0, 0);
-
-    if (s.n_ants > 1 && judge_first_read_ns(1, 0) < first_ns)
-        first_ns = judge_first_read_ns(1, 0);
-    for (unsigned ant = 0; ant < s.n_ants; ant++) {
-        judge_excuse(ant, 0, first_ns + jitter_ns + PACKET_NS + s.chunk_packets * PACKET_NS);
-        if (is_wrong) {
-            judge_excuse(ant, right_ns, right_ns + 6 * NS_PER_S);
-            excuse_jump(ant, right_ns + 6 * NS_PER_S, jitter_ns);
-        }
-        if (is_wrong && resumed_ns >= right_ns)
-            excuse_jump(ant, resumed_ns, jitter_ns);
-    }
 }
 
 /* Runs the daemon while the digitisers send. */
 static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path, int64_t jitter_ns)
 {
-    int64_t n_wrong = wrong_periods();
+    int64_t n_wrong = faults_wrong_periods();
 
-    world_clock = t.at_start;
+    world_clock = faults.at_start;
     struct run_daemon daemon = run_start("fgpu", fgpu_main, path);
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
-    for (size_t i = 0; i < t.n_changes; i++)
-        world_at(begin_ns + t.changes[i].after_ns, change_clock, &t.changes[i]);
+    faults_begin(begin_ns);
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
     check_counters(ports);
     for (unsigned i = 0; i < 2 * s.n_ants; i++)
-        check_date(i / 2, i % 2, n_wrong, begin_ns + t.corrected_ns);
+        check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
     run_stop(&daemon);
-    excuse(begin_ns, jitter_ns);
+    faults_excuse(begin_ns, jitter_ns);
 }
 
 static void run_seed(uint64_t seed, const char *path)
 {
     struct network_port *ports[MAX_ANTS][2];
-    struct network_faults faults = {.latency_ns = 20000};
+    struct network_faults link = {.latency_ns = 20000};
 
     world_begin(seed);
     network_begin();
     judge_begin();
     draw_scenario();
+    faults_draw();
     draw_sync();
-    draw_clock(s.n_packets * PACKET_NS);
     write_config(path);
     bool has_silence = draw_silence();
     if (model_is_known)
-        draw_faults(&faults, has_silence);
-    s.is_lossy = faults.lose > 0 || faults.burst > 0;
-    s.is_prompt = faults.jitter_ns < in_time_ns() && faults.jitter_ns <= s.chunk_packets * PACKET_NS / 2;
+        draw_faults(&link, has_silence);
+    s.is_lossy = link.lose > 0 || link.burst > 0;
+    s.is_prompt = link.jitter_ns < in_time_ns() && link.jitter_ns <= s.chunk_packets * PACKET_NS / 2;
     for (unsigned i = 0; i < 2 * s.n_ants; i++) {
         ports[i / 2][i % 2] = network_port(endpoint_of(i / 2, i % 2));
-        *network_faults(ports[i / 2][i % 2]) = faults;
+        *network_faults(ports[i / 2][i % 2]) = link;
     }
     network_listen(network_port("239.2.0.0:7148"), judge_take, (void *)0);
     network_listen(network_port("239.2.0.1:7148"), judge_take, (void *)1);
-    run_daemon(ports, path, faults.jitter_ns);
+    run_daemon(ports, path, link.jitter_ns);
     if (run_is_verbose)
-        show_run(&faults);
+        show_run(&link);
     judge_all();
     network_end();
     world_end();
 }
 
-/* Takes the voltages of a period from a run without faults. */
+/* Takes the voltages of a period from a run without link. */
 static void take_references(const char *path)
 {
     run_seed(0, path);

@@ -6,6 +6,7 @@
 #define TESTS_WORLD_FWORLD_H
 
 #include "common/base/units.h"
+#include "tests/world/clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +37,60 @@ struct scenario {
     bool is_prompt, is_lossy;
 };
 extern struct scenario s;
+
+/* ---- ffaults.c: faults of time --------------------------------------------------------------------------------------- */
+
+enum clock_fault { RIGHT, STEPPED, LEAP, DRIFTING, UNSYNCHRONISED, CORRECTED };
+enum digitiser_fault { RUNNING, RESTARTED, ANTENNA_OFF, POL_OFF, SYNC_OFF, SAMPLE_OFF };
+
+#define ALL UINT32_MAX
+
+/* A change of the host's clock while the daemon runs. */
+struct clock_change {
+    int64_t after_ns; /* since the first packet */
+    int64_t step_ns;  /* that the clock is set forward */
+    int state;        /* that the kernel reports afterwards */
+};
+
+struct faults {
+    enum clock_fault clock;
+    struct world_clock at_start;
+    struct clock_change changes[4];
+    size_t n_changes;
+    int64_t corrected_ns;    /* when the kernel reports a right clock, since the first packet */
+    unsigned pause_at;       /* number of packets before all digitisers pause; 0: no pause */
+    int64_t n_pause_packets; /* that are not sent in the pause */
+    enum digitiser_fault digitiser;
+    unsigned ant, pol, from, to; /* inputs (or ALL) and packets whose timestamps are shifted */
+    int64_t shift_samples;
+    unsigned n_silent; /* packets before 'from' that these inputs do not send */
+    bool is_denied;    /* the host's synchronised clock contradicts the shifted timestamps */
+};
+extern struct faults faults;
+
+/* Draws the faults of a run.  May raise s.n_packets. */
+void faults_draw(void);
+
+/* Starts the faults of the clock. */
+void faults_begin(int64_t begin_ns);
+
+/* Returns when packet 'p' is sent, in packets after packet 0. */
+int64_t faults_time(unsigned p);
+
+/* Returns the number of samples by which an input's packet 'p' has a wrong timestamp. */
+int64_t faults_shift(unsigned ant, unsigned pol, unsigned p);
+
+/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at the start.
+ * Call this function at the start. */
+int64_t faults_wrong_periods(void);
+
+/* Excuses the absence of batches that may be lost. */
+void faults_excuse(int64_t begin_ns, int64_t jitter_ns);
+
+const char *faults_clock(void);
+const char *faults_digitiser(void);
+
+int64_t random_between(int64_t least, int64_t most);
 
 /* ---- fmodel.c: samples and the filter bank --------------------------------------------------------------------------- */
 
@@ -72,9 +127,9 @@ struct sent *judge_sent(unsigned ant, unsigned pol, int64_t packet);
 /* Excuses the absence of batches of an antenna whose packets were sent in [from_ns, to_ns). */
 void judge_excuse(unsigned ant, int64_t from_ns, int64_t to_ns);
 
-/* Returns the time when the first packet of an antenna was sent that arrived, from this time on.  If there is none, returns
- * a time far in the future. */
-int64_t judge_first_read_ns(unsigned ant, int64_t from_ns);
+/* Returns the time when the first packet of an input was sent that arrived, from this time on.  If there is none, returns a
+ * time far in the future. */
+int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns);
 
 /* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
 int64_t judge_last_read_ns(unsigned ant, unsigned pol);
