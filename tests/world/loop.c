@@ -1,9 +1,10 @@
 /* loop.c - the main loop of a daemon in the world: service.h, and the part of libev that the daemons use without
- * sockets.  KATCP and HTTP are not configured in the world. */
+ * sockets.  lines.c carries KATCP.  HTTP is not configured in the world. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "common/daemon/service.h"
 #include "common/time/clock_state.h"
+#include "tests/world/lines.h"
 #include "tests/world/loop.h"
 #include "tests/world/sched.h"
 
@@ -18,11 +19,14 @@
 struct ev_loop {
     bool broken;
     unsigned iteration;
-    size_t n_timers, n_asyncs;
+    size_t n_timers, n_asyncs, n_ios;
     ev_timer *timers[MAX_WATCHERS];
     int64_t due_ns[MAX_WATCHERS]; /* of each timer */
     ev_async *asyncs[MAX_WATCHERS];
+    ev_io *ios[MAX_WATCHERS];
 };
+
+static struct ev_loop *io_loop; /* the last loop that watched a file descriptor */
 
 /* ---- libev ----------------------------------------------------------------------------------------------------------- */
 
@@ -109,6 +113,13 @@ static bool run_one(struct ev_loop *loop)
         async->cb(loop, async, EV_ASYNC);
         return true;
     }
+    for (size_t i = 0, first = world_random(loop->n_ios + 1); i < loop->n_ios; i++) {
+        ev_io *io = loop->ios[(first + i) % loop->n_ios];
+        if (!lines_is_ready(io->fd, io->events))
+            continue;
+        io->cb(loop, io, io->events & (EV_READ | EV_WRITE));
+        return true;
+    }
     for (size_t i = 0; i < loop->n_timers; i++) {
         ev_timer *timer = loop->timers[i];
         if (loop->due_ns[i] > world_now_ns())
@@ -150,11 +161,23 @@ unsigned ev_iteration(struct ev_loop *loop) EV_NOEXCEPT
 
 void ev_io_start(struct ev_loop *loop, ev_io *io) EV_NOEXCEPT
 {
-    world_fail("the world has no sockets for the main loop");
+    if (io->active)
+        return;
+    if (loop->n_ios == MAX_WATCHERS)
+        world_fail("more than %d file descriptors", MAX_WATCHERS);
+    io->active = 1;
+    loop->ios[loop->n_ios++] = io;
+    io_loop = loop;
 }
 
 void ev_io_stop(struct ev_loop *loop, ev_io *io) EV_NOEXCEPT
 {
+    for (size_t i = 0; io->active && i < loop->n_ios; i++)
+        if (loop->ios[i] == io) {
+            loop->ios[i] = loop->ios[--loop->n_ios];
+            break;
+        }
+    io->active = 0;
 }
 
 /* ---- service.h ------------------------------------------------------------------------------------------------------- */
@@ -241,6 +264,7 @@ void service_close(struct service *service)
 {
     if (!service)
         return;
+    io_loop = io_loop == service->loop ? NULL : io_loop;
     ev_loop_destroy(service->loop);
     free(service);
 }
@@ -263,4 +287,10 @@ struct service *world_await_ready(void)
     while (!service->is_ready)
         world_wait(service, world_now_ns() + NS_PER_MS);
     return service;
+}
+
+void world_io_changed(void)
+{
+    if (io_loop)
+        world_wake(io_loop, true);
 }

@@ -9,4 +9,7 @@ struct service;
 /* Waits until the daemon that was started last is ready.  Returns its service, which service_stop() stops. */
 struct service *world_await_ready(void);
 
+/* Wakes the main loop that watches file descriptors, because one may be ready. */
+void world_io_changed(void);
+
 #endif

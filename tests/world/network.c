@@ -65,7 +65,20 @@ static size_t n_ports;
 
 void network_begin(void)
 {
+    static const char *const faults[] = {"network: lost",
+                                         "network: lost in a burst",
+                                         "network: partition",
+                                         "network: duplicated",
+                                         "network: truncated",
+                                         "network: flipped bit",
+                                         "network: delayed",
+                                         "network: socket buffer full",
+                                         "network: no socket any more",
+                                         "network: in the socket at the end"};
+
     n_ports = 0;
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        world_note_times(faults[i], 0);
 }
 
 void network_end(void)
@@ -120,6 +133,8 @@ void network_listen(struct network_port *port, void (*take)(void *arg, const uin
 
 static void finish(struct datagram *datagram)
 {
+    datagram->fate.bytes = datagram->bytes;
+    datagram->fate.n_bytes = datagram->n_bytes;
     if (datagram->seen)
         datagram->seen(datagram->arg, &datagram->fate);
     free(datagram);
@@ -181,6 +196,14 @@ static void damage(struct datagram *datagram, const struct network_faults *fault
         datagram->fate.is_whole = false;
         world_note("network: truncated");
     }
+    if (datagram->n_bytes > 0 && world_chance(faults->flip)) {
+        size_t n_bits = 8 * (world_random(2) ? datagram->n_bytes : (datagram->n_bytes < 96 ? datagram->n_bytes : 96));
+        size_t bit = world_random(n_bits);
+        datagram->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        datagram->fate.is_whole = false;
+        datagram->fate.is_flipped = true;
+        world_note("network: flipped bit");
+    }
 }
 
 static void deliver(struct network_port *port, struct socket *socket, const uint8_t *bytes, size_t n_bytes,
@@ -203,7 +226,11 @@ static void deliver(struct network_port *port, struct socket *socket, const uint
         return;
     }
     damage(datagram, f);
-    int64_t delay_ns = f->latency_ns + (f->jitter_ns > 0 ? (int64_t)world_random((uint64_t)f->jitter_ns) : 0);
+    int64_t delay_ns = f->latency_ns;
+    if (f->jitter_ns > 0) {
+        delay_ns += (int64_t)world_random((uint64_t)f->jitter_ns);
+        world_note("network: delayed");
+    }
     world_at(world_now_ns() + delay_ns, arrive, datagram);
 }
 
@@ -211,6 +238,7 @@ void network_send(struct network_port *port, const uint8_t *bytes, size_t n_byte
 {
     unsigned n_copies = 1;
 
+    world_digest_bytes(bytes, n_bytes);
     if (world_chance(port->faults.duplicate)) {
         n_copies = 2;
         world_note("network: duplicated");

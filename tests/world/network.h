@@ -1,7 +1,7 @@
 /* network.h - the simulated network: datagrams from the senders of daemons and scenarios to the receivers' sockets.
  *
- * A datagram to a multicast group reaches each socket of the group.  The network loses, delays, duplicates and truncates
- * datagrams, as the faults of its link say.  Each copy of a datagram is a delivery of its own.  A socket has a buffer of
+ * A datagram to a multicast group reaches each socket of the group.  The network loses, delays, duplicates, truncates and
+ * corrupts datagrams, as the faults of its link say.  Each copy of a datagram is a delivery of its own.  A socket has a buffer of
  * a limited size, as in Linux.
  * Threads:   threads of the world. */
 #ifndef TESTS_WORLD_NETWORK_H
@@ -14,6 +14,7 @@
 /* Faults of the datagrams to some endpoints.  Probabilities are per delivery. */
 struct network_faults {
     double lose, duplicate, truncate;
+    double flip;           /* probability that a bit flips: half of these bits are among the first 96 bytes */
     double burst;          /* probability that a burst of losses begins with this datagram */
     unsigned burst_length; /* largest number of datagrams in a burst */
     int64_t jitter_ns;     /* largest random delay of a delivery, which changes the order */
@@ -23,10 +24,13 @@ struct network_faults {
 
 /* The fate of a delivery. */
 struct network_delivery {
-    bool is_whole;   /* the bytes are as they were sent */
-    bool was_read;   /* the receiver has read the datagram */
-    int64_t read_ns; /* virtual time when the receiver read it */
-    unsigned socket; /* index of the socket among the port's sockets, in the order in which they were opened */
+    bool is_whole;        /* the bytes are as they were sent */
+    bool is_flipped;      /* a bit of the bytes has flipped */
+    bool was_read;        /* the receiver has read the datagram */
+    int64_t read_ns;      /* virtual time when the receiver read it */
+    unsigned socket;      /* index of the socket among the port's sockets, in the order in which they were opened */
+    const uint8_t *bytes; /* [n_bytes] as they arrived, valid during the call of network_seen */
+    size_t n_bytes;
 };
 
 struct network_port; /* faults and counts of an endpoint */

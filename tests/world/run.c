@@ -79,16 +79,27 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
     return daemon;
 }
 
-static void show_counter(void *arg, const struct stats_value *value)
+/* Adds a counter to the report, under its name and its reason.  Other labels name parts of one configuration. */
+static void note_counter(void *arg, const struct stats_value *value)
 {
-    if (value->is_counter && value->total > 0)
+    const char *reason = strstr(value->labels, "reason=\"");
+    char name[256];
+
+    if (!value->is_counter)
+        return;
+    if (reason)
+        snprintf(name, sizeof(name), "counter %s{%.*s}", value->name,
+                 (int)(strcspn(reason + sizeof("reason=\"") - 1, "\"") + sizeof("reason=\"")), reason);
+    else
+        snprintf(name, sizeof(name), "counter %s", value->name);
+    world_note_times(name, value->total);
+    if (run_is_verbose && value->total > 0)
         fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)value->total);
 }
 
 void run_stop(struct run_daemon *daemon)
 {
-    if (run_is_verbose)
-        stats_each(show_counter, NULL);
+    stats_each(note_counter, NULL);
     service_stop(daemon->service, 0);
     world_join(daemon->thread);
     stats_reset();

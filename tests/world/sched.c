@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MAX_THREADS 128
-#define MAX_NOTES   128
+#define MAX_NOTES   512
 #define SEAM_NS     40                  /* virtual time that a seam takes */
 #define UNIX_NS     1760000000000000000 /* the UNIX clock at virtual time 0 */
 
@@ -48,8 +48,8 @@ static struct {
     size_t n_events, max_events;
 } world;
 
-static struct {
-    const char *name;
+static struct note {
+    char *name;
     uint64_t n;
 } notes[MAX_NOTES];
 
@@ -77,23 +77,51 @@ bool world_chance(double probability)
     return probability > 0 && (double)(next_random() >> 11) * 0x1p-53 < probability;
 }
 
-void world_note(const char *name)
+void world_note_times(const char *name, uint64_t n)
 {
     for (size_t i = 0; i < MAX_NOTES; i++) {
         if (!notes[i].name)
-            notes[i].name = name;
+            notes[i].name = strdup(name);
         if (strcmp(notes[i].name, name) == 0) {
-            notes[i].n++;
+            notes[i].n += n;
             return;
         }
     }
     world_fail("more than %d kinds of notes", MAX_NOTES);
 }
 
+void world_note(const char *name)
+{
+    world_note_times(name, 1);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct note *)a)->name, ((const struct note *)b)->name);
+}
+
 void world_report(void)
 {
-    for (size_t i = 0; i < MAX_NOTES && notes[i].name; i++)
-        printf("%12llu  %s\n", (unsigned long long)notes[i].n, notes[i].name);
+    size_t n = 0;
+
+    while (n < MAX_NOTES && notes[n].name)
+        n++;
+    qsort(notes, n, sizeof(notes[0]), compare_names);
+    for (size_t i = 0; i < n; i++)
+        if (notes[i].n > 0)
+            printf("%12llu  %s\n", (unsigned long long)notes[i].n, notes[i].name);
+        else
+            printf("%12s  %s\n", "never", notes[i].name);
+}
+
+void world_digest_bytes(const void *bytes, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, (const uint8_t *)bytes + i, n_bytes - i < 8 ? n_bytes - i : 8);
+        world.digest = (world.digest ^ word) * 0x9E3779B97F4A7C15;
+        world.digest ^= world.digest >> 32;
+    }
 }
 
 uint64_t world_digest(void)

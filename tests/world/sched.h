@@ -14,6 +14,7 @@
 #define TESTS_WORLD_SCHED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define WORLD_NEVER INT64_MAX
@@ -52,11 +53,15 @@ void world_at(int64_t ns, void (*run)(void *arg), void *arg);
 unsigned world_start(const char *name, void *(*run)(void *arg), void *arg);
 void world_join(unsigned number);
 
-/* Counts how often something occurred in this process, under a static name.  The report shows all counts. */
+/* Count how often something occurred in this process.  The report shows each count, or "never" for 0. */
 void world_note(const char *name);
+void world_note_times(const char *name, uint64_t n);
 void world_report(void);
 
-/* A digest of all choices of the run, to compare two runs of the same seed. */
+/* A digest of all choices of the run and of all bytes that were sent, to compare two runs of the same seed. */
 uint64_t world_digest(void);
+
+/* Adds bytes to the digest. */
+void world_digest_bytes(const void *bytes, size_t n_bytes);
 
 #endif

@@ -43,6 +43,28 @@ size_t wire_write(const struct wire_packet *packet, uint8_t *out)
     return (size_t)(at - out) + packet->payload_bytes;
 }
 
+/* Computes CRC-32C bit by bit: the reflected Castagnoli polynomial of RFC 3720, appendix B.4. */
+static uint32_t crc32c_of(const uint8_t *bytes, size_t n_bytes)
+{
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t i = 0; i < n_bytes; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78 : 0);
+    }
+    return ~crc;
+}
+
+void wire_add_crc(uint8_t *bytes, size_t n_bytes)
+{
+    size_t n_items = get(bytes) & 0xFFFF;
+
+    for (size_t i = 1; i <= n_items; i++)
+        if ((get(bytes + 8 * i) >> 48 & 0x7FFF) == WIRE_CRC)
+            put(bytes + 8 * i, pointer(WIRE_CRC, false, crc32c_of(bytes, n_bytes)));
+}
+
 bool wire_read(const uint8_t *bytes, size_t n_bytes, struct wire_packet *packet)
 {
     uint64_t standard[5] = {0};

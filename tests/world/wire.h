@@ -10,6 +10,7 @@
 
 #define WIRE_TIMESTAMP        0x1600
 #define WIRE_XENG_RAW         0x1800
+#define WIRE_CRC              0x1804
 #define WIRE_DIGITISER_ID     0x3101
 #define WIRE_DIGITISER_STATUS 0x3102
 #define WIRE_ADC_SAMPLES      0x3300
@@ -34,6 +35,9 @@ struct wire_packet {
 
 /* Writes a packet.  Returns its size. */
 size_t wire_write(const struct wire_packet *packet, uint8_t *out);
+
+/* Writes the CRC-32C of the packet into its item WIRE_CRC, whose value was 0. */
+void wire_add_crc(uint8_t *bytes, size_t n_bytes);
 
 /* Reads a packet.  Returns false if the bytes are no packet. */
 bool wire_read(const uint8_t *bytes, size_t n_bytes, struct wire_packet *packet);

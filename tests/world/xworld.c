@@ -44,6 +44,9 @@ struct scenario {
     int64_t first_batch;
     bool is_prompt; /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
+    bool has_crc; /* packets have a CRC, and xbgpu refuses packets without a CRC */
+    unsigned n_flipped_read;
+    bool time_flipped;                     /* a packet with a wrong timestamp was read, and has no CRC */
     bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
 };
 
@@ -52,6 +55,7 @@ struct heap {
     int64_t sent_ns, last_read_ns;
     unsigned parts_read; /* bit k: part k was read whole */
     unsigned parts_late; /* bit k: every copy of part k that was read was read late */
+    bool is_suspect;     /* without a CRC, a packet with a flipped bit may have become a part of this heap */
 };
 
 struct part {
@@ -105,11 +109,31 @@ static int64_t in_time_ns(void)
     return (int64_t)(s.window - 2) * s.chunk_batches * BATCH_NS + s.chunk_batches * BATCH_NS / 2;
 }
 
+/* Without a CRC, xbgpu cannot notice every flipped bit.  Marks the heap that the packet belongs to now. */
+static void on_flipped(const struct part *part, const struct network_delivery *delivery)
+{
+    struct wire_packet packet;
+
+    s.n_flipped_read += s.n_threads == 1; /* other threads ignore the packet before they check its CRC */
+    part->heap->is_suspect |= !s.has_crc;
+    if (s.has_crc || !wire_read(delivery->bytes, delivery->n_bytes, &packet))
+        return;
+    const struct wire_item *feng_id = wire_find(&packet, WIRE_FENG_ID), *time = wire_find(&packet, WIRE_TIMESTAMP);
+    if (!feng_id || !time || feng_id->value >= s.n_ants || time->value % BATCH != 0)
+        return;
+    int64_t b = (int64_t)(time->value / BATCH) - s.first_batch;
+    s.time_flipped |= b != (part->heap - heaps[0]) % MAX_BATCHES;
+    if (b >= 0 && b < MAX_BATCHES)
+        heaps[feng_id->value][b].is_suspect = true;
+}
+
 static void on_seen(void *arg, const struct network_delivery *delivery)
 {
     const struct part *part = arg;
     struct heap *heap = part->heap;
 
+    if (delivery->was_read && delivery->is_flipped)
+        on_flipped(part, delivery);
     if (!delivery->was_read || !delivery->is_whole || delivery->socket != part->socket)
         return;
     heap->parts_read |= 1u << part->number;
@@ -133,7 +157,8 @@ static void send_heap(struct network_port *port, unsigned ant, unsigned b)
     size_t heap_bytes = (size_t)s.n_chan * N_SPECTRA * 4, part_bytes = heap_bytes / s.n_parts;
     int64_t batch = s.first_batch + b;
 
-    heaps[ant][b] = (struct heap){.sent_ns = world_now_ns(), .parts_late = (1u << s.n_parts) - 1};
+    heaps[ant][b] = (struct heap){
+        .sent_ns = world_now_ns(), .parts_late = (1u << s.n_parts) - 1, .is_suspect = heaps[ant][b].is_suspect};
     fill_heap(ant, batch, voltages);
     for (unsigned k = 0; k < s.n_parts; k++) {
         struct wire_packet packet = {
@@ -142,14 +167,17 @@ static void send_heap(struct network_port *port, unsigned ant, unsigned b)
             .offset = k * part_bytes,
             .payload_bytes = part_bytes,
             .payload = voltages + k * part_bytes,
-            .n_items = 4,
+            .n_items = s.has_crc ? 5 : 4,
             .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch * BATCH)},
                       {WIRE_FENG_ID, false, ant},
                       {WIRE_FREQUENCY, false, 0},
-                      {WIRE_FENG_RAW, true, 0}},
+                      {WIRE_FENG_RAW, true, 0},
+                      {WIRE_CRC, false, 0}},
         };
+        size_t n_bytes = wire_write(&packet, bytes);
+        wire_add_crc(bytes, n_bytes);
         parts[ant][b][k] = (struct part){&heaps[ant][b], k, thread_of(ant)};
-        network_send(port, bytes, wire_write(&packet, bytes), on_seen, &parts[ant][b][k]);
+        network_send(port, bytes, n_bytes, on_seen, &parts[ant][b][k]);
     }
 }
 
@@ -214,6 +242,8 @@ static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     if (!timestamp || !wire_find(&packet, WIRE_XENG_RAW))
         return; /* a descriptor or a stop */
     int64_t window = (int64_t)timestamp->value / BATCH / s.length - first_window();
+    if (s.time_flipped && (window < 0 || window >= MAX_BATCHES))
+        return; /* the dump of the packet with the wrong timestamp */
     if ((int64_t)timestamp->value % (BATCH * s.length) != 0 || window < 0 || window >= MAX_BATCHES)
         world_fail("a dump has the timestamp %llu", (unsigned long long)timestamp->value);
     struct dump *dump = &dumps[window];
@@ -226,8 +256,8 @@ static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     dump->n_bytes_left -= packet.payload_bytes;
 }
 
-/* Checks the four products of a baseline in all channels.  Returns whether they are flagged. */
-static bool check_baseline(const struct dump *dump, int64_t window, unsigned ant1, unsigned ant2)
+/* Checks the four products of a baseline in all channels: all are flagged, or all are exact.  Returns whether they are flagged. */
+static bool check_baseline(const struct dump *dump, int64_t window, unsigned ant1, unsigned ant2, bool must_be_exact)
 {
     unsigned n_baselines = s.n_ants * (s.n_ants + 1) / 2, baseline = ant2 * (ant2 + 1) / 2 + ant1, n_flagged = 0;
 
@@ -239,7 +269,7 @@ static bool check_baseline(const struct dump *dump, int64_t window, unsigned ant
         for (unsigned p = 0; p < 4; p++) {
             bool is_flagged = found[p][0] == INT32_MIN && found[p][1] == 1;
             n_flagged += is_flagged;
-            if (!is_flagged && (found[p][0] != sums[p][0] || found[p][1] != sums[p][1]))
+            if (must_be_exact && !is_flagged && (found[p][0] != sums[p][0] || found[p][1] != sums[p][1]))
                 world_fail("window %lld, antennas %u and %u, channel %u, product %u: (%d, %d) instead of (%lld, %lld)",
                            (long long)window, ant1, ant2, chan, p, found[p][0], found[p][1], (long long)sums[p][0],
                            (long long)sums[p][1]);
@@ -251,31 +281,38 @@ static bool check_baseline(const struct dump *dump, int64_t window, unsigned ant
     return n_flagged > 0;
 }
 
-/* Sets whole[ant]: the antenna's heaps of the window all arrived in time.  Sets lacks[ant]: a heap of the antenna did not
- * arrive. */
-static void judge_window(int64_t window, bool whole[MAX_ANTS], bool lacks[MAX_ANTS])
-{
+/* What must become of an antenna's part of a window. */
+struct verdict {
+    bool whole;   /* all heaps arrived in time */
+    bool lacks;   /* a heap did not arrive */
+    bool suspect; /* a heap may have wrong values, or count as missing */
+};
 
+static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
+{
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
-        whole[ant] = true;
-        lacks[ant] = false;
+        struct verdict *v = &verdicts[ant];
+        *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped};
         for (unsigned i = 0; i < s.length; i++) {
             int64_t b = window * s.length + i - s.first_batch;
             bool inside = b >= 0 && b < s.n_batches;
-            whole[ant] &= s.is_prompt && inside && arrived_in_time(ant, (unsigned)b);
-            lacks[ant] |= !inside || !has_arrived(ant, (unsigned)b);
+            v->whole &= inside && arrived_in_time(ant, (unsigned)b);
+            v->lacks |= !inside || !has_arrived(ant, (unsigned)b);
+            v->suspect |= b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
         }
+        v->whole &= !v->suspect;
     }
 }
 
 static void check_window(int64_t window, bool must_exist)
 {
     const struct dump *dump = &dumps[window - first_window()];
-    bool whole[MAX_ANTS], lacks[MAX_ANTS], any_whole = false;
+    struct verdict verdicts[MAX_ANTS];
+    bool any_whole = false;
 
-    judge_window(window, whole, lacks);
+    judge_window(window, verdicts);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
-        any_whole |= whole[ant];
+        any_whole |= verdicts[ant].whole;
     if (!dump->began) {
         if (must_exist && any_whole)
             world_fail("window %lld: all heaps of an antenna arrived in time, and there is no dump", (long long)window);
@@ -288,12 +325,14 @@ static void check_window(int64_t window, bool must_exist)
     world_note("dumps");
     for (unsigned ant2 = 0; ant2 < s.n_ants; ant2++)
         for (unsigned ant1 = 0; ant1 <= ant2; ant1++) {
-            bool is_flagged = check_baseline(dump, window, ant1, ant2);
-            world_note(is_flagged ? "flagged baselines" : "exact baselines");
-            if (is_flagged && whole[ant1] && whole[ant2])
+            const struct verdict *v1 = &verdicts[ant1], *v2 = &verdicts[ant2];
+            bool is_suspect = v1->suspect || v2->suspect;
+            bool is_flagged = check_baseline(dump, window, ant1, ant2, !is_suspect);
+            world_note(is_suspect ? "suspect baselines" : is_flagged ? "flagged baselines" : "exact baselines");
+            if (is_flagged && v1->whole && v2->whole)
                 world_fail("window %lld, antennas %u and %u: flagged, and all heaps arrived in time", (long long)window,
                            ant1, ant2);
-            if (!is_flagged && (lacks[ant1] || lacks[ant2]))
+            if (!is_flagged && !is_suspect && (v1->lacks || v2->lacks))
                 world_fail("window %lld, antennas %u and %u: not flagged, and heaps are missing", (long long)window,
                            ant1, ant2);
         }
@@ -308,6 +347,7 @@ static void draw_faults(struct network_faults *f)
     f->lose = rates[world_random(5)];
     f->duplicate = rates[world_random(5)];
     f->truncate = rates[world_random(4)];
+    f->flip = rates[world_random(4)];
     f->burst = world_random(3) == 0 ? 0.005 : 0;
     f->burst_length = 40;
     static const int64_t jitters_ns[] = {0, NS_PER_MS, BATCH_NS / 2, 4 * BATCH_NS, 8 * BATCH_NS};
@@ -340,6 +380,7 @@ static void draw_scenario(void)
     s.window = 2 + (unsigned)world_random(6);
     s.length = 1 + (unsigned)world_random(9);
     s.n_batches = 20 + (unsigned)world_random(100);
+    s.has_crc = world_random(2);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         for (unsigned b = 0; world_random(4) == 0 && b < 2; b++) {
             s.has_silence = true;
@@ -360,13 +401,13 @@ static void write_config(const char *path)
             "device: {kind: cpu, threads: 1}\n"
             "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
             "       spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
-            "       threads: %u, buffer: 1000000}\n"
+            "       threads: %u, buffer: 1000000, crc: %s}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
             "\"], send_enabled: true, buffers: 160}\n"
             "send: {interface: lo, packet_payload: 512}\n",
             SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window, 4 * s.window + 8,
-            s.n_threads, s.length);
+            s.n_threads, s.has_crc ? "true" : "false", s.length);
     fclose(file);
 }
 
@@ -392,9 +433,9 @@ static void show_run(struct network_port *port)
     fprintf(
         stderr,
         "%u antennas, %u channels, %u packets a heap, %u batches from %lld on, %u a window, %u threads, chunks of %u, "
-        "window of %u; lose %g, duplicate %g, truncate %g, burst %g, jitter %.3f ms; digest %016llx\n",
+        "window of %u; lose %g, duplicate %g, truncate %g, flip %g, crc %d, burst %g, jitter %.3f ms; digest %016llx\n",
         s.n_ants, s.n_chan, s.n_parts, s.n_batches, (long long)s.first_batch, s.length, s.n_threads, s.chunk_batches,
-        s.window, f->lose, f->duplicate, f->truncate, f->burst, (double)f->jitter_ns * 1e-6,
+        s.window, f->lose, f->duplicate, f->truncate, f->flip, s.has_crc, f->burst, (double)f->jitter_ns * 1e-6,
         (unsigned long long)world_digest());
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         for (unsigned b = 0; b < s.n_batches; b++)
@@ -428,6 +469,8 @@ static void check_counters(struct network_port *port)
             "%llu packets are more than %llu heaps of %u packets, %llu refused packets and %llu packets of parts",
             (unsigned long long)n_packets, (unsigned long long)n_heaps, s.n_parts, (unsigned long long)n_refused,
             (unsigned long long)n_part);
+    if (s.has_crc && run_counter("xbgpu_input_rejected_packets_total", "") < s.n_flipped_read)
+        world_fail("%u packets with a flipped bit were read, and fewer were refused", s.n_flipped_read);
     if (run_counter("xbgpu_input_rejected_packets_total", "no_chunk"))
         world_fail("packets found no free chunk");
     if (run_counter("xbgpu_output_x_dropped_accs_total", ""))
