@@ -165,6 +165,20 @@ void judge_take(void *arg, const uint8_t *bytes, size_t n_bytes)
     heap->n_bytes_left -= packet.payload_bytes;
 }
 
+int64_t judge_newest_samples(unsigned ant)
+{
+    int64_t newest = 0;
+
+    for (size_t i = 0; i < n_stretches; i++)
+        for (unsigned k = 0; k < MAX_PACKETS / N_PACKETS; k++) {
+            int64_t end = (stretches[i].first + (k + 1) * N_PACKETS) * PACKET;
+            for (unsigned substream = 0; substream < N_SUBSTREAMS; substream++)
+                if (stretches[i].heaps[ant][substream][k].n_times > 0 && end > newest)
+                    newest = end;
+        }
+    return newest;
+}
+
 const uint8_t *judge_heap(unsigned ant, unsigned substream, int64_t batch)
 {
     const struct heap *heap = find_heap(ant, substream, (uint64_t)batch * BATCH);
@@ -200,22 +214,50 @@ struct evidence {
     unsigned n_times; /* how often each packet was sent, at least */
 };
 
+/* Adds the packets of samples [begin, end) of an input to the evidence.  Returns false if a packet was not sent. */
+static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t begin, int64_t end)
+{
+    for (int64_t packet = begin / PACKET; packet * PACKET < end; packet++) {
+        const struct sent *sent = find_sent(ant, pol, packet);
+        if (!sent) {
+            *e = (struct evidence){.lacks = true};
+            return false;
+        }
+        e->lacks |= !sent->arrived;
+        e->whole &= sent->arrived && !sent->late && sent->n_sent == 1 && !is_excused(ant, sent->sent_ns) &&
+                    !(s.is_lossy && is_before_silence(ant, pol, packet));
+        e->n_times = sent->n_sent < e->n_times ? sent->n_sent : e->n_times;
+    }
+    return true;
+}
+
+/* Weighs a batch whose delays are not all 0.  If a delay is not sure, nothing is sure. */
+static struct evidence weigh_delayed(unsigned ant, int64_t batch)
+{
+    struct evidence e = {s.is_prompt && !settings_lose(ant, batch * BATCH), false, UINT32_MAX};
+
+    for (unsigned i = 0; i < 2 * N_SPECTRA; i++) {
+        struct settings settings;
+        int64_t time = batch * BATCH + i / 2 * STEP;
+        settings_at(2 * ant + i % 2, time, &settings);
+        if (settings.n_delays > 1)
+            return (struct evidence){.n_times = 1};
+        time -= settings.delays[0];
+        if (!weigh_input(&e, ant, i % 2, time, time + N_TAPS * STEP))
+            break;
+    }
+    return e;
+}
+
 static struct evidence weigh_batch(unsigned ant, int64_t batch)
 {
     struct evidence e = {s.is_prompt, false, UINT32_MAX};
 
+    if (settings_exist())
+        return weigh_delayed(ant, batch);
     for (unsigned pol = 0; pol < 2; pol++)
-        for (int64_t packet = batch * N_PACKETS; packet * PACKET < batch * BATCH + REACH; packet++) {
-            const struct sent *sent = find_sent(ant, pol, packet);
-            if (!sent) {
-                e = (struct evidence){.lacks = true};
-                return e;
-            }
-            e.lacks |= !sent->arrived;
-            e.whole &= sent->arrived && !sent->late && sent->n_sent == 1 && !is_excused(ant, sent->sent_ns) &&
-                       !(s.is_lossy && is_before_silence(ant, pol, packet));
-            e.n_times = sent->n_sent < e.n_times ? sent->n_sent : e.n_times;
-        }
+        if (!weigh_input(&e, ant, pol, batch * BATCH, batch * BATCH + REACH))
+            break;
     return e;
 }
 
@@ -224,7 +266,9 @@ static void check_heap(unsigned ant, unsigned substream, int64_t batch, const st
     if (heap->n_bytes_left > 0)
         world_fail("antenna %u, batch %lld: %llu bytes are missing", ant, (long long)batch,
                    (unsigned long long)heap->n_bytes_left);
-    if (model_is_known && !model_is_exact(ant, substream, batch, heap->bytes))
+    if (settings_exist())
+        model_compare(ant, substream, batch, heap->bytes);
+    else if (model_is_known && !model_is_exact(ant, substream, batch, heap->bytes))
         world_fail("antenna %u, batch %lld, substream %u: wrong voltages", ant, (long long)batch, substream);
 }
 

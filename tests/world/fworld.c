@@ -97,6 +97,7 @@ static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
     n_refused = 0;
     for (unsigned p = 0; p < s.n_packets; p++) {
         run_sleep(begin_ns + faults_time(p) * PACKET_NS - world_now_ns());
+        settings_step(p);
         for (unsigned i = 0; i < 2 * s.n_ants; i++) {
             int64_t shift = faults_shift(i / 2, i % 2, p), first = (s.first_packet + faults_time(p)) * PACKET;
             if (!is_silent[i / 2][i % 2][p])
@@ -251,7 +252,7 @@ static void write_config(const char *path)
     fprintf(file,
             "time: {sync_time: %lld, adc_sample_rate: %d}\n"
             "device: {kind: cpu, threads: 1}\n"
-            "recv: {interface: lo, sample_bits: %d, packet_samples: %d, chunk_samples: %u, max_delay_diff: 0,\n"
+            "recv: {interface: lo, sample_bits: %d, packet_samples: %d, chunk_samples: %u, max_delay_diff: 256,\n"
             "       window: %u, chunks: %u, threads: %u, buffer: 8000000}\n"
             "antennas:\n",
             (long long)s.sync_unix_s, RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window, 4 * s.window + 12,
@@ -263,6 +264,7 @@ static void write_config(const char *path)
             "outputs:\n"
             "  - {kind: wideband, name: wide, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
             "     destinations: [\"239.2.0.0+1:7148\"], buffers: 64}\n"
+            "katcp: {listen: \"127.0.0.1:7147\"}\n"
             "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
             N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.n_ants);
     fclose(file);
@@ -278,6 +280,7 @@ static void show_run(const struct network_faults *f)
             (unsigned long long)world_digest());
     if (faults.pause_at > 0)
         fprintf(stderr, "pause of %lld packets after packet %u\n", (long long)faults.n_pause_packets, faults.pause_at);
+    settings_show();
     judge_show();
 }
 
@@ -290,12 +293,14 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     struct run_daemon daemon = run_start("fgpu", fgpu_main, path);
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
     faults_begin(begin_ns);
+    settings_begin();
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
     check_counters(ports);
     for (unsigned i = 0; i < 2 * s.n_ants; i++)
         check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
     run_stop(&daemon);
+    settings_end();
     faults_excuse(begin_ns, jitter_ns);
 }
 
@@ -312,6 +317,7 @@ static void run_seed(uint64_t seed, const char *path)
     draw_sync();
     write_config(path);
     bool has_silence = draw_silence();
+    settings_draw();
     if (model_is_known)
         draw_faults(&link, has_silence);
     s.is_lossy = link.lose > 0 || link.burst > 0;

@@ -92,6 +92,39 @@ const char *faults_digitiser(void);
 
 int64_t random_between(int64_t least, int64_t most);
 
+/* ---- fsettings.c: delays and gains through KATCP ---------------------------------------------------------------------- */
+
+#define MAX_UNSURE 4
+
+/* The settings that an input may have at one time.  There are several if a request is under way. */
+struct settings {
+    unsigned n_delays, n_gains;
+    int64_t delays[MAX_UNSURE]; /* [n_delays] samples */
+    double gains[MAX_UNSURE];   /* [n_gains] */
+};
+
+/* Draws the requests of a run, after faults_draw(). */
+void settings_draw(void);
+bool settings_exist(void);
+
+/* Connects to the daemon. */
+void settings_begin(void);
+
+/* Sends the next request if it is due when packet 'p' is sent. */
+void settings_step(unsigned p);
+
+/* Checks that all requests have replies.  Call this function after the daemon's end. */
+void settings_end(void);
+
+/* Finds the settings of a spectrum whose timestamp is 'samples'. */
+void settings_at(unsigned input, int64_t samples, struct settings *settings);
+
+/* Prints the requests. */
+void settings_show(void);
+
+/* Returns true if a change of a delay may lose this batch. */
+bool settings_lose(unsigned ant, int64_t batch_samples);
+
 /* ---- fmodel.c: samples and the filter bank --------------------------------------------------------------------------- */
 
 /* Writes the samples of a packet. */
@@ -108,6 +141,9 @@ extern bool model_is_known;
 
 /* Returns true if the heap has the voltages of the run without faults. */
 bool model_is_exact(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
+
+/* Compares a heap with the filter bank in double precision and the settings of its spectra.  Fails the run if they differ. */
+void model_compare(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
 
 /* ---- fjudge.c: the fate of packets, and the heaps of voltages --------------------------------------------------------- */
 
@@ -133,6 +169,9 @@ int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns);
 
 /* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
 int64_t judge_last_read_ns(unsigned ant, unsigned pol);
+
+/* Returns the time after the newest batch of an antenna of which a part was sent. */
+int64_t judge_newest_samples(unsigned ant);
 
 /* Takes a datagram of voltages.  'substream' is the index of the substream, as a pointer. */
 void judge_take(void *substream, const uint8_t *bytes, size_t n_bytes);
