@@ -232,6 +232,8 @@ void faults_excuse(int64_t begin_ns, int64_t jitter_ns)
     }
     for (unsigned i = 0; i < 2 * s.n_ants; i++) {
         judge_excuse(i / 2, 0, first_ns + jitter_ns + PACKET_NS + s.chunk_packets * PACKET_NS);
+        if (s.is_lossy && jitter_ns > 0) /* if the first chunks are incomplete, later packets seem to overtake others */
+            judge_excuse(i / 2, 0, judge_first_chunk_ns(i / 2, i % 2) + jitter_ns + PACKET_NS);
         if (faults.digitiser != RUNNING && (faults.ant == ALL || faults.ant == i / 2))
             excuse_shift(i / 2, i % 2, begin_ns, jitter_ns);
         if (faults.clock == CORRECTED && faults_wrong_periods() != 0)

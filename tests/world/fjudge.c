@@ -113,6 +113,26 @@ int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns)
     return first_ns;
 }
 
+int64_t judge_first_chunk_ns(unsigned ant, unsigned pol)
+{
+    int64_t chunk = s.chunk_packets, begin = (s.first_packet + chunk - 1) / chunk * chunk;
+
+    for (; begin < s.first_packet + s.n_packets; begin += chunk) {
+        unsigned n = 0;
+        int64_t last_ns = 0;
+        for (int64_t p = begin; p < begin + chunk; p++) {
+            const struct sent *sent = find_sent(ant, pol, p);
+            if (!sent || !sent->arrived)
+                continue;
+            n++;
+            last_ns = sent->sent_ns;
+        }
+        if (4 * n >= 3 * s.chunk_packets)
+            return last_ns;
+    }
+    return INT64_MAX / 2;
+}
+
 int64_t judge_last_read_ns(unsigned ant, unsigned pol)
 {
     int64_t last_ns = INT64_MIN;

@@ -167,6 +167,9 @@ void judge_excuse(unsigned ant, int64_t from_ns, int64_t to_ns);
  * time far in the future. */
 int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns);
 
+/* Returns the time when an input had sent a chunk from its beginning, of which three quarters arrived. */
+int64_t judge_first_chunk_ns(unsigned ant, unsigned pol);
+
 /* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
 int64_t judge_last_read_ns(unsigned ant, unsigned pol);
 
