@@ -174,12 +174,13 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
 # the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.
-WORLD_SOURCES := $(addprefix tests/world/,faults.c sched.c seams.c loop.c lines.c network.c wire.c run.c)
+WORLD_SOURCES := $(addprefix tests/world/,faults.c sched.c seams.c clock.c loop.c lines.c network.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
-                 $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom log_message log_limited \
-                 endpoint_listen accept4 recv send close device_cpu_open
+                 $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex \
+                 log_message log_limited endpoint_listen accept4 recv send close device_cpu_open
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,xbeams.c xrequests.c))
+$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,ffaults.c fsettings.c fmodel.c fjudge.c))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))

@@ -3,6 +3,7 @@
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "common/daemon/service.h"
+#include "common/time/clock_state.h"
 #include "tests/world/lines.h"
 #include "tests/world/loop.h"
 #include "tests/world/sched.h"
@@ -184,6 +185,7 @@ void ev_io_stop(struct ev_loop *loop, ev_io *io) EV_NOEXCEPT
 struct service {
     struct ev_loop *loop;
     ev_async stop;
+    ev_timer clock;
     int exit_code;
     bool is_ready;
 };
@@ -193,6 +195,11 @@ static struct service *opened; /* the last opened service */
 static void on_stop(struct ev_loop *loop, ev_async *watcher, int events)
 {
     ev_break(loop, EVBREAK_ALL);
+}
+
+static void on_clock(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    clock_state_read();
 }
 
 void service_catch_signals(void)
@@ -212,6 +219,9 @@ int service_open(struct service **service)
     new->loop = ev_loop_new(0);
     ev_async_init(&new->stop, on_stop);
     ev_async_start(new->loop, &new->stop);
+    ev_timer_init(&new->clock, on_clock, 1, 1);
+    ev_timer_start(new->loop, &new->clock);
+    clock_state_read();
     *service = opened = new;
     return 0;
 }

@@ -152,6 +152,32 @@ uint64_t run_counter(const char *name, const char *label)
     return sum.total;
 }
 
+struct search {
+    const char *name, *label;
+    double gauge;
+    bool found;
+};
+
+static void match(void *arg, const struct stats_value *value)
+{
+    struct search *search = arg;
+
+    if (value->is_counter || strcmp(value->name, search->name) != 0 || !strstr(value->labels, search->label))
+        return;
+    search->gauge = value->gauge;
+    search->found = true;
+}
+
+double run_gauge(const char *name, const char *label)
+{
+    struct search search = {name, label, 0, false};
+
+    stats_each(match, &search);
+    if (!search.found)
+        world_fail("there is no gauge %s{%s}", name, label);
+    return search.gauge;
+}
+
 /* ---- The command line --------------------------------------------------------------------------------------------- */
 
 /* One core is enough, because one thread runs at a time.  Turns pass faster within a core. */

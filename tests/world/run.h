@@ -38,4 +38,7 @@ void run_sleep(int64_t ns);
 /* Returns the sum of a counter over all labels that contain the text 'label'. */
 uint64_t run_counter(const char *name, const char *label);
 
+/* Returns the gauge whose labels contain the text 'label'.  Fails the run if there is none. */
+double run_gauge(const char *name, const char *label);
+
 #endif

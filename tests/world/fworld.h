@@ -1,0 +1,191 @@
+/* fworld.h - the parts of fworld: the scenario of a run, the model of the filter bank, and the judge of a run.
+ *
+ * The number of a packet is its timestamp in 64 bits, divided by PACKET.
+ * Threads: threads of the world. */
+#ifndef TESTS_WORLD_FWORLD_H
+#define TESTS_WORLD_FWORLD_H
+
+#include "common/base/units.h"
+#include "tests/world/clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_ANTS     2
+#define N_CHAN       64
+#define STEP         (2 * N_CHAN) /* ADC samples between spectra */
+#define N_TAPS       4
+#define N_SPECTRA    16
+#define N_SUBSTREAMS 2
+#define SUB_CHAN     (N_CHAN / N_SUBSTREAMS)
+#define BATCH        (N_SPECTRA * STEP)             /* samples */
+#define REACH        (BATCH - STEP + N_TAPS * STEP) /* samples of a batch's filter windows */
+#define PACKET       256                            /* samples */
+#define BITS         10
+#define PERIOD       4 /* batches */
+#define GAIN         0.02
+#define RATE_HZ      256000
+#define PACKET_NS    ((int64_t)PACKET * NS_PER_S / RATE_HZ)
+#define MAX_PACKETS  1024
+#define HEAP_BYTES   (SUB_CHAN * N_SPECTRA * 4)
+#define WIRE_PERIOD  (INT64_C(1) << 48) /* samples until the timestamps of packets repeat */
+
+struct scenario {
+    unsigned n_ants, n_threads, chunk_packets, window, n_packets;
+    int64_t sync_unix_s, first_packet; /* number of the first packet */
+    bool is_prompt, is_lossy;
+};
+extern struct scenario s;
+
+/* ---- ffaults.c: faults of time --------------------------------------------------------------------------------------- */
+
+enum clock_fault { RIGHT, STEPPED, LEAP, DRIFTING, UNSYNCHRONISED, CORRECTED };
+enum digitiser_fault { RUNNING, RESTARTED, ANTENNA_OFF, POL_OFF, SYNC_OFF, SAMPLE_OFF };
+
+#define ALL UINT32_MAX
+
+/* A change of the host's clock while the daemon runs. */
+struct clock_change {
+    int64_t after_ns; /* since the first packet */
+    int64_t step_ns;  /* that the clock is set forward */
+    int state;        /* that the kernel reports afterwards */
+};
+
+struct faults {
+    enum clock_fault clock;
+    struct world_clock at_start;
+    struct clock_change changes[4];
+    size_t n_changes;
+    int64_t corrected_ns;    /* when the kernel reports a right clock, since the first packet */
+    unsigned pause_at;       /* number of packets before all digitisers pause; 0: no pause */
+    int64_t n_pause_packets; /* that are not sent in the pause */
+    enum digitiser_fault digitiser;
+    unsigned ant, pol, from, to; /* inputs (or ALL) and packets whose timestamps are shifted */
+    int64_t shift_samples;
+    unsigned n_silent; /* packets before 'from' that these inputs do not send */
+    bool is_denied;    /* the host's synchronised clock contradicts the shifted timestamps */
+};
+extern struct faults faults;
+
+/* Draws the faults of a run.  May raise s.n_packets. */
+void faults_draw(void);
+
+/* Starts the faults of the clock. */
+void faults_begin(int64_t begin_ns);
+
+/* Returns when packet 'p' is sent, in packets after packet 0. */
+int64_t faults_time(unsigned p);
+
+/* Returns the number of samples by which an input's packet 'p' has a wrong timestamp. */
+int64_t faults_shift(unsigned ant, unsigned pol, unsigned p);
+
+/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at the start.
+ * Call this function at the start. */
+int64_t faults_wrong_periods(void);
+
+/* Excuses the absence of batches that may be lost. */
+void faults_excuse(int64_t begin_ns, int64_t jitter_ns);
+
+const char *faults_clock(void);
+const char *faults_digitiser(void);
+
+int64_t random_between(int64_t least, int64_t most);
+
+/* ---- fsettings.c: delays and gains through KATCP ---------------------------------------------------------------------- */
+
+#define MAX_UNSURE 4
+
+/* The settings that an input may have at one time.  There are several if a request is under way. */
+struct settings {
+    unsigned n_delays, n_gains;
+    int64_t delays[MAX_UNSURE]; /* [n_delays] samples */
+    double gains[MAX_UNSURE];   /* [n_gains] */
+};
+
+/* Draws the requests of a run, after faults_draw(). */
+void settings_draw(void);
+bool settings_exist(void);
+
+/* Connects to the daemon. */
+void settings_begin(void);
+
+/* Sends the next request if it is due when packet 'p' is sent. */
+void settings_step(unsigned p);
+
+/* Checks that all requests have replies.  Call this function after the daemon's end. */
+void settings_end(void);
+
+/* Finds the settings of a spectrum whose timestamp is 'samples'. */
+void settings_at(unsigned input, int64_t samples, struct settings *settings);
+
+/* Prints the requests. */
+void settings_show(void);
+
+/* Returns true if a change of a delay may lose this batch. */
+bool settings_lose(unsigned ant, int64_t batch_samples);
+
+/* ---- fmodel.c: samples and the filter bank --------------------------------------------------------------------------- */
+
+/* Writes the samples of a packet. */
+void model_pack(unsigned ant, unsigned pol, int64_t first_sample, uint8_t *out);
+
+/* Keeps the heap of a run without faults as the voltages of 'batch' and of all batches PERIOD apart. */
+void model_keep(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
+
+/* Compares the voltages that were kept with a filter bank in double precision.  Fails the run if they differ. */
+void model_check(void);
+
+/* True after model_check(). */
+extern bool model_is_known;
+
+/* Returns true if the heap has the voltages of the run without faults. */
+bool model_is_exact(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
+
+/* Compares a heap with the filter bank in double precision and the settings of its spectra.  Fails the run if they differ. */
+void model_compare(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
+
+/* ---- fjudge.c: the fate of packets, and the heaps of voltages --------------------------------------------------------- */
+
+/* A packet of the digitisers. */
+struct sent {
+    int64_t sent_ns;
+    unsigned n_sent;
+    bool arrived, late; /* the packet was read; every copy of the packet was read late */
+};
+
+/* Forgets the packets, heaps and excuses of the previous run. */
+void judge_begin(void);
+
+/* Returns the record of a packet.  Makes a record if there is none. */
+struct sent *judge_sent(unsigned ant, unsigned pol, int64_t packet);
+
+/* Excuses the absence of batches of an antenna whose packets were sent in [from_ns, to_ns). */
+void judge_excuse(unsigned ant, int64_t from_ns, int64_t to_ns);
+
+/* Returns the time when the first packet of an input was sent that arrived, from this time on.  If there is none, returns a
+ * time far in the future. */
+int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns);
+
+/* Returns the time when an input had sent a chunk from its beginning, of which three quarters arrived. */
+int64_t judge_first_chunk_ns(unsigned ant, unsigned pol);
+
+/* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
+int64_t judge_last_read_ns(unsigned ant, unsigned pol);
+
+/* Returns the time after the newest batch of an antenna of which a part was sent. */
+int64_t judge_newest_samples(unsigned ant);
+
+/* Takes a datagram of voltages.  'substream' is the index of the substream, as a pointer. */
+void judge_take(void *substream, const uint8_t *bytes, size_t n_bytes);
+
+/* Returns the heap of a batch.  Fails the run if the heap did not arrive. */
+const uint8_t *judge_heap(unsigned ant, unsigned substream, int64_t batch);
+
+/* Judges all batches.  Fails the run if a batch is wrong. */
+void judge_all(void);
+
+/* Prints the fate of each packet: not sent (-), lost (x), late (l) or in time (.). */
+void judge_show(void);
+
+#endif
