@@ -177,7 +177,12 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c loop.c network.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom log_message log_limited
-WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
+WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/vworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
+
+# The recorder's world also has a disk, and reads the files with HDF5.
+VWORLD_SOURCES := $(addprefix tests/world/,visrec_main.c disk.c dumps.c dumps_files.c recording.c)
+$(BUILD)/tests/vworld: $(call objects,$(VWORLD_SOURCES))
+$(OBJ)/tests/world/recording.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
