@@ -92,9 +92,34 @@ static bool check_heap(const struct recording *r, size_t row, unsigned dump, uns
     return true;
 }
 
+/* Counts the heaps of a dump at a false time.  The first value of a heap is never flagged. */
+static void count_false_heaps(const struct recording *r, size_t row, struct dumps_tally *tally)
+{
+    for (unsigned substream = 0; tally && substream < dumps.shape.n_substreams; substream++)
+        tally->n_heaps += !r->flags[(row * dumps.shape.n_substreams + substream) * dumps.shape.n_chan * 4];
+}
+
+/* Checks the dump that a kill interrupted: values that were not written appear as flagged. */
+static void check_interrupted(const struct recording *r, size_t row, unsigned dump)
+{
+    const struct dumps_shape *shape = &dumps.shape;
+
+    for (unsigned ant_1 = 0; ant_1 < shape->n_ants; ant_1++)
+        for (unsigned ant_2 = ant_1; ant_2 < shape->n_ants; ant_2++, row++)
+            for (unsigned i = 0; i < shape->n_substreams * shape->n_chan * 4; i++) {
+                unsigned substream = i / (shape->n_chan * 4);
+                struct match match = {0};
+                check_value(r, row * shape->n_substreams * shape->n_chan * 4 + i, dump, substream, ant_1, ant_2,
+                            i % (shape->n_chan * 4), &match);
+                if (match.n_sent == 0 && !r->flags[row * shape->n_substreams * shape->n_chan * 4 + i])
+                    world_fail("dump %u, which a kill interrupted: neither exact nor flagged", dump);
+            }
+}
+
 /* Checks the dumps of a file, which are searched from index 'next' on.  Returns the index after the last dump.  'tally'
- * may be NULL. */
-static unsigned check_dumps(const struct recording *r, int64_t sync_unix_s, unsigned next, struct dumps_tally *tally)
+ * may be NULL.  A kill may have interrupted the dump after the first 'n_counted' dumps. */
+static unsigned check_dumps(const struct recording *r, int64_t sync_unix_s, unsigned next, uint64_t n_counted,
+                            struct dumps_tally *tally)
 {
     size_t n_baselines = dumps.shape.n_baselines;
 
@@ -105,9 +130,15 @@ static unsigned check_dumps(const struct recording *r, int64_t sync_unix_s, unsi
                 world_fail("the rows of a dump have different times");
         if (row > 0 && r->times[row] <= r->times[row - 1])
             world_fail("the times of a file do not increase");
-        if (dump == DUMPS_MAX)
+        if (dump == DUMPS_MAX) {
+            count_false_heaps(r, row, tally);
             continue;
+        }
         next = dump + 1;
+        if (row / n_baselines >= n_counted) {
+            check_interrupted(r, row, dump);
+            continue;
+        }
         for (unsigned substream = 0; substream < dumps.shape.n_substreams; substream++) {
             bool is_present = check_heap(r, row, dump, substream);
             if (!tally)
@@ -147,7 +178,7 @@ void dumps_files_check(const char *directory, int64_t sync_unix_s, bool may_repa
         }
         if (!ok)
             world_fail("%s cannot be read", path);
-        next = check_dumps(&r, sync_unix_s, next, tally);
+        next = check_dumps(&r, sync_unix_s, next, r.n_dumps, tally);
         world_note("files");
         tally->n_in_file[number] = (unsigned)r.n_dumps;
         tally->n_dumps += r.n_dumps;
@@ -177,7 +208,7 @@ void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_coun
         world_fail("%s cannot be read", path);
     if (r.n_dumps < n_counted || r.n_dumps > n_counted + 1)
         world_fail("%s: %zu dumps, and %llu were counted as written", path, r.n_dumps, (unsigned long long)n_counted);
-    check_dumps(&r, tally->sync_unix_s, tally->first[number], NULL);
+    check_dumps(&r, tally->sync_unix_s, tally->first[number], n_counted, NULL);
     recording_free(&r);
 }
 
