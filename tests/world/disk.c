@@ -83,7 +83,7 @@ static void copy_killed(int fd, const void *bytes, size_t n_bytes, off_t offset)
 {
     char link[64], path[PATH_MAX] = "", copy[PATH_MAX + 32];
     size_t n_pages = ((size_t)offset + n_bytes) / PAGE_BYTES - (size_t)offset / PAGE_BYTES;
-    size_t n_kept = world_random(n_pages + 1);
+    size_t n_kept = world_random(2) ? 0 : world_random(n_pages + 1);
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     if (readlink(link, path, sizeof(path) - 1) < 0)
@@ -99,12 +99,12 @@ static void copy_killed(int fd, const void *bytes, size_t n_bytes, off_t offset)
     close(from);
     close(to);
     world_note(n_torn > 0 ? "disk: killed within a write" : "disk: killed before a write");
-    disk.happened(DISK_KILL, path, copy);
+    disk.happened(n_torn > 0 ? DISK_TORN : DISK_KILL, path, copy);
 }
 
 /* ---- In place of the C library ----------------------------------------------------------------------------------------- */
 
-/* Returns the number of bytes of a write for which the disk has room. */
+/* Returns the number of bytes of a write for which the disk has room.  Only the growth of a file needs room. */
 static size_t find_room(int fd, size_t n_bytes, off_t offset)
 {
     const struct disk_faults *f = disk.faults;
@@ -115,7 +115,11 @@ static size_t find_room(int fd, size_t n_bytes, off_t offset)
             world_fail("the disk is full, and a write exceeds the reserved space");
         return n_bytes;
     }
-    return f->n_bytes - disk.n_bytes < n_bytes ? (size_t)(f->n_bytes - disk.n_bytes) : n_bytes;
+    off_t grows = offset + (off_t)n_bytes - file_bytes(fd);
+    uint64_t n_new = grows > 0 ? (uint64_t)grows : 0, n_left = f->n_bytes - disk.n_bytes;
+    uint64_t n_lacking = n_new > n_left ? n_new - n_left : 0;
+    disk.n_bytes += n_new - n_lacking;
+    return n_lacking < n_bytes ? n_bytes - (size_t)n_lacking : 0;
 }
 
 static ssize_t write_to_disk(int fd, const void *bytes, size_t n_bytes, off_t offset)
@@ -132,7 +136,6 @@ static ssize_t write_to_disk(int fd, const void *bytes, size_t n_bytes, off_t of
     if (disk.n_kills < f->n_kills && world_chance(f->kill))
         copy_killed(fd, bytes, n_bytes, offset);
     size_t n_room = find_room(fd, n_bytes, offset);
-    disk.n_bytes += n_room;
     if (n_room > 0)
         return write_really(fd, bytes, n_room, offset);
     world_note("disk: no space left at a write");

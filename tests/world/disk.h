@@ -15,14 +15,15 @@
 struct disk_faults {
     bool reserves;                    /* the file system supports fallocate() */
     int64_t full_from_ns, full_to_ns; /* time in which no space can be reserved */
-    uint64_t n_bytes;                 /* without 'reserves': number of bytes that can be written in the whole run */
+    uint64_t n_bytes;                 /* without 'reserves': number of bytes by which files can grow in the run */
     int64_t delay_ns;                 /* largest random duration of a write */
     double kill;                      /* probability of a kill, per write */
     unsigned n_kills;                 /* largest number of kills */
 };
 
 enum disk_event {
-    DISK_KILL, /* 'copy' is the file that a kill would leave */
+    DISK_KILL, /* 'copy' is the file that a kill before the write would leave */
+    DISK_TORN, /* the same, and the kill came after some pages of the write */
     DISK_FULL, /* a write found the disk full.  'copy' is NULL */
 };
 

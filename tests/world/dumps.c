@@ -234,8 +234,10 @@ static void take_data(const struct dumps_packet *packet, int64_t read_ns)
         *(packet->kind == DUMPS_FORGED ? &heap->forged_in_time : &heap->in_time) |= bit;
     if (heap->in_time == all_parts() && heap->forged == 0)
         window.known = true;
-    window.was_heard[packet->substream] = true;
-    window.heard_ns[packet->substream] = read_ns;
+    if (is_in_time) {
+        window.was_heard[packet->substream] = true;
+        window.heard_ns[packet->substream] = read_ns;
+    }
 }
 
 static bool was_heard_lately(unsigned substream, int64_t now_ns)
@@ -252,7 +254,7 @@ static void take_far(const struct dumps_packet *packet, int64_t read_ns)
 
     for (unsigned s = 0; packet->is_astray && s < dumps.shape.n_substreams; s++)
         is_safe |= s != packet->substream && was_heard_lately(s, read_ns);
-    if (is_safe && window.started)
+    if (is_safe && !window.is_uncertain)
         return;
     dumps.is_unsafe = window.is_uncertain = true;
 }

@@ -27,7 +27,8 @@ void dumps_files_check(const char *directory, int64_t sync_unix_s, bool may_repa
 
 /* Checks a file that a kill left: the file has at least the first 'n_counted' dumps of the finished file with this
  * number, at once or after a repair. */
-void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_counted, const struct dumps_tally *tally);
+void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_counted, bool is_torn,
+                              const struct dumps_tally *tally);
 
 /* Removes all files of the directory. */
 void dumps_files_remove(const char *directory);

@@ -47,6 +47,7 @@ struct killed {
     char path[DUMPS_FILES_PATH_BYTES];
     unsigned file;      /* number of the file */
     uint64_t n_counted; /* dumps in visrec_dumps_total at the kill */
+    bool is_torn;       /* the kill interrupted a write */
 };
 
 static struct scenario s;
@@ -241,7 +242,7 @@ static void draw_disk(void)
     struct disk_faults *f = &s.disk;
 
     f->reserves = world_random(4) != 0;
-    f->n_bytes = f->reserves || world_random(2) ? UINT64_MAX : 60000 + world_random(300000);
+    f->n_bytes = f->reserves || world_random(2) ? UINT64_MAX : 100000 + world_random(500000);
     if (f->reserves && world_random(3) == 0) {
         f->full_from_ns = (int64_t)(10 + world_random(30)) * DUMPS_NS;
         f->full_to_ns = f->full_from_ns + (int64_t)world_random(20) * DUMPS_NS;
@@ -356,7 +357,8 @@ static void on_disk_event(enum disk_event event, const char *path, const char *c
         return;
     }
     const char *dash = strrchr(path, '-');
-    killed[n_killed] = (struct killed){.file = dash ? (unsigned)atoi(dash + 1) : 1, .n_counted = n_counted};
+    killed[n_killed] = (struct killed){
+        .file = dash ? (unsigned)atoi(dash + 1) : 1, .n_counted = n_counted, .is_torn = event == DISK_TORN};
     snprintf(killed[n_killed++].path, DUMPS_FILES_PATH_BYTES, "%s", copy);
 }
 
@@ -478,7 +480,8 @@ static void check_killed(const struct dumps_tally *tally)
         uint64_t n_before = 0;
         for (unsigned file = 1; file < killed[i].file; file++)
             n_before += tally->n_in_file[file];
-        dumps_files_check_killed(killed[i].path, killed[i].file, killed[i].n_counted - n_before, tally);
+        dumps_files_check_killed(killed[i].path, killed[i].file, killed[i].n_counted - n_before, killed[i].is_torn,
+                                 tally);
     }
 }
 
