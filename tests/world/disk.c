@@ -78,28 +78,46 @@ static void copy_data(int from, int to)
         world_fail("cannot copy a file: %s", strerror(errno));
 }
 
-/* Copies the file with the first pages of the write that the kill interrupts. */
+void disk_copy(const char *path, const char *copy)
+{
+    int from = open(path, O_RDONLY | O_CLOEXEC), to = open(copy, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (from < 0 || to < 0)
+        world_fail("cannot copy %s: %s", path, strerror(errno));
+    copy_data(from, to);
+    close(from);
+    close(to);
+}
+
+/* Writes the first pages of a write to the copy.  Returns false if it leaves the copy unchanged. */
+static bool tear(const char *copy, const void *bytes, size_t n_bytes, off_t offset)
+{
+    size_t n_pages = ((size_t)offset + n_bytes) / PAGE_BYTES - (size_t)offset / PAGE_BYTES;
+    size_t n_kept = world_random(2) ? 0 : world_random(n_pages + 1);
+
+    if (n_kept == 0)
+        return false;
+    size_t n_torn = n_kept * PAGE_BYTES - (size_t)offset % PAGE_BYTES;
+    int fd = open(copy, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write_really(fd, bytes, n_torn, offset) < 0)
+        world_fail("cannot write %s: %s", copy, strerror(errno));
+    close(fd);
+    return n_torn < n_bytes;
+}
+
+/* Copies the file as a kill at this write leaves it. */
 static void copy_killed(int fd, const void *bytes, size_t n_bytes, off_t offset)
 {
     char link[64], path[PATH_MAX] = "", copy[PATH_MAX + 32];
-    size_t n_pages = ((size_t)offset + n_bytes) / PAGE_BYTES - (size_t)offset / PAGE_BYTES;
-    size_t n_kept = world_random(2) ? 0 : world_random(n_pages + 1);
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     if (readlink(link, path, sizeof(path) - 1) < 0)
         world_fail("a descriptor without a file");
     snprintf(copy, sizeof(copy), "%s.killed%u", path, disk.n_kills++);
-    int from = open(path, O_RDONLY | O_CLOEXEC), to = open(copy, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (from < 0 || to < 0)
-        world_fail("cannot copy %s: %s", path, strerror(errno));
-    copy_data(from, to);
-    size_t n_torn = n_kept == 0 ? 0 : n_kept * PAGE_BYTES - (size_t)offset % PAGE_BYTES;
-    if (n_torn > 0 && write_really(to, bytes, n_torn, offset) < 0)
-        world_fail("cannot write %s: %s", copy, strerror(errno));
-    close(from);
-    close(to);
-    world_note(n_torn > 0 ? "disk: killed within a write" : "disk: killed before a write");
-    disk.happened(n_torn > 0 ? DISK_TORN : DISK_KILL, path, copy);
+    disk_copy(path, copy);
+    bool is_torn = tear(copy, bytes, n_bytes, offset);
+    world_note(is_torn ? "disk: killed within a write" : "disk: killed between writes");
+    disk.happened(is_torn ? DISK_TORN : DISK_KILL, path, copy);
 }
 
 /* ---- In place of the C library ----------------------------------------------------------------------------------------- */
@@ -110,10 +128,12 @@ static size_t find_room(int fd, size_t n_bytes, off_t offset)
     const struct disk_faults *f = disk.faults;
 
     if (f->reserves) {
-        /* HDF5 cannot recover from a failed write, so the recorder must have reserved the space before. */
-        if (is_full() && offset + (off_t)n_bytes > file_bytes(fd))
+        /* HDF5 cannot recover from a failed write, so the recorder must have reserved the space. */
+        if (!is_full() || offset + (off_t)n_bytes <= file_bytes(fd))
+            return n_bytes;
+        if (file_bytes(fd) > 0)
             world_fail("the disk is full, and a write exceeds the reserved space");
-        return n_bytes;
+        return 0; /* HDF5 creates the file, and the recorder has not reserved space yet */
     }
     off_t grows = offset + (off_t)n_bytes - file_bytes(fd);
     uint64_t n_new = grows > 0 ? (uint64_t)grows : 0, n_left = f->n_bytes - disk.n_bytes;
@@ -139,7 +159,7 @@ static ssize_t write_to_disk(int fd, const void *bytes, size_t n_bytes, off_t of
     if (n_room > 0)
         return write_really(fd, bytes, n_room, offset);
     world_note("disk: no space left at a write");
-    if (!disk.is_broken)
+    if (!f->reserves && !disk.is_broken)
         disk.happened(DISK_FULL, NULL, NULL);
     disk.is_broken = true;
     errno = ENOSPC;

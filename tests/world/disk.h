@@ -32,4 +32,7 @@ void disk_begin(const struct disk_faults *faults,
                 void (*happened)(enum disk_event event, const char *path, const char *copy));
 void disk_end(void);
 
+/* Copies a file, which keeps its holes. */
+void disk_copy(const char *path, const char *copy);
+
 #endif

@@ -1,6 +1,7 @@
 /* dumps_files.c - see dumps_files.h. */
 #include "tests/world/dumps_files.h"
 
+#include "tests/world/disk.h"
 #include "tests/world/recording.h"
 #include "tests/world/sched.h"
 
@@ -159,9 +160,31 @@ static size_t row_values(void)
     return (size_t)dumps.shape.n_substreams * dumps.shape.n_chan * 4;
 }
 
-void dumps_files_check(const char *directory, int64_t sync_unix_s, bool may_repair, struct dumps_tally *tally)
+/* Reads a file, and repairs the file before if necessary. */
+static void read_file(const char *path, bool may_repair, struct recording *r)
 {
-    char path[DUMPS_FILES_PATH_BYTES];
+    bool ok = recording_read(path, dumps.shape.n_baselines, row_values(), r);
+
+    if (!ok && may_repair && recording_repair(path, dumps.shape.n_baselines)) {
+        world_note("files repaired after a full disk");
+        ok = recording_read(path, dumps.shape.n_baselines, row_values(), r);
+    }
+    if (!ok)
+        world_fail("%s cannot be read", path);
+}
+
+static void add_file(const struct recording *r, struct dumps_tally *tally)
+{
+    world_note("files");
+    tally->n_dumps += r->n_dumps;
+    tally->n_values += r->n_rows * row_values();
+    for (size_t i = 0; i < r->n_rows * row_values(); i++)
+        tally->n_flagged += r->flags[i];
+}
+
+void dumps_files_check(const char *directory, int64_t sync_unix_s, bool ran_out, struct dumps_tally *tally)
+{
+    char path[DUMPS_FILES_PATH_BYTES], copy[DUMPS_FILES_PATH_BYTES + 8];
     struct recording r;
     unsigned next = 0;
 
@@ -170,23 +193,18 @@ void dumps_files_check(const char *directory, int64_t sync_unix_s, bool may_repa
         dumps_files_name(directory, number, path);
         tally->first[number] = next;
         if (access(path, F_OK) != 0)
-            break;
-        bool ok = recording_read(path, dumps.shape.n_baselines, row_values(), &r);
-        if (!ok && may_repair && recording_repair(path, dumps.shape.n_baselines)) {
-            world_note("files repaired after a full disk");
-            ok = recording_read(path, dumps.shape.n_baselines, row_values(), &r);
-        }
-        if (!ok)
-            world_fail("%s cannot be read", path);
+            continue; /* a file without dumps was removed */
+        snprintf(copy, sizeof(copy), "%s.copy", path);
+        if (ran_out)
+            disk_copy(path, copy); /* HDF5 does not open a file anew that the recorder left open */
+        read_file(ran_out ? copy : path, ran_out, &r);
         next = check_dumps(&r, sync_unix_s, next, r.n_dumps, tally);
-        world_note("files");
+        add_file(&r, tally);
         tally->n_in_file[number] = (unsigned)r.n_dumps;
-        tally->n_dumps += r.n_dumps;
-        tally->n_values += r.n_rows * row_values();
-        for (size_t i = 0; i < r.n_rows * row_values(); i++)
-            tally->n_flagged += r.flags[i];
         recording_free(&r);
     }
+    if (ran_out)
+        recording_close_left();
 }
 
 void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_counted, bool is_torn,

@@ -8,7 +8,7 @@
 #include "tests/world/dumps.h"
 
 #define DUMPS_FILES_PATH_BYTES 160
-#define DUMPS_FILES_MAX        DUMPS_MAX
+#define DUMPS_FILES_MAX        (2 * DUMPS_MAX)
 
 /* The contents of all files. */
 struct dumps_tally {
@@ -22,8 +22,8 @@ struct dumps_tally {
 /* Writes the name of the file with this number, from 1 on. */
 void dumps_files_name(const char *directory, unsigned number, char path[DUMPS_FILES_PATH_BYTES]);
 
-/* Reads all files.  If 'may_repair' is true, a file may need a repair. */
-void dumps_files_check(const char *directory, int64_t sync_unix_s, bool may_repair, struct dumps_tally *tally);
+/* Reads all files.  If the disk ran out at a write, the newest file may need a repair. */
+void dumps_files_check(const char *directory, int64_t sync_unix_s, bool ran_out, struct dumps_tally *tally);
 
 /* Checks a file that a kill left: the file has at least the first 'n_counted' dumps of the finished file with this
  * number, at once or after a repair. */

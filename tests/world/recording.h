@@ -26,4 +26,7 @@ void recording_free(struct recording *recording);
 /* Cuts a file's arrays to the dumps that its header counts.  Returns false if that is not possible. */
 bool recording_repair(const char *path, size_t n_baselines);
 
+/* Closes the files that a recorder left open in HDF5 after a failed write. */
+void recording_close_left(void);
+
 #endif
