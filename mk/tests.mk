@@ -81,10 +81,11 @@ check:
 	@$(SUBMAKE) $(ALL_CORES) all unit-tests
 	@$(SUBMAKE) check-unit check-engine
 
-check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld xworld)
+check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld vworld xworld)
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 	@$(BUILD)/tests/fworld $(TEST_SEED) $(if $(SANITIZE),40,200)
 	@$(BUILD)/tests/xworld $(TEST_SEED) $(if $(SANITIZE),40,200)
+	@$(BUILD)/tests/vworld $(TEST_SEED) $(if $(SANITIZE),20,100)
 
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)

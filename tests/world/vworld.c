@@ -477,6 +477,9 @@ static void check_promises(const struct dumps_tally *tally)
 static void check_killed(const struct dumps_tally *tally)
 {
     for (unsigned i = 0; i < n_killed; i++) {
+        if (run_is_verbose)
+            fprintf(stderr, "%s: %llu dumps were counted, %s\n", killed[i].path,
+                    (unsigned long long)killed[i].n_counted, killed[i].is_torn ? "within a write" : "between writes");
         uint64_t n_before = 0;
         for (unsigned file = 1; file < killed[i].file; file++)
             n_before += tally->n_in_file[file];
