@@ -38,7 +38,7 @@ struct scenario {
     int64_t sync_unix_s, first_number;
     unsigned n_endpoints, max_file_dumps;
     bool is_absent[DUMPS_MAX][DUMPS_MAX_SUBSTREAMS], is_astray[DUMPS_MAX][DUMPS_MAX_SUBSTREAMS];
-    bool has_restart, has_jumps, has_forgery, stops_early, overwrites;
+    bool has_astray, has_jumps, has_forgery, stops_early, overwrites;
     struct disk_faults disk;
 };
 
@@ -258,7 +258,9 @@ static void draw_silence(void)
 {
     unsigned from = (unsigned)world_random(dumps.n), n = 1 + (unsigned)world_random(25);
     unsigned one = (unsigned)world_random(dumps.shape.n_substreams);
-    bool all = world_random(2), astray = !all && !s.has_jumps && !s.has_forgery && world_random(2);
+    bool all = world_random(2), astray = !all && !s.has_astray && !s.has_jumps && !s.has_forgery && world_random(2);
+
+    s.has_astray |= astray;
 
     for (unsigned i = from; i < from + n && i < dumps.n; i++)
         for (unsigned substream = 0; substream < dumps.shape.n_substreams; substream++)
