@@ -254,7 +254,7 @@ static void take_far(const struct dumps_packet *packet, int64_t read_ns)
 
     for (unsigned s = 0; packet->is_astray && s < dumps.shape.n_substreams; s++)
         is_safe |= s != packet->substream && was_heard_lately(s, read_ns);
-    if (is_safe && !window.is_uncertain)
+    if (is_safe && dumps.shape.is_prompt && !window.is_uncertain)
         return;
     dumps.is_unsafe = window.is_uncertain = true;
 }
