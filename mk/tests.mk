@@ -81,10 +81,11 @@ check:
 	@$(SUBMAKE) $(ALL_CORES) all unit-tests
 	@$(SUBMAKE) check-unit check-engine
 
-check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld xworld)
+check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld vworld xworld)
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 	@$(BUILD)/tests/fworld $(TEST_SEED) $(if $(SANITIZE),40,200)
 	@$(BUILD)/tests/xworld $(TEST_SEED) $(if $(SANITIZE),40,200)
+	@$(BUILD)/tests/vworld $(TEST_SEED) $(if $(SANITIZE),20,100)
 
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
@@ -178,9 +179,14 @@ WORLD_SOURCES := $(addprefix tests/world/,faults.c sched.c seams.c clock.c loop.
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex \
                  log_message log_limited endpoint_listen accept4 recv send close device_cpu_open
-WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
+WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/vworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,xbeams.c xrequests.c))
 $(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,ffaults.c fsettings.c fmodel.c fjudge.c))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
+
+# The recorder's world also has a disk, and reads the files with HDF5.
+VWORLD_SOURCES := $(addprefix tests/world/,visrec_main.c disk.c dumps.c dumps_files.c recording.c)
+$(BUILD)/tests/vworld: $(call objects,$(VWORLD_SOURCES))
+$(OBJ)/tests/world/recording.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)

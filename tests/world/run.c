@@ -58,7 +58,7 @@ struct program {
     int exit_code;
     bool has_ended;
 };
-static struct program program; /* the daemon that is being started */
+static struct program program; /* the daemon that was started last */
 
 static void *run_program(void *arg)
 {
