@@ -181,3 +181,18 @@ WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
+
+# The hand-over protocols in all orders of their threads' steps (tests/world/explore.h).  -fsanitize=thread makes atomic
+# operations call functions, which explore_seams.c defines.  The sanitizer's library is not linked.
+EXPLORE          := $(BUILD)/tests/explore
+EXPLORE_SOURCES  := $(addprefix tests/world/,explore.c explore_seams.c protocols.c)
+EXPLORED_ATOMICS := common/base/buffer_ref.c common/engine/command.c
+EXPLORE_WRAPS    := $(addprefix pthread_mutex_,init destroy lock unlock) \
+                    $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) \
+                    malloc calloc realloc strdup posix_memalign free
+$(OBJ)/explore/%.o: EXTRA_CFLAGS = -fsanitize=thread
+$(OBJ)/explore/%.o: %.c $(FLAGS) | libraries
+	$(compile)
+$(EXPLORE): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(EXPLORE_WRAPS))
+$(EXPLORE): $(call objects,$(EXPLORE_SOURCES)) $(EXPLORED_ATOMICS:%.c=$(OBJ)/explore/%.o) $(ARCHIVES)
+	$(call link,$(HDF5_LIBS))
