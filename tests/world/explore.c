@@ -25,6 +25,7 @@ enum kind { RUN, TIME, SPURIOUS, CHOICE };
 struct action {
     uint8_t kind;
     uint8_t task; /* for CHOICE: the number chosen */
+    uint8_t n_delays;
 };
 
 /* The objects that a step reads or changes. */
@@ -217,21 +218,24 @@ bool explore_has_deadlines(void)
 }
 
 /* Lists the possible actions.  The first action needs no delay: the running task continues, or else the next task that
- * can.  Each further action needs one delay more. */
+ * can.  Each further task needs one delay more.  Time that passes and a wait that ends need one delay. */
 static size_t list_actions(struct action *actions)
 {
     size_t n = 0;
 
     for (unsigned k = 0; k < run.n_tasks; k++) {
         unsigned t = (run.self + k) % run.n_tasks;
-        if (is_ready(&run.tasks[t]))
-            actions[n++] = (struct action){RUN, (uint8_t)t};
+        if (is_ready(&run.tasks[t])) {
+            actions[n] = (struct action){RUN, (uint8_t)t, (uint8_t)n};
+            n++;
+        }
     }
+    bool could_run = n > 0;
     if (explore_has_deadlines())
-        actions[n++] = (struct action){.kind = TIME};
+        actions[n++] = (struct action){.kind = TIME, .n_delays = could_run};
     for (unsigned t = 0; t < run.n_tasks && run.n_spurious < scenario->n_spurious; t++)
         if (run.tasks[t].condition && !run.tasks[t].is_woken && !run.tasks[t].has_ended)
-            actions[n++] = (struct action){SPURIOUS, (uint8_t)t};
+            actions[n++] = (struct action){SPURIOUS, (uint8_t)t, 1};
     return n;
 }
 
@@ -271,7 +275,7 @@ static struct action choose_new(const struct action *possible, size_t n)
     if (last && scenario->n_delays == EXPLORE_ALL)
         inherit_asleep(node, last);
     for (size_t i = 0; i < n; i++)
-        if (!is_asleep(node, possible[i]) && run.n_delays + i <= scenario->n_delays)
+        if (!is_asleep(node, possible[i]) && run.n_delays + possible[i].n_delays <= scenario->n_delays)
             add_action(node, possible[i]);
     if (node->n_actions > 0) {
         run.step = node;
@@ -299,8 +303,7 @@ static struct action choose(void)
     } else {
         chosen = choose_new(possible, n);
     }
-    if (scenario->n_delays != EXPLORE_ALL)
-        run.n_delays += (unsigned)run.step->at;
+    run.n_delays += scenario->n_delays == EXPLORE_ALL ? 0 : chosen.n_delays;
     note(chosen);
     return chosen;
 }
@@ -317,7 +320,7 @@ unsigned explore_choose(unsigned n)
     } else if (!run.is_double) {
         struct node *node = add_node();
         for (unsigned i = 0; i < n; i++)
-            add_action(node, (struct action){CHOICE, (uint8_t)i});
+            add_action(node, (struct action){CHOICE, (uint8_t)i, 0});
     }
     note(chosen);
     return chosen.task;

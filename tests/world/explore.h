@@ -11,7 +11,7 @@
  *            1996).
  * Bounded:   with a number of delays, all orders with at most this number of delays are tried.  Without a delay, a
  *            thread runs until it must wait, and the next thread that can run follows, in the order of their start.  A
- *            delay skips the thread whose turn it is (Emmi, Qadeer and Rakamaric 2011).
+ *            delay skips the thread whose turn it is (Emmi, Qadeer and Rakamaric 2011), or lets the time pass.
  * Time:      stands still while threads run.  At each seam it may pass to the earliest deadline of a waiting thread.
  *            The waits of lock_wait_beat() have no deadline of their own, so a lost signal is a deadlock.
  * Memory:    each run has the same addresses.  Freed memory is never used again in a run, so that a use is noticed.

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEMORY_BYTES ((size_t)4 << 20)
+#define MEMORY_BYTES ((size_t)32 << 20)
 #define ALIGN_BYTES  64
-#define FREED        0xDD
+#define FREED        0xDD /* value of the first FREED_BYTES bytes of freed memory */
+#define FREED_BYTES  4096
 
 /* ---- Memory ---------------------------------------------------------------------------------------------------------- */
 
@@ -114,7 +115,7 @@ void __wrap_free(void *memory)
     size_t *n_bytes = size_of(memory);
     if (*n_bytes == SIZE_MAX)
         explore_fail("memory is freed twice");
-    memset(memory, FREED, *n_bytes);
+    memset(memory, FREED, *n_bytes < FREED_BYTES ? *n_bytes : FREED_BYTES);
     *n_bytes = SIZE_MAX;
     n_live--;
 }
@@ -386,11 +387,29 @@ int threads_probe(size_t n)
     return 0;
 }
 
+int threads_check_cpus(const int64_t *cpus, size_t n_cpus, const char *key, char *why, size_t why_bytes)
+{
+    return 0;
+}
+
 void thread_wake_promptly(void)
 {
 }
 
 void thread_watched(bool watched)
+{
+}
+
+/* ---- log.h: no lines ------------------------------------------------------------------------------------------------- */
+
+void __wrap_log_message(int level, const char *format, ...);
+void __wrap_log_limited(void *limit, int level, const char *format, ...);
+
+void __wrap_log_message(int level, const char *format, ...)
+{
+}
+
+void __wrap_log_limited(void *limit, int level, const char *format, ...)
 {
 }
 

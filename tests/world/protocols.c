@@ -73,7 +73,7 @@ static void lost_update(void)
     *(shared == 2 ? &counted_both : &lost_an_update) = true;
 }
 
-static void expect(bool is_met, const char *sentence)
+void protocols_expect(bool is_met, const char *sentence)
 {
     if (!is_met) {
         fprintf(stderr, "explore: %s\n", sentence);
@@ -90,15 +90,15 @@ static uint64_t explore_lost_update(unsigned n_delays)
 static void check_exploration(void)
 {
     uint64_t n = explore(&(struct explore_scenario){"shared data", writes_of_shared_data, EXPLORE_ALL, 0});
-    expect(n == 90, "there are 6! / 2!^3 = 90 orders of three threads with two steps each");
+    protocols_expect(n == 90, "there are 6! / 2!^3 = 90 orders of three threads with two steps each");
     n = explore(&(struct explore_scenario){"own data", writes_of_own_data, EXPLORE_ALL, 0});
-    expect(n == 1, "all orders of independent steps are the same");
+    protocols_expect(n == 1, "all orders of independent steps are the same");
     n = explore_lost_update(0);
-    expect(n == 1 && counted_both && !lost_an_update, "without a delay, both updates are counted");
+    protocols_expect(n == 1 && counted_both && !lost_an_update, "without a delay, both updates are counted");
     explore_lost_update(1);
-    expect(counted_both && lost_an_update, "with a delay, an update may be lost");
+    protocols_expect(counted_both && lost_an_update, "with a delay, an update may be lost");
     n = explore_lost_update(EXPLORE_ALL);
-    expect(n == 4 && counted_both && lost_an_update, "two reads and two writes have 4 orders that differ");
+    protocols_expect(n == 4 && counted_both && lost_an_update, "two reads and two writes have 4 orders that differ");
 }
 
 /* ---- The inbox: each item arrives exactly once, in the order of its producer ------------------------------------- */
@@ -214,7 +214,7 @@ static void inbox_deadlines(void)
     inbox_destroy(inbox);
 }
 
-void protocol_inbox(bool quick)
+void protocol_inbox(void)
 {
     explore(&(struct explore_scenario){"inbox, end", inbox_end_after_last_item, EXPLORE_ALL, 1});
     explore(&(struct explore_scenario){"inbox, stop", inbox_stop_at_any_time, EXPLORE_ALL, 1});
@@ -292,9 +292,9 @@ static void loans(void)
     inbox_destroy(free_buffers);
 }
 
-void protocol_loans(bool quick)
+void protocol_loans(void)
 {
-    explore(&(struct explore_scenario){"loans", loans, quick ? 2 : EXPLORE_ALL, 0});
+    explore(&(struct explore_scenario){"loans", loans, EXPLORE_ALL, 0});
 }
 
 /* ---- Commands: each posted command gets one answer, in order ----------------------------------------------------- */
@@ -433,7 +433,7 @@ static void commands_wake(void)
     destroy_channel();
 }
 
-void protocol_commands(bool quick)
+void protocol_commands(void)
 {
     explore(&(struct explore_scenario){"commands", commands, EXPLORE_ALL, 0});
     explore(&(struct explore_scenario){"commands, stop", commands_stop, EXPLORE_ALL, 0});
@@ -450,8 +450,10 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     check_exploration();
-    protocol_inbox(quick);
-    protocol_loans(quick);
-    protocol_commands(quick);
+    protocol_inbox();
+    protocol_loans();
+    protocol_commands();
+    protocol_sender();
+    protocol_engine(quick);
     return 0;
 }
