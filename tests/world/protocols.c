@@ -107,14 +107,17 @@ static void check_exploration(void)
 #define N_ITEMS     2 /* of each producer */
 
 static struct inbox *inbox;
-static int n_received[N_PRODUCERS];
+static int n_received[N_PRODUCERS], n_pushed;
+static int64_t pushed_ns[N_PRODUCERS * N_ITEMS]; /* when inbox_push() returned, in order */
 
 static void *produce(void *arg)
 {
     int producer = (int)(intptr_t)arg;
 
-    for (int i = 0; i < N_ITEMS; i++)
+    for (int i = 0; i < N_ITEMS; i++) {
         inbox_push(inbox, &(struct inbox_item){producer, i, NULL});
+        pushed_ns[n_pushed++] = explore_now_ns();
+    }
     return NULL;
 }
 
@@ -135,6 +138,7 @@ static void check_all_received(void)
 static void create_inbox(struct thread *producers)
 {
     memset(n_received, 0, sizeof(n_received));
+    n_pushed = 0;
     inbox_create(N_PRODUCERS * N_ITEMS, &inbox);
     for (intptr_t p = 0; p < N_PRODUCERS; p++)
         thread_start(&producers[p], p == 0 ? "producer 0" : "producer 1", -1, produce, (void *)p);
@@ -203,6 +207,8 @@ static void inbox_deadlines(void)
         explore_check(err == 0 || err == -ETIMEDOUT, "a pop returned %d", err);
         if (err == -ETIMEDOUT) {
             explore_check(explore_now_ns() >= deadline_ns, "a pop ended before its deadline");
+            explore_check(n_pushed == i || pushed_ns[i] >= deadline_ns,
+                          "a pop did not return an item that was in time");
             err = inbox_pop(inbox, &item);
             explore_check(err == 0, "a pop returned %d", err);
         }
@@ -218,7 +224,7 @@ void protocol_inbox(void)
 {
     explore(&(struct explore_scenario){"inbox, end", inbox_end_after_last_item, EXPLORE_ALL, 1});
     explore(&(struct explore_scenario){"inbox, stop", inbox_stop_at_any_time, EXPLORE_ALL, 1});
-    explore(&(struct explore_scenario){"inbox, deadlines", inbox_deadlines, EXPLORE_ALL, 0});
+    explore(&(struct explore_scenario){"inbox, deadlines", inbox_deadlines, EXPLORE_ALL, 1});
 }
 
 /* ---- Loans: a buffer returns when its last reader has released it ------------------------------------------------ */
