@@ -190,3 +190,18 @@ $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURC
 VWORLD_SOURCES := $(addprefix tests/world/,visrec_main.c disk.c dumps.c dumps_files.c recording.c)
 $(BUILD)/tests/vworld: $(call objects,$(VWORLD_SOURCES))
 $(OBJ)/tests/world/recording.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
+
+# The hand-over protocols in all orders of their threads' steps (tests/world/explore.h).  -fsanitize=thread makes atomic
+# operations call functions, which explore_seams.c defines.  The sanitizer's library is not linked.
+EXPLORE          := $(BUILD)/tests/explore
+EXPLORE_SOURCES  := $(addprefix tests/world/,explore.c explore_seams.c protocols.c protocols_drain.c)
+EXPLORED_ATOMICS := common/base/buffer_ref.c common/engine/command.c common/recv/receiver.c common/send/sink.c
+EXPLORE_WRAPS    := $(addprefix pthread_mutex_,init destroy lock unlock) \
+                    $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) \
+                    malloc calloc realloc strdup posix_memalign free log_message log_limited
+$(OBJ)/explore/%.o: EXTRA_CFLAGS = -fsanitize=thread
+$(OBJ)/explore/%.o: %.c $(FLAGS) | libraries
+	$(compile)
+$(EXPLORE): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(EXPLORE_WRAPS))
+$(EXPLORE): $(call objects,$(EXPLORE_SOURCES)) $(EXPLORED_ATOMICS:%.c=$(OBJ)/explore/%.o) $(ARCHIVES)
+	$(call link,$(HDF5_LIBS))
