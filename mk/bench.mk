@@ -32,6 +32,9 @@ bench-phaseup: ## time of phaseup's solution, on one core; PHASEUP_FLAGS="--ante
 bench-kill: all ## kill -9 of both engines to the next good heap; KILL_FLAGS="--device cuda --kills 100"
 	@CBF_BUILD=$(BUILD) .venv/bin/python scripts/bench/kill.py $(KILL_FLAGS)
 
+soak: all ## the demonstration's array under random faults for T=3600 seconds, every visibility compared; SOAK_FLAGS="--seed 7"
+	@CBF_BUILD=$(BUILD) .venv/bin/python scripts/bench/soak.py --seconds $(or $(T),3600) $(SOAK_FLAGS)
+
 bench-recv: ## receiving packets, beside spead2 (3 minutes, and 2 more to build spead2 the first time)
 bench-send: ## sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
 bench-recv bench-send:
@@ -48,4 +51,4 @@ bench-peers: ## builds spead2, the peer of the packet benchmarks, and tries it
 # All programs that the parts of scripts/gpu run.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-control bench-phaseup bench-kill bench-recv bench-send bench-peers gpu-programs
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-control bench-phaseup bench-kill soak bench-recv bench-send bench-peers gpu-programs
