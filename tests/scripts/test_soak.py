@@ -1,4 +1,5 @@
 """scripts/bench/soak.py: wrong values, unexplained flags and growth are noticed."""
+import importlib
 import threading
 
 import numpy as np
@@ -12,9 +13,7 @@ import xmodel
 def soak_check(monkeypatch):
     for folder in ("scripts/bench", "scripts"):
         monkeypatch.syspath_prepend(str(harness.ROOT / folder))
-    import soak_check
-
-    return soak_check
+    return importlib.import_module("soak_check")
 
 
 class Heaps:
