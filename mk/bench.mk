@@ -29,6 +29,12 @@ bench-control: ## cbf-control: 10000 random requests to 24 engines, and delays o
 bench-phaseup: ## time of phaseup's solution, on one core; PHASEUP_FLAGS="--antennas 80 --channels 4096"
 	@.venv/bin/python scripts/bench/bench_phaseup.py $(PHASEUP_FLAGS)
 
+bench-kill: all ## kill -9 of both engines to the next good heap; KILL_FLAGS="--device cuda --kills 100"
+	@CBF_BUILD=$(BUILD) .venv/bin/python scripts/bench/kill.py $(KILL_FLAGS)
+
+soak: all ## the demonstration's array under random faults for T=3600 seconds, every visibility compared; SOAK_FLAGS="--seed 7"
+	@CBF_BUILD=$(BUILD) .venv/bin/python scripts/bench/soak.py --seconds $(or $(T),3600) $(SOAK_FLAGS)
+
 bench-recv: ## receiving packets, beside spead2 (3 minutes, and 2 more to build spead2 the first time)
 bench-send: ## sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
 bench-recv bench-send:
@@ -45,4 +51,4 @@ bench-peers: ## builds spead2, the peer of the packet benchmarks, and tries it
 # All programs that the parts of scripts/gpu run.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-control bench-phaseup bench-recv bench-send bench-peers gpu-programs
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-control bench-phaseup bench-kill soak bench-recv bench-send bench-peers gpu-programs

@@ -17,6 +17,7 @@ LIMIT_MIB = 50
 
 SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/bench/realtime*", "scripts/bench/pacing", "scripts/bench/*.py",
            "scripts/kernel_limits.py", "scripts/repair_uvh5.py", "config/demo/*", "docs/loss.md",
+           "systemd/engine@.service.in",
            "tests/*.*", "tests/models/*.py", "tests/system/*.py", "tests/gpu/*", "tests/unit/**/*.[ch]", "tests/fakes/emulator/*",
            "scripts/bench/*.txt", "tests/qualify/*.py", "kernels/**/*", "common/device/tensor_map.h"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "bench/bench_xbgpu", "bench/bench_ddc",

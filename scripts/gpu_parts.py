@@ -295,6 +295,12 @@ def script(run, name, command, variable):
                               *flags])
 
 
+def kill(run):
+    """scripts/bench/kill.py: SIGKILL of both engines to the next good heap ($KILL_FLAGS); not a part of 'all'"""
+    flags = shlex.split(os.environ.get("KILL_FLAGS", ""))
+    yield run.program("kill", [run.place.python, "scripts/bench/kill.py", "--device", gpu_machine.DEVICE, *flags])
+
+
 def realtime(run):
     """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
     yield script(run, "realtime", [REALTIME, "f"], "REALTIME_FLAGS")
@@ -375,10 +381,11 @@ PARTS = {  # {name: (function, limit in seconds)}
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120), "beam": (beam, 200),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),
     "pacing": (pacing, 120), "tune": (tune, 560), "qualify": (qualify, 560), "direct": (direct, 560),
-    "gnss": (gnss, 120),
+    "gnss": (gnss, 120), "kill": (kill, 560),
 }
 ALL = [name for name in PARTS
-       if name not in ("realtime", "realtime-x", "realtime-chain", "pacing", "tune", "qualify", "direct", "gnss")]
+       if name not in ("realtime", "realtime-x", "realtime-chain", "pacing", "tune", "qualify", "direct", "gnss",
+                       "kill")]
 
 
 def describe():

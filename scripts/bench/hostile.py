@@ -73,8 +73,8 @@ class Array(demo_array.Array):
         del config["output"]["max_dumps"]
         self.configs["visrec"] = config
 
-    def program(self, program, config, name):
-        return harness.Daemon(program, config, self.work, name)
+    def program(self, program, config, name, clock, first):
+        return harness.Daemon(program, config, self.work, name, first=first)  # with the host's clock
 
     def counted(self):
         """Returns the table's counters.  Each counter is the sum over all programs of a kind."""

@@ -56,6 +56,32 @@ def test_whatever_operation(run, rng, how):
     assert n_sent[0] == 0 and len(expected) > n_sent[-1] > 0, (len(expected), n_sent)
 
 
+@pytest.mark.parametrize("how", ["refuse", "die"])
+def test_whatever_operation_of_xbgpu(how, daemon, work, rng, monkeypatch, fake_cuda):
+    """The same for xbgpu: no sent dump is wrong.  The kernels are those of the cpu device."""
+    config = scenario.xbgpu_config(device={"kind": "cuda"}, recv={"antennas": 3, "batches_per_chunk": 1},
+                                   outputs=[{"integration_batches": 2}])
+    voltages = scenario.random_voltages(rng, config, 40)
+    expected = xmodel.dumps(0, voltages, np.ones(voltages.shape[:2], bool), 2)
+    length = 2 * scenario.batch_samples(config)
+    harness.write_heaps(work / "in.pcap", scenario.feng_heaps(config, 0, voltages))
+    config["recv"]["pcap_file"] = str(work / "in.pcap")
+    n_sent = []
+    for n in [1, 2, 3, *sorted(rng.choice(range(4, 150), 5, replace=False)), 150]:
+        config["send"]["pcap_file"] = str(work / f"{how}{n}.pcap")
+        monkeypatch.setenv("CBF_FAKE_CUDA", f"{how}={n}")
+        process = daemon("xbgpu", config, f"{how}{n}").wait_end(1)
+        errors = [line for line in process.log.read_text().splitlines() if "] error: " in line]
+        assert len(errors) == 1 and SENTENCE.search(errors[0]), errors
+        path = work / f"{how}{n}.pcap"
+        found = [heap.items for heaps in harness.decode_pcap(path).values() for heap in heaps if heap.kind == "data"] \
+            if path.exists() else []
+        for items in found:
+            np.testing.assert_array_equal(items["xeng_raw"], expected[items["timestamp"] // length][0], f"{how}={n}")
+        n_sent.append(len(found))
+    assert n_sent[0] == 0 and len(expected) > n_sent[-1] > 0, n_sent
+
+
 def test_gpu_that_hangs(daemon, monkeypatch, fake_cuda):
     """The watchdog is no longer fed, and the log names the stream and its operations."""
     monkeypatch.setattr(harness, "WATCHDOG_S", 3)

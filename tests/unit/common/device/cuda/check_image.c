@@ -11,9 +11,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -192,6 +194,27 @@ TEST(a_place_that_cannot_be_written_is_said)
         ck_assert_int_eq(cache_write(directory, key, "x", 1), -EACCES);
         chmod(directory, 0755);
     }
+    ck_assert_int_eq(for_each_entry(NULL), 1);
+}
+
+/* A limit of the size of files stands for a disk that becomes full within an entry. */
+TEST(a_full_disk_leaves_no_entry)
+{
+    struct rlimit before, small;
+    struct dirent *file;
+
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = sizeof(data) / 2, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), -EFBIG);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_absent();
+    DIR *dir = opendir(directory);
+    while ((file = readdir(dir)))
+        ck_assert_msg(!strcmp(file->d_name, ".") || !strcmp(file->d_name, ".."), "%s is left", file->d_name);
+    closedir(dir);
+    ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), 0);
     ck_assert_int_eq(for_each_entry(NULL), 1);
 }
 
