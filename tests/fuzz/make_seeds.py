@@ -88,6 +88,18 @@ def receiver_seeds():
     return out
 
 
+def flood_seeds():
+    """Shape, source, more, seed and time (fuzz_flood.c), then commands: fault and flags, packets, amount, detail."""
+    faults = [b"\0\xff\0\0", b"\1\x60\x20\0", b"\2\x50\x10\1", b"\2\x70\0\6", b"\3\x30\x40\0", b"\4\x40\x20\1",
+              b"\x14\x40\x80\x12", b"\4\x10\xff\x08", b"\5\x20\5\0", b"\5\x20\xfb\1", b"\5\x20\xfe\2", b"\6\x40\0\0",
+              b"\6\x20\x0c\1", b"\7\x20\x40\1", b"\x08\xff\0\4", b"\x13\x50\x20\0", b"\x41\x50\x08\0", b"\xc0\x50\0\0"]
+    shapes = [(choice, source, more) for choice in (1, 7, 4, 0x2C, 0x0E, 0x5D, 0x9E) for source, more in
+              [(0x3F, 0), (0x7F, 0), (0xCF, 1), (0xFF, 6)]]
+    plain = [bytes(shape) + b"\0\1\0" + faults[0] for shape in shapes]
+    return plain + [bytes(shape) + b"\0\2\x60" + b"".join(faults[i % len(faults):] + faults[:i % len(faults)])
+                    for i, shape in enumerate(shapes)]
+
+
 def assemble_seeds():
     rng = np.random.default_rng(1)
     out = [struct.pack(">HBH", int(rng.integers(65536)), 5, 1000) + rng.bytes(400) for _ in range(20)]
@@ -204,6 +216,7 @@ def request_seeds():
 
 def main():
     for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
+                        ("fuzz_flood", flood_seeds()),
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
                         ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
