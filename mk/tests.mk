@@ -111,8 +111,8 @@ FUZZ_MAKE     = $(SUBMAKE) CC=clang SANITIZE=fuzzer-no-link,address,undefined BU
 # Tracing of comparisons would take half of the time of fuzz_flood, whose packets are well-formed without the fuzzer's
 # guesses.
 ifneq ($(findstring fuzzer,$(SANITIZE)),)
-$(OBJ)/common/recv/%.o $(OBJ)/common/net/spead.o $(OBJ)/common/net/spead_shape.o $(OBJ)/fgpu/recv.o \
-    $(OBJ)/xbgpu/recv.o $(OBJ)/tests/fuzz/fuzz_flood.o: EXTRA_CFLAGS += -fno-sanitize-coverage=trace-cmp
+$(OBJ)/common/recv/%.o $(OBJ)/common/time/%.o $(OBJ)/common/base/inbox.o $(OBJ)/common/net/spead.o \
+    $(OBJ)/common/net/spead_shape.o $(OBJ)/fgpu/recv.o $(OBJ)/xbgpu/recv.o $(OBJ)/tests/fuzz/fuzz_flood.o: EXTRA_CFLAGS += -fno-sanitize-coverage=trace-cmp
 endif
 
 $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): LDFLAGS += -fsanitize=fuzzer

@@ -67,41 +67,51 @@ static uint64_t get_word(const uint8_t *at)
     return word;
 }
 
-/* The last immediate of that id; UINT64_MAX if there is none, or if the last one of that id is an address. */
-static uint64_t find_item(const struct packet *p, size_t n_items, unsigned id)
-{
-    uint64_t value = UINT64_MAX;
+/* Items that a packet of ours needs, in the order of values[] in packet_read(). */
+enum { OFFSET, TIMESTAMP, ID, HEAP_LENGTH, PAYLOAD_LENGTH, OF_DAEMON, N_READ };
 
+/* Reads the last immediate of each id; UINT64_MAX if there is none, or if the last one of that id is an address. */
+static void read_items(const struct packet *p, size_t n_items, uint64_t values[N_READ])
+{
+    const unsigned ids[N_READ] = {
+        SPEAD_PAYLOAD_OFFSET, SPEAD_TIMESTAMP,      shape.is_fgpu ? SPEAD_DIGITISER_ID : SPEAD_FENG_ID,
+        SPEAD_HEAP_LENGTH,    SPEAD_PAYLOAD_LENGTH, shape.is_fgpu ? SPEAD_DIGITISER_STATUS : SPEAD_FREQUENCY};
+
+    for (size_t i = 0; i < N_READ; i++)
+        values[i] = UINT64_MAX;
     for (size_t i = 0; i < n_items; i++) {
         uint64_t word = get_word(p->bytes + 8 + 8 * i);
-        if ((word >> 48 & 0x7fff) == id)
-            value = word >> 63 ? word & SPEAD_VALUE_MASK : UINT64_MAX;
+        for (size_t k = 0; k < N_READ; k++)
+            if ((word >> 48 & 0x7fff) == ids[k])
+                values[k] = word >> 63 ? word & SPEAD_VALUE_MASK : UINT64_MAX;
     }
-    return value;
 }
 
 static void packet_read(struct packet *p)
 {
+    uint64_t values[N_READ];
+
     p->ours = false;
     if (p->n_bytes < 8 || memcmp(p->bytes, "\x53\x04\x02\x06", 4) != 0)
         return;
     size_t n_items = (size_t)p->bytes[6] << 8 | p->bytes[7], header_bytes = 8 + 8 * n_items;
     if (header_bytes > p->n_bytes)
         return;
-    p->offset = find_item(p, n_items, SPEAD_PAYLOAD_OFFSET);
-    p->timestamp = find_item(p, n_items, SPEAD_TIMESTAMP);
+    read_items(p, n_items, values);
+    p->offset = values[OFFSET];
+    p->timestamp = values[TIMESTAMP];
     p->payload_bytes = p->n_bytes - header_bytes;
-    uint64_t id = find_item(p, n_items, shape.is_fgpu ? SPEAD_DIGITISER_ID : SPEAD_FENG_ID);
-    if (find_item(p, n_items, SPEAD_HEAP_LENGTH) != shape.heap_bytes ||
-        find_item(p, n_items, SPEAD_PAYLOAD_LENGTH) != p->payload_bytes || p->offset > shape.heap_bytes ||
-        p->payload_bytes > shape.heap_bytes - p->offset || p->timestamp == UINT64_MAX || id == UINT64_MAX)
+    uint64_t id = values[ID];
+    if (values[HEAP_LENGTH] != shape.heap_bytes || values[PAYLOAD_LENGTH] != p->payload_bytes ||
+        p->offset > shape.heap_bytes || p->payload_bytes > shape.heap_bytes - p->offset || p->timestamp == UINT64_MAX ||
+        id == UINT64_MAX)
         return;
     p->member = shape.is_fgpu ? p->endpoint : (unsigned)(id / shape.n_sources);
     p->source = shape.is_fgpu ? 0 : (unsigned)(id % shape.n_sources);
     if (shape.is_fgpu)
-        p->ours = (id & 1) == p->endpoint % 2 && find_item(p, n_items, SPEAD_DIGITISER_STATUS) != UINT64_MAX;
+        p->ours = (id & 1) == p->endpoint % 2 && values[OF_DAEMON] != UINT64_MAX;
     else
-        p->ours = id < shape.n_members * shape.n_sources && find_item(p, n_items, SPEAD_FREQUENCY) == CHAN_OFFSET;
+        p->ours = id < shape.n_members * shape.n_sources && values[OF_DAEMON] == CHAN_OFFSET;
 }
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
