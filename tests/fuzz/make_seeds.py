@@ -144,6 +144,12 @@ def katcp_client_seeds():
     return [bytes([len(text)]) + text for text in texts] + [b"".join(bytes([3]) + texts[5][i:i + 3] for i in range(0, 33, 3))]
 
 
+def katcp_lines_seeds():
+    """A seed of two bytes, then text (fuzz_katcp_lines.c)."""
+    texts = [line + b"\n" for line in katcp_lines()]
+    return [b"\0\1" + text for text in texts] + [b"\0\2" + b"".join(texts), b"\1\0" + bytes(range(128, 170)) + b"\n"]
+
+
 def config_seeds():
     """The files of config/ without comments, after the number of the program (fuzz_config.c)."""
     programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim"]
@@ -218,7 +224,7 @@ def main():
     for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
                         ("fuzz_flood", flood_seeds()),
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
-                        ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()),
+                        ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()), ("fuzz_katcp_lines", katcp_lines_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
                         ("fuzz_recording", recording_seeds()), ("fuzz_requests", request_seeds()),
                         ("fuzz_status", [b"first&0,1&3,20\n" * 3 + b"second&4,4&\n&&\nsecond&4,2&0,23", b"x&-1,9&5\nfirst&0,0&48,71"]),
