@@ -152,7 +152,7 @@ def katcp_lines_seeds():
 
 def config_seeds():
     """The files of config/ without comments, after the number of the program (fuzz_config.c)."""
-    programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim"]
+    programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim", "beamrec"]
     seeds = [b"\4time: {sync_time: 1, adc_sample_rate: 8192}\ndigitiser: {packet_samples: 8}\n"
              b"recordings: [{file: a.raw, kind: int8}]\nsend: {interface: lo}\n"
              b"antennas: [{name: m0, digitiser_id: 0, pol0: 239.1.1.1:1, pol1: 239.1.1.2:1}]\n",
