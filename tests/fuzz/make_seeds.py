@@ -176,6 +176,27 @@ def file_seeds():
             b"\005127.0.0.1 localhost a.example a", b"\5[::1]:80", b"\5a.example,b"]
 
 
+def state_seeds():
+    """Saved settings, saved beams, calibration gains, codes and metrics, in the kinds of fuzz_state.c."""
+    return [b"\0sync_time 1700000000\ncapture b on 123456789\nshift a0v 3\nshift a1h -2\ngate p 0 frequency 30\n"
+            b"gate p 0 bins 4\ngate p 0 take 1,3\ngate s 1000 period 1000\ngate s 1000 on_until 10\n", b"\0sync_time 1\nshift 3 0\n",
+            b"\1capture v on 5\ngain v 0.5\nantenna v a0 1 1e-9 0.5\nantenna v a1 0 -1e-9 0\n"
+            b"model v a0 1700000001.5 1e-9 1e-12 0.1 0.2\nmodel v a1 1700000001.5 0 0 0 0\nmodel v a0 1700000002 1e-9 0 0 0\n",
+            b"\1capture d off 0\ngain d.1 2\ninput d.1 a0v 0.25 0 1\ninput d.0 a1h 1 2e-9 0\nmodel d.0 a1h 1700000003 1e-9 0 0 0\n"
+            b"input i.0 a0h 3 0 0\ncapture i on 7\n",
+            b"\2a0v * 0.5 0\na1h 3-7 0 1\n2 5 -1 1e-3 # c\n", b"\3E1B Code No 1\n0123456789ABCDEF\n-----\nE1-B Code No 2\nFF\n",
+            b"\4# HELP up x\nup{a=\"b\",c=\"d e\"} 3\nup{a=\"b\"} 1e3\nup 7\nother{a=\"b\"} NaN\n"]
+
+
+def signal_seeds():
+    """A period of two bytes, then text (fuzz_signal.c)."""
+    return [b"\4\0" + text for text in [
+        b"cw(0.15, 428e6) + wgn(0.02);", b"a = cw(0.1, 1e6); b = wgn(0.1, 5); a + b; nodither(a * b - 0.5);",
+        b"multicw(3, 0.1, -0.02, 1e6, 2e6); comb(0.9, 1e5);", b"delay(wgn(0.1, 3), -17);\ndelay(cw(1, 5), 1e6);",
+        b"pulsar(0.1, 0.033, 0.001, 56.7, 1e9, 4);", b"track(wgn(0.1), 1.5, 1e-9) + repeat(gnss(L1CA, 7, 45, 0.1, 4e6, 12.5, -1500, 0.5, 3));",
+        b"gnss(L5Q, 30, 40, 0.2, 1e6, 0, 10, 0) - gnss(E1C, 11, 45, 0.1, 4e6, 0, 0, 0);", b"(cw(1, 1)"]]
+
+
 def vdif(seconds, number, thread, bits=8, log2_channels=0, n_bytes=64):
     words = [seconds, number, log2_channels << 24 | (32 + n_bytes) // 8, (bits - 1) << 26 | thread << 16 | 7, 0, 0, 0, 0]
     return struct.pack("<8I", *words) + bytes(range(n_bytes))
@@ -226,7 +247,7 @@ def main():
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
                         ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()), ("fuzz_katcp_lines", katcp_lines_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
-                        ("fuzz_recording", recording_seeds()), ("fuzz_requests", request_seeds()),
+                        ("fuzz_recording", recording_seeds()), ("fuzz_state", state_seeds()), ("fuzz_signal", signal_seeds()), ("fuzz_requests", request_seeds()),
                         ("fuzz_status", [b"first&0,1&3,20\n" * 3 + b"second&4,4&\n&&\nsecond&4,2&0,23", b"x&-1,9&5\nfirst&0,0&48,71"]),
                         ("fuzz_matcher", [b"\2\2\1\2" + b"\0\1" * 3 + b"\x90\x91" + b"\0\1" * 9 + b"\xb0\xb1\0\1\xff"])]:
         directory = Path(sys.argv[1]) / name
