@@ -197,6 +197,13 @@ def signal_seeds():
         b"gnss(L5Q, 30, 40, 0.2, 1e6, 0, 10, 0) - gnss(E1C, 11, 45, 0.1, 4e6, 0, 0, 0);", b"(cw(1, 1)"]]
 
 
+def http_seeds():
+    requests = [b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"GET /status.json?stream=a&baseline=0,1&channels=2,3&spectrum=none HTTP/1.1\r\n"
+                b"Host: localhost:80\r\n", b"HEAD /metrics HTTP/1.0\r\n", b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n",
+                b"POST /healthz HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 3\r\n", b"GET /status.css HTTP/1.1\r\nHost: 10.0.0.1:7\r\n"]
+    return [request.rstrip() for request in requests] + [requests[0] + b"\r\n" + requests[2], requests[1].replace(b"\r", b"") + b"\n"]
+
+
 def vdif(seconds, number, thread, bits=8, log2_channels=0, n_bytes=64):
     words = [seconds, number, log2_channels << 24 | (32 + n_bytes) // 8, (bits - 1) << 26 | thread << 16 | 7, 0, 0, 0, 0]
     return struct.pack("<8I", *words) + bytes(range(n_bytes))
@@ -247,7 +254,7 @@ def main():
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
                         ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()), ("fuzz_katcp_lines", katcp_lines_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
-                        ("fuzz_recording", recording_seeds()), ("fuzz_state", state_seeds()), ("fuzz_signal", signal_seeds()), ("fuzz_requests", request_seeds()),
+                        ("fuzz_recording", recording_seeds()), ("fuzz_state", state_seeds()), ("fuzz_http", http_seeds()), ("fuzz_signal", signal_seeds()), ("fuzz_requests", request_seeds()),
                         ("fuzz_status", [b"first&0,1&3,20\n" * 3 + b"second&4,4&\n&&\nsecond&4,2&0,23", b"x&-1,9&5\nfirst&0,0&48,71"]),
                         ("fuzz_matcher", [b"\2\2\1\2" + b"\0\1" * 3 + b"\x90\x91" + b"\0\1" * 9 + b"\xb0\xb1\0\1\xff"])]:
         directory = Path(sys.argv[1]) / name
