@@ -105,9 +105,24 @@ check-all:
 
 # Fuzz tests, which feed arbitrary bytes to the readers of packets and files.  libFuzzer needs clang and a separate
 # build, with a target for each tests/fuzz/fuzz_*.c.
+#
+# With AFL=1, AFL++ (package afl++) runs the same targets, built in build-afl.
 FUZZ_SECONDS ?= 600
+T            ?= 28800
+AFL          ?=
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
-FUZZ_MAKE     = $(SUBMAKE) CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz fuzz-targets
+FUZZ_BUILD   := $(if $(AFL),build-afl,build-fuzz)
+FUZZ_CC      := $(if $(AFL),afl-clang-fast,clang)
+FUZZ_KINDS   := $(if $(AFL),,fuzzer-no-link$(comma))address,undefined
+FUZZ_MAKE     = AFL_QUIET=1 $(SUBMAKE) CC=$(FUZZ_CC) SANITIZE=$(FUZZ_KINDS) BUILD=$(FUZZ_BUILD) fuzz-targets
+FUZZ_RUN      = @scripts/run-fuzz $(if $(AFL),--afl) $(1) $(addprefix $(FUZZ_BUILD)/fuzz/,$(FUZZ_TARGETS))
+
+# Tracing of comparisons would take half of the time of fuzz_flood, whose packets are well-formed without the fuzzer's
+# guesses.
+ifneq ($(findstring fuzzer,$(SANITIZE)),)
+$(OBJ)/common/recv/%.o $(OBJ)/common/time/%.o $(OBJ)/common/base/inbox.o $(OBJ)/common/net/spead.o \
+    $(OBJ)/common/net/spead_shape.o $(OBJ)/fgpu/recv.o $(OBJ)/xbgpu/recv.o $(OBJ)/tests/fuzz/fuzz_flood.o: EXTRA_CFLAGS += -fno-sanitize-coverage=trace-cmp
+endif
 
 $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): LDFLAGS += -fsanitize=fuzzer
 $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): $(BUILD)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/fuzz/fuzz_log.o $(ARCHIVES)
@@ -115,13 +130,17 @@ $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): $(BUILD)/fuzz/%: $(OBJ)/tests/fuzz/
 
 fuzz-targets: $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS))
 
-fuzz: ## the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
+fuzz: ## the fuzz targets, FUZZ_SECONDS=600 each, two at a time, with AFL=1 under AFL++; make check-fuzz: their corpora once
 	+@$(FUZZ_MAKE)
-	@scripts/run-fuzz $(FUZZ_SECONDS) $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+	$(call FUZZ_RUN,--seconds $(FUZZ_SECONDS))
+
+fuzz-night: ## the fuzz targets, T=28800 seconds in total, then a merge of their corpora
+	+@$(FUZZ_MAKE)
+	$(call FUZZ_RUN,--total $(T))
 
 check-fuzz:
 	+@$(FUZZ_MAKE)
-	@scripts/run-fuzz corpus $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+	$(call FUZZ_RUN,--corpus)
 
 # Compiles every kernel for every kind of GPU.  The CUDA toolkit can do this without a GPU.
 $(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(ARCHIVES)
@@ -170,7 +189,7 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 	@scripts/setup check
 	@scripts/gpu pack
 
-.PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f qualify-b qualify-gnss
+.PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-night fuzz-targets check-fuzz check-compile qualify-f qualify-b qualify-gnss
 .PHONY: check-systemd check-kubernetes check-array check-gpu gpu-pack
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and

@@ -7,7 +7,8 @@
 #include <yaml.h>
 
 /* Configurations have a few kilobytes.  A file that exceeds this limit cannot be a configuration. */
-#define FILE_MAX_BYTES (4 << 20)
+#define FILE_MAX_BYTES   (4 << 20)
+#define FILE_FIRST_BYTES (16 << 10) /* first size of the buffer, which doubles as long as the file continues */
 
 /* libyaml's run time grows with the square of the depth, and with the square of the number of anchors or directives.  A
  * configuration needs a depth of 4. */
@@ -185,22 +186,24 @@ undo_parser:
 static int read_file(const char *path, char **text, size_t *text_bytes)
 {
     FILE *in = fopen(path, "rb");
-    char *buffer;
-    size_t n;
+    char *buffer = NULL;
+    size_t n = 0, n_allocated = 0;
     int err = 0;
 
     if (!in)
         return -errno;
-    buffer = malloc(FILE_MAX_BYTES + 1);
-    if (!buffer) {
-        fclose(in);
-        return -ENOMEM;
+    while (!err && n == n_allocated && n <= FILE_MAX_BYTES) {
+        n_allocated = n_allocated ? 2 * n_allocated : FILE_FIRST_BYTES;
+        char *larger = realloc(buffer, n_allocated);
+        buffer = larger ? larger : buffer;
+        errno = 0;
+        n += larger ? fread(buffer + n, 1, n_allocated - n, in) : 0;
+        if (!larger)
+            err = -ENOMEM;
+        else if (ferror(in))
+            err = errno ? -errno : -EIO;
     }
-    errno = 0;
-    n = fread(buffer, 1, FILE_MAX_BYTES + 1, in);
-    if (ferror(in))
-        err = errno ? -errno : -EIO;
-    else if (n > FILE_MAX_BYTES)
+    if (!err && n > FILE_MAX_BYTES)
         err = -EFBIG;
     fclose(in);
     if (err) {

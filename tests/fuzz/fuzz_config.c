@@ -4,7 +4,9 @@
  * again.  Errors are printed, too.  No text makes more than CONFIG_SAID_ERRORS lines of errors, and two. */
 #include "common/config/config.h"
 #include "fgpu/config.h"
+#include "tests/fuzz/fuzz_count.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tools/beamrec/config.h"
 #include "tools/dsim/config.h"
 #include "tools/fsim/config.h"
 #include "tools/visrec/config.h"
@@ -20,6 +22,7 @@ union values {
     struct fsim_config fsim;
     struct visrec_config visrec;
     struct dsim_config dsim;
+    struct beamrec_config beamrec;
 };
 
 static const struct program {
@@ -28,7 +31,7 @@ static const struct program {
 } programs[] = {
     {&fgpu_config_table, fgpu_config_check}, {&xbgpu_config_table, xbgpu_config_check},
     {&fsim_config_table, fsim_config_check}, {&visrec_config_table, visrec_config_check},
-    {&dsim_config_table, dsim_config_check},
+    {&dsim_config_table, dsim_config_check}, {&beamrec_config_table, beamrec_config_check},
 };
 #define N_PROGRAMS (sizeof(programs) / sizeof(programs[0]))
 
@@ -87,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         open_file();
     const struct program *program = &programs[data[0] % N_PROGRAMS];
     put(data + 1, n_bytes - 1);
+    fuzz_count("files", 1);
     char *text = load(program);
     if (!text)
         return 0;

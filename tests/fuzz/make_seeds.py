@@ -88,6 +88,18 @@ def receiver_seeds():
     return out
 
 
+def flood_seeds():
+    """Shape, source, more, seed and time (fuzz_flood.c), then commands: fault and flags, packets, amount, detail."""
+    faults = [b"\0\xff\0\0", b"\1\x60\x20\0", b"\2\x50\x10\1", b"\2\x70\0\6", b"\3\x30\x40\0", b"\4\x40\x20\1",
+              b"\x14\x40\x80\x12", b"\4\x10\xff\x08", b"\5\x20\5\0", b"\5\x20\xfb\1", b"\5\x20\xfe\2", b"\6\x40\0\0",
+              b"\6\x20\x0c\1", b"\7\x20\x40\1", b"\x08\xff\0\4", b"\x13\x50\x20\0", b"\x41\x50\x08\0", b"\xc0\x50\0\0"]
+    shapes = [(choice, source, more) for choice in (1, 7, 4, 0x2C, 0x0E, 0x5D, 0x9E) for source, more in
+              [(0x3F, 0), (0x7F, 0), (0xCF, 1), (0xFF, 6)]]
+    plain = [bytes(shape) + b"\0\1\0" + faults[0] for shape in shapes]
+    return plain + [bytes(shape) + b"\0\2\x60" + b"".join(faults[i % len(faults):] + faults[:i % len(faults)])
+                    for i, shape in enumerate(shapes)]
+
+
 def assemble_seeds():
     rng = np.random.default_rng(1)
     out = [struct.pack(">HBH", int(rng.integers(65536)), 5, 1000) + rng.bytes(400) for _ in range(20)]
@@ -132,9 +144,15 @@ def katcp_client_seeds():
     return [bytes([len(text)]) + text for text in texts] + [b"".join(bytes([3]) + texts[5][i:i + 3] for i in range(0, 33, 3))]
 
 
+def katcp_lines_seeds():
+    """A seed of two bytes, then text (fuzz_katcp_lines.c)."""
+    texts = [line + b"\n" for line in katcp_lines()]
+    return [b"\0\1" + text for text in texts] + [b"\0\2" + b"".join(texts), b"\1\0" + bytes(range(128, 170)) + b"\n"]
+
+
 def config_seeds():
     """The files of config/ without comments, after the number of the program (fuzz_config.c)."""
-    programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim"]
+    programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim", "beamrec"]
     seeds = [b"\4time: {sync_time: 1, adc_sample_rate: 8192}\ndigitiser: {packet_samples: 8}\n"
              b"recordings: [{file: a.raw, kind: int8}]\nsend: {interface: lo}\n"
              b"antennas: [{name: m0, digitiser_id: 0, pol0: 239.1.1.1:1, pol1: 239.1.1.2:1}]\n",
@@ -156,6 +174,34 @@ def file_seeds():
             b"\1 1760000000 0 1.25e-6 2.1e-9 0 0\n1760000060.5 1 1.37e-6 2.1e-9 0.1 -3e-4 4e-14\n",
             b"\2(1e3+4j)", b"\2-1_0.5e-3", b"\0031.25e-6,2.1e-9:0,0", b"\0031e-6,2e-9,1e-14:0,0.1,2",
             b"\005127.0.0.1 localhost a.example a", b"\5[::1]:80", b"\5a.example,b"]
+
+
+def state_seeds():
+    """Saved settings, saved beams, calibration gains, codes and metrics, in the kinds of fuzz_state.c."""
+    return [b"\0sync_time 1700000000\ncapture b on 123456789\nshift a0v 3\nshift a1h -2\ngate p 0 frequency 30\n"
+            b"gate p 0 bins 4\ngate p 0 take 1,3\ngate s 1000 period 1000\ngate s 1000 on_until 10\n", b"\0sync_time 1\nshift 3 0\n",
+            b"\1capture v on 5\ngain v 0.5\nantenna v a0 1 1e-9 0.5\nantenna v a1 0 -1e-9 0\n"
+            b"model v a0 1700000001.5 1e-9 1e-12 0.1 0.2\nmodel v a1 1700000001.5 0 0 0 0\nmodel v a0 1700000002 1e-9 0 0 0\n",
+            b"\1capture d off 0\ngain d.1 2\ninput d.1 a0v 0.25 0 1\ninput d.0 a1h 1 2e-9 0\nmodel d.0 a1h 1700000003 1e-9 0 0 0\n"
+            b"input i.0 a0h 3 0 0\ncapture i on 7\n",
+            b"\2a0v * 0.5 0\na1h 3-7 0 1\n2 5 -1 1e-3 # c\n", b"\3E1B Code No 1\n0123456789ABCDEF\n-----\nE1-B Code No 2\nFF\n",
+            b"\4# HELP up x\nup{a=\"b\",c=\"d e\"} 3\nup{a=\"b\"} 1e3\nup 7\nother{a=\"b\"} NaN\n"]
+
+
+def signal_seeds():
+    """A period of two bytes, then text (fuzz_signal.c)."""
+    return [b"\4\0" + text for text in [
+        b"cw(0.15, 428e6) + wgn(0.02);", b"a = cw(0.1, 1e6); b = wgn(0.1, 5); a + b; nodither(a * b - 0.5);",
+        b"multicw(3, 0.1, -0.02, 1e6, 2e6); comb(0.9, 1e5);", b"delay(wgn(0.1, 3), -17);\ndelay(cw(1, 5), 1e6);",
+        b"pulsar(0.1, 0.033, 0.001, 56.7, 1e9, 4);", b"track(wgn(0.1), 1.5, 1e-9) + repeat(gnss(L1CA, 7, 45, 0.1, 4e6, 12.5, -1500, 0.5, 3));",
+        b"gnss(L5Q, 30, 40, 0.2, 1e6, 0, 10, 0) - gnss(E1C, 11, 45, 0.1, 4e6, 0, 0, 0);", b"(cw(1, 1)"]]
+
+
+def http_seeds():
+    requests = [b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"GET /status.json?stream=a&baseline=0,1&channels=2,3&spectrum=none HTTP/1.1\r\n"
+                b"Host: localhost:80\r\n", b"HEAD /metrics HTTP/1.0\r\n", b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n",
+                b"POST /healthz HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 3\r\n", b"GET /status.css HTTP/1.1\r\nHost: 10.0.0.1:7\r\n"]
+    return [request.rstrip() for request in requests] + [requests[0] + b"\r\n" + requests[2], requests[1].replace(b"\r", b"") + b"\n"]
 
 
 def vdif(seconds, number, thread, bits=8, log2_channels=0, n_bytes=64):
@@ -204,10 +250,11 @@ def request_seeds():
 
 def main():
     for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
+                        ("fuzz_flood", flood_seeds()),
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
-                        ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()),
+                        ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()), ("fuzz_katcp_lines", katcp_lines_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
-                        ("fuzz_recording", recording_seeds()), ("fuzz_requests", request_seeds()),
+                        ("fuzz_recording", recording_seeds()), ("fuzz_state", state_seeds()), ("fuzz_http", http_seeds()), ("fuzz_signal", signal_seeds()), ("fuzz_requests", request_seeds()),
                         ("fuzz_status", [b"first&0,1&3,20\n" * 3 + b"second&4,4&\n&&\nsecond&4,2&0,23", b"x&-1,9&5\nfirst&0,0&48,71"]),
                         ("fuzz_matcher", [b"\2\2\1\2" + b"\0\1" * 3 + b"\x90\x91" + b"\0\1" * 9 + b"\xb0\xb1\0\1\xff"])]:
         directory = Path(sys.argv[1]) / name
