@@ -98,7 +98,9 @@ define embed
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 endef
 
+# Flags that only some files need.  The quotes are escaped for JSON.
+PATH_CFLAGS = $(if $(CUDA),-isystem $(CUDA)/include) -DCBF_LIBDIR=\\\"$(prefix)/lib/cbf\\\" -DCBF_CUDA_LIBRARIES=\\\"$(CUDA_LIBRARIES)\\\"
 compile_commands.json: $(FLAGS) ## the flags of each file, for editors and clang's tools
-	@{ echo '['; separator=; for file in $$(git ls-files '*.c'); do \
+	@{ echo '['; separator=; for file in $$(git ls-files --cached --others --exclude-standard '*.c'); do \
 		printf '%s{"directory": "%s", "file": "%s", "command": "%s"}\n' "$$separator" '$(CURDIR)' "$$file" \
-		'$(CC) $(ALL_CFLAGS) $(HDF5_CFLAGS) $(CHECK_CFLAGS) $(VULKAN_CFLAGS) '"-c $$file"; separator=,; done; echo ']'; } > $@
+		'$(CC) $(ALL_CFLAGS) $(HDF5_CFLAGS) $(CHECK_CFLAGS) $(VULKAN_CFLAGS) $(PATH_CFLAGS) '"-c $$file"; separator=,; done; echo ']'; } > $@

@@ -91,11 +91,13 @@ check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/co
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
 
 # The coverage build is not optimised, because optimisation would leave lines without code.  Counters are atomic,
-# because threads share them.
-coverage: ## lines and branches that the tests run, by folder; as HTML in build-coverage/html (40 minutes)
+# because threads share them.  A failed test does not end the measurement.
+COVERAGE_SEEDS ?= 1000
+coverage: ## lines and branches that the tests run, with limits; as HTML in build-coverage/html (40 minutes)
 	@scripts/setup coverage
-	@$(SUBMAKE) $(ALL_CORES) $(COVERAGE) all unit-tests
+	@$(SUBMAKE) $(ALL_CORES) $(COVERAGE) all unit-tests $(addprefix build-coverage/tests/,fworld xworld)
 	@-$(SUBMAKE) -k $(COVERAGE) check-unit check-engine
+	@-for world in fworld xworld; do build-coverage/tests/$$world 1 $(COVERAGE_SEEDS); done
 	@scripts/coverage build-coverage
 COVERAGE := BUILD=build-coverage CFLAGS="-Og -g --coverage -fprofile-update=atomic" LDFLAGS=--coverage
 
@@ -190,7 +192,10 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 	@scripts/gpu pack
 
 .PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-night fuzz-targets check-fuzz check-compile qualify-f qualify-b qualify-gnss
-.PHONY: check-systemd check-kubernetes check-array check-gpu gpu-pack
+.PHONY: check-systemd check-kubernetes check-array check-gpu gpu-pack check-static
+
+check-static: ## cppcheck, clang-tidy and gcc's analyser on all C files of the product
+	@scripts/check-static
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
 # the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.

@@ -312,10 +312,11 @@ static int upload(struct device *device, const void *from, size_t bytes, void **
 static int create_slots(struct xbgpu_steering *s, const struct beam *parameters)
 {
     size_t most = beamform_max_slots((uint32_t)s->n);
-    uint32_t *slots = calloc(most + s->n, sizeof(*slots)), *slot_of = slots + most;
+    uint32_t *slots = calloc(most + s->n, sizeof(*slots));
 
     if (!slots)
         return -ENOMEM;
+    uint32_t *slot_of = slots + most;
     s->n_slots = beamform_slots(parameters, (uint32_t)s->n, slots, slot_of);
     int err = upload(s->device, slots, most * sizeof(*slots), (void **)&s->slots);
     if (!err)

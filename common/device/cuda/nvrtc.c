@@ -158,11 +158,12 @@ static int create_program(const struct kernel *kernel, program_handle *program)
 {
     const char *text = nvrtc_text_of(kernel);
     size_t n = n_kernel_texts + N_OWN_HEADERS;
-    const char **headers = calloc(2 * n, sizeof(*headers)), **names = headers + n;
+    const char **headers = calloc(2 * n, sizeof(*headers));
     char name[128];
 
     if (!headers)
         return -ENOMEM;
+    const char **names = headers + n;
     for (size_t k = 0; k < n; k++) {
         const struct kernel_text *header = k < N_OWN_HEADERS ? &own_headers[k] : &kernel_texts[k - N_OWN_HEADERS];
 
