@@ -83,9 +83,9 @@ check:
 
 check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld vworld xworld)
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
-	@$(BUILD)/tests/fworld $(TEST_SEED) $(if $(SANITIZE),40,200)
-	@$(BUILD)/tests/xworld $(TEST_SEED) $(if $(SANITIZE),40,200)
-	@$(BUILD)/tests/vworld $(TEST_SEED) $(if $(SANITIZE),20,100)
+	@$(BUILD)/tests/fworld 1 $(if $(SANITIZE),40,200)
+	@$(BUILD)/tests/xworld 1 $(if $(SANITIZE),40,200)
+	@$(BUILD)/tests/vworld 1 $(if $(SANITIZE),20,100)
 
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
