@@ -2,6 +2,7 @@
  *
  * Weights are whole numbers, phases are quarters of a turn and gains are powers of two.  So all sums are exact. */
 #include "tests/world/network.h"
+#include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
 #include "tests/world/xworld.h"
@@ -59,10 +60,10 @@ void beams_draw(void)
     const char *streams[MAX_STREAMS] = {"vis"}, *steered[MAX_BEAMS];
     unsigned n_streams = 1, n_steered = 0;
 
-    beams.n_voltages = (unsigned)world_random(MAX_VOLTAGE_BEAMS + 1);
-    beams.n_powers = (unsigned)world_random(3);
-    beams.has_mask = world_random(2);
-    beams.products = (unsigned)world_random(4);
+    beams.n_voltages = (unsigned)run_draw("beams", MAX_VOLTAGE_BEAMS + 1);
+    beams.n_powers = (unsigned)run_draw("detected", 3);
+    beams.has_mask = run_draw("mask", 2);
+    beams.products = (unsigned)run_draw("products", 4);
     beams.window_spectra = 1 + (unsigned)world_random(40);
     beams.heap_windows = 1 + (unsigned)world_random(4);
     beams.group_channels = 1u << world_random(3);

@@ -3,6 +3,7 @@
  * The operator sends requests that change settings, one after another.  After each request the operator reads the sensor
  * steady-state-timestamp.  A second client sends other requests, which change nothing, without waiting for replies. */
 #include "tests/world/lines.h"
+#include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/xworld.h"
 
@@ -141,9 +142,10 @@ static int compare_batches(const void *a, const void *b)
 
 void requests_draw(const char *const *streams, unsigned n_streams, const char *const *beams, unsigned n_beams)
 {
-    unsigned due[MAX_REQUESTS / 4], n = s.may_fail ? 0 : (unsigned)world_random(MAX_REQUESTS / 4);
+    unsigned due[MAX_REQUESTS / 4], n = (unsigned)run_draw("requests", MAX_REQUESTS / 4);
     struct steering newest[MAX_BEAMS];
 
+    n = s.may_fail ? 0 : n;
     memset(&operator, 0, sizeof(operator));
     memset(&guest, 0, sizeof(guest));
     for (unsigned i = 0; i < n; i++)
@@ -167,7 +169,7 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
         request->kind = READ_STEADY;
         snprintf(request->line, sizeof(request->line), "sensor-value steady-state-timestamp");
     }
-    for (unsigned i = 0, n_guest = (unsigned)world_random(20); i < n_guest; i++)
+    for (unsigned i = 0, n_guest = (unsigned)run_draw("guest", 20); i < n_guest; i++)
         draw_guest(add(&guest, (unsigned)world_random(s.n_batches)));
 }
 
