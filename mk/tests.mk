@@ -180,6 +180,6 @@ WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  endpoint_listen accept4 recv send close device_cpu_open
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
-$(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,xbeams.c xrequests.c))
+$(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,xbeams.c xothers.c xrequests.c))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))

@@ -95,11 +95,12 @@ void beams_write_config(FILE *file)
     if (beams.n_powers > 0)
         fprintf(file,
                 "detected:\n"
-                "  - {name: det, beams: %u, products: %s, spectra: %u, windows: %u, channels: %u, buffers: 600,\n"
+                "  - {name: det, beams: %u, products: %s, spectra: %u, windows: %u, channels: %u, buffers: %u,\n"
                 "     destination: [\"%s\"]}\n",
                 beams.n_powers, product_names[beams.products], beams.window_spectra, beams.heap_windows,
-                beams.group_channels, beams.powers.endpoint);
-    fprintf(file, "steering: {antenna_mask: %s, buffers: 160}\n", beams.has_mask ? "true" : "false");
+                beams.group_channels, s.is_overloaded ? 0 : 600, beams.powers.endpoint);
+    fprintf(file, "steering: {antenna_mask: %s, buffers: %u}\n", beams.has_mask ? "true" : "false",
+            s.is_overloaded ? 0 : 160);
 }
 
 static void on_packet(void *arg, const uint8_t *bytes, size_t n_bytes)

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_REQUESTS 64
-#define MAX_CAPTURES 32
-#define MAX_STEERING 32
+#define MAX_REQUESTS  64
+#define MAX_STEERING  32
+#define MAX_STRANGERS 4
 
 enum kind { OTHER, READ_STEADY, CAPTURE, STEERING };
 
@@ -37,6 +37,8 @@ struct client {
 };
 
 static struct client operator, guest;
+static struct lines *strangers[MAX_STRANGERS]; /* clients that do not speak KATCP */
+static unsigned n_strangers;
 static struct steering steering[MAX_BEAMS][MAX_STEERING];
 static unsigned n_steering[MAX_BEAMS];
 
@@ -169,6 +171,7 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
         request->kind = READ_STEADY;
         snprintf(request->line, sizeof(request->line), "sensor-value steady-state-timestamp");
     }
+    n_strangers = (unsigned)run_draw("strangers", MAX_STRANGERS + 1);
     for (unsigned i = 0, n_guest = (unsigned)run_draw("guest", 20); i < n_guest; i++)
         draw_guest(add(&guest, (unsigned)world_random(s.n_batches)));
 }
@@ -231,10 +234,20 @@ static void on_line(void *arg, const char *line)
         send_request(client, request + 1);
 }
 
+static void on_stranger(void *arg, const char *line)
+{
+    if (line[0] != '#')
+        world_fail("a client that does not speak KATCP got '%s'", line);
+}
+
 void requests_connect(void)
 {
     operator.lines = lines_connect(on_line, &operator);
     guest.lines = lines_connect(on_line, &guest);
+    for (unsigned i = 0; i < n_strangers; i++) {
+        strangers[i] = lines_connect(on_stranger, NULL);
+        lines_send(strangers[i], "GET / HTTP/1.1");
+    }
 }
 
 void requests_send(unsigned batch)
@@ -262,6 +275,9 @@ void requests_check(void)
 {
     check_client(&operator);
     check_client(&guest);
+    for (unsigned i = 0; i < n_strangers; i++)
+        if (!lines_is_closed(strangers[i]) && !s.has_failed)
+            world_fail("a client that does not speak KATCP was not refused");
 }
 
 void requests_end(void)

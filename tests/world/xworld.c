@@ -397,7 +397,7 @@ static void draw_device(void)
 /* Decides which promises hold under these faults. */
 static void judge_faults(const struct network_faults *f)
 {
-    s.is_lossy = f->lose > 0 || f->burst > 0;
+    s.is_lossy = f->lose > 0 || f->burst > 0 || s.buffer_bytes < 1000000;
     s.is_prompt = f->jitter_ns < in_time_ns() && f->jitter_ns <= s.chunk_batches * BATCH_NS / 2;
     world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
 }
@@ -416,6 +416,9 @@ static void draw_scenario(void)
     s.length = 1 + (unsigned)run_draw("length", 9);
     s.n_batches = 20 + (unsigned)run_draw("batches", 100);
     s.has_crc = run_draw("crc", 2);
+    s.has_forger = run_draw("forger", 2);
+    s.buffer_bytes = run_draw("buffer", 4) == 3 ? 6000 : 1000000;
+    s.missing_dump = (unsigned)run_draw("missing_dump", 3);
     s.first_batch = (world_unix_ns() / NS_PER_S - SYNC_UNIX_S) * RATE_HZ / BATCH + (int64_t)world_random(10);
     bool may_be_silent = run_draw("silence", 2);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
@@ -429,6 +432,7 @@ static void draw_scenario(void)
 
 static void write_config(const char *path)
 {
+    static const char *const missing_dumps[] = {"send", "skip", "always"};
     FILE *file = fopen(path, "w");
 
     if (!file)
@@ -438,15 +442,17 @@ static void write_config(const char *path)
             "device: {kind: cpu, threads: 1}\n"
             "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
             "       spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
-            "       threads: %u, buffer: 1000000, crc: %s}\n"
+            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
-            "\"], send_enabled: true, buffers: 160}\n"
+            "\"], send_enabled: true, buffers: %u, missing_dump: %s}\n"
             "send: {interface: lo, packet_payload: 512}\n",
-            SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window, 4 * s.window + 8,
-            s.n_threads, s.has_crc ? "true" : "false", s.length);
+            SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
+            s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
+            s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
+            missing_dumps[s.missing_dump]);
     beams_write_config(file);
-    fprintf(file, "katcp: {listen: [\"127.0.0.1:7147\"]}\n");
+    fprintf(file, "katcp: {listen: [\"127.0.0.1:7147\"], max_clients: 4}\n");
     fclose(file);
 }
 
@@ -457,6 +463,7 @@ static void send_all(struct network_port *port)
         while (world_now_ns() < s.begin_ns + b * BATCH_NS)
             world_wait(NULL, s.begin_ns + b * BATCH_NS);
         requests_send(b);
+        others_send(port, b);
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             if (!s.is_silent[ant][b])
                 send_heap(port, ant, b);
