@@ -24,6 +24,7 @@ struct datagram {
     struct network_delivery fate;
     network_seen seen;
     void *arg;
+    uint32_t sender;
     size_t n_bytes;
     uint8_t bytes[];
 };
@@ -206,8 +207,8 @@ static void damage(struct datagram *datagram, const struct network_faults *fault
     }
 }
 
-static void deliver(struct network_port *port, struct socket *socket, const uint8_t *bytes, size_t n_bytes,
-                    network_seen seen, void *arg)
+static void deliver(struct network_port *port, struct socket *socket, uint32_t sender, const uint8_t *bytes,
+                    size_t n_bytes, network_seen seen, void *arg)
 {
     const struct network_faults *f = &port->faults;
     struct datagram *datagram = malloc(sizeof(*datagram) + n_bytes);
@@ -219,6 +220,7 @@ static void deliver(struct network_port *port, struct socket *socket, const uint
                                   .fate = {.is_whole = true, .socket = socket ? (unsigned)(socket - port->sockets) : 0},
                                   .seen = seen,
                                   .arg = arg,
+                                  .sender = sender,
                                   .n_bytes = n_bytes};
     memcpy(datagram->bytes, bytes, n_bytes);
     if (is_lost(port)) {
@@ -236,6 +238,12 @@ static void deliver(struct network_port *port, struct socket *socket, const uint
 
 void network_send(struct network_port *port, const uint8_t *bytes, size_t n_bytes, network_seen seen, void *arg)
 {
+    network_send_from(port, inet_addr("10.0.0.1"), bytes, n_bytes, seen, arg);
+}
+
+void network_send_from(struct network_port *port, uint32_t sender, const uint8_t *bytes, size_t n_bytes,
+                       network_seen seen, void *arg)
+{
     unsigned n_copies = 1;
 
     world_digest_bytes(bytes, n_bytes);
@@ -245,10 +253,10 @@ void network_send(struct network_port *port, const uint8_t *bytes, size_t n_byte
     }
     for (unsigned copy = 0; copy < n_copies; copy++) {
         if (port->take)
-            deliver(port, NULL, bytes, n_bytes, seen, arg);
+            deliver(port, NULL, sender, bytes, n_bytes, seen, arg);
         for (size_t i = 0; i < port->n_sockets; i++)
             if (port->sockets[i].source)
-                deliver(port, &port->sockets[i], bytes, n_bytes, seen, arg);
+                deliver(port, &port->sockets[i], sender, bytes, n_bytes, seen, arg);
     }
 }
 
@@ -278,7 +286,7 @@ static void read_one(struct socket *socket, struct packet_slot *slot)
     slot->truncated = n_copied < datagram->n_bytes;
     slot->zero_copy = false;
     slot->endpoint = socket->endpoint;
-    slot->sender = inet_addr("10.0.0.1");
+    slot->sender = datagram->sender;
     datagram->port->n_read++;
     datagram->fate.was_read = true;
     datagram->fate.read_ns = world_now_ns();

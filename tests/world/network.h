@@ -48,6 +48,10 @@ struct network_faults *network_faults(struct network_port *port);
 typedef void (*network_seen)(void *arg, const struct network_delivery *delivery);
 void network_send(struct network_port *port, const uint8_t *bytes, size_t n_bytes, network_seen seen, void *arg);
 
+/* Does the same for a sender's address, in network byte order.  network_send() sends from 10.0.0.1. */
+void network_send_from(struct network_port *port, uint32_t sender, const uint8_t *bytes, size_t n_bytes,
+                       network_seen seen, void *arg);
+
 /* Calls take(arg, bytes, n_bytes) for each datagram that arrives at the port, in place of a socket. */
 void network_listen(struct network_port *port, void (*take)(void *arg, const uint8_t *bytes, size_t n_bytes),
                     void *arg);

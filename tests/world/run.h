@@ -11,9 +11,14 @@ struct service;
 
 extern bool run_is_verbose; /* --verbose: the log and the counters are printed */
 
-/* Runs the seeds of the command line "[--verbose] FIRST_SEED [N_SEEDS]", one after another, with 'run_seed'.  'path' is
- * a file name for the daemon's configuration.  Returns the exit status. */
+/* Runs the seeds of the command line "[OPTIONS] FIRST_SEED [N_SEEDS]", one after another, with 'run_seed'.  'path' is a
+ * file name for the daemon's configuration.  The first seed runs twice, and must give the same digest.  With --twice each
+ * seed runs twice.  Returns the exit status. */
 int run_seeds(int argc, char **argv, void (*run_seed)(uint64_t seed, const char *path));
+
+/* Draws a number in [0, n).  The option --set name=VALUE replaces the number, and does not change other draws.  0 is the
+ * simplest value: shrink.py lowers the values while a run still fails. */
+uint64_t run_draw(const char *name, uint64_t n);
 
 struct run_daemon {
     unsigned thread;

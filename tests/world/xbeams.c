@@ -2,6 +2,7 @@
  *
  * Weights are whole numbers, phases are quarters of a turn and gains are powers of two.  So all sums are exact. */
 #include "tests/world/network.h"
+#include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
 #include "tests/world/xworld.h"
@@ -59,10 +60,10 @@ void beams_draw(void)
     const char *streams[MAX_STREAMS] = {"vis"}, *steered[MAX_BEAMS];
     unsigned n_streams = 1, n_steered = 0;
 
-    beams.n_voltages = (unsigned)world_random(MAX_VOLTAGE_BEAMS + 1);
-    beams.n_powers = (unsigned)world_random(3);
-    beams.has_mask = world_random(2);
-    beams.products = (unsigned)world_random(4);
+    beams.n_voltages = (unsigned)run_draw("beams", MAX_VOLTAGE_BEAMS + 1);
+    beams.n_powers = (unsigned)run_draw("detected", 3);
+    beams.has_mask = run_draw("mask", 2);
+    beams.products = (unsigned)run_draw("products", 4);
     beams.window_spectra = 1 + (unsigned)world_random(40);
     beams.heap_windows = 1 + (unsigned)world_random(4);
     beams.group_channels = 1u << world_random(3);
@@ -94,11 +95,12 @@ void beams_write_config(FILE *file)
     if (beams.n_powers > 0)
         fprintf(file,
                 "detected:\n"
-                "  - {name: det, beams: %u, products: %s, spectra: %u, windows: %u, channels: %u, buffers: 600,\n"
+                "  - {name: det, beams: %u, products: %s, spectra: %u, windows: %u, channels: %u, buffers: %u,\n"
                 "     destination: [\"%s\"]}\n",
                 beams.n_powers, product_names[beams.products], beams.window_spectra, beams.heap_windows,
-                beams.group_channels, beams.powers.endpoint);
-    fprintf(file, "steering: {antenna_mask: %s, buffers: 160}\n", beams.has_mask ? "true" : "false");
+                beams.group_channels, s.is_overloaded ? 0 : 600, beams.powers.endpoint);
+    fprintf(file, "steering: {antenna_mask: %s, buffers: %u}\n", beams.has_mask ? "true" : "false",
+            s.is_overloaded ? 0 : 160);
 }
 
 static void on_packet(void *arg, const uint8_t *bytes, size_t n_bytes)

@@ -3,15 +3,16 @@
  * The operator sends requests that change settings, one after another.  After each request the operator reads the sensor
  * steady-state-timestamp.  A second client sends other requests, which change nothing, without waiting for replies. */
 #include "tests/world/lines.h"
+#include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/xworld.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_REQUESTS 64
-#define MAX_CAPTURES 32
-#define MAX_STEERING 32
+#define MAX_REQUESTS  64
+#define MAX_STEERING  32
+#define MAX_STRANGERS 4
 
 enum kind { OTHER, READ_STEADY, CAPTURE, STEERING };
 
@@ -36,6 +37,8 @@ struct client {
 };
 
 static struct client operator, guest;
+static struct lines *strangers[MAX_STRANGERS]; /* clients that do not speak KATCP */
+static unsigned n_strangers;
 static struct steering steering[MAX_BEAMS][MAX_STEERING];
 static unsigned n_steering[MAX_BEAMS];
 
@@ -141,9 +144,10 @@ static int compare_batches(const void *a, const void *b)
 
 void requests_draw(const char *const *streams, unsigned n_streams, const char *const *beams, unsigned n_beams)
 {
-    unsigned due[MAX_REQUESTS / 4], n = s.may_fail ? 0 : (unsigned)world_random(MAX_REQUESTS / 4);
+    unsigned due[MAX_REQUESTS / 4], n = (unsigned)run_draw("requests", MAX_REQUESTS / 4);
     struct steering newest[MAX_BEAMS];
 
+    n = s.may_fail ? 0 : n;
     memset(&operator, 0, sizeof(operator));
     memset(&guest, 0, sizeof(guest));
     for (unsigned i = 0; i < n; i++)
@@ -167,7 +171,8 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
         request->kind = READ_STEADY;
         snprintf(request->line, sizeof(request->line), "sensor-value steady-state-timestamp");
     }
-    for (unsigned i = 0, n_guest = (unsigned)world_random(20); i < n_guest; i++)
+    n_strangers = (unsigned)run_draw("strangers", MAX_STRANGERS + 1);
+    for (unsigned i = 0, n_guest = (unsigned)run_draw("guest", 20); i < n_guest; i++)
         draw_guest(add(&guest, (unsigned)world_random(s.n_batches)));
 }
 
@@ -229,10 +234,20 @@ static void on_line(void *arg, const char *line)
         send_request(client, request + 1);
 }
 
+static void on_stranger(void *arg, const char *line)
+{
+    if (line[0] != '#')
+        world_fail("a client that does not speak KATCP got '%s'", line);
+}
+
 void requests_connect(void)
 {
     operator.lines = lines_connect(on_line, &operator);
     guest.lines = lines_connect(on_line, &guest);
+    for (unsigned i = 0; i < n_strangers; i++) {
+        strangers[i] = lines_connect(on_stranger, NULL);
+        lines_send(strangers[i], "GET / HTTP/1.1");
+    }
 }
 
 void requests_send(unsigned batch)
@@ -260,6 +275,9 @@ void requests_check(void)
 {
     check_client(&operator);
     check_client(&guest);
+    for (unsigned i = 0; i < n_strangers; i++)
+        if (!lines_is_closed(strangers[i]) && !s.has_failed)
+            world_fail("a client that does not speak KATCP was not refused");
 }
 
 void requests_end(void)

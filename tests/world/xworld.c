@@ -362,16 +362,16 @@ static void draw_faults(struct network_faults *f)
 {
     static const double rates[] = {0, 0, 0.001, 0.01, 0.1};
 
-    f->lose = rates[world_random(5)];
-    f->duplicate = rates[world_random(5)];
-    f->truncate = rates[world_random(4)];
-    f->flip = rates[world_random(4)];
-    f->burst = world_random(3) == 0 ? 0.005 : 0;
+    f->lose = rates[run_draw("lose", 5)];
+    f->duplicate = rates[run_draw("duplicate", 5)];
+    f->truncate = rates[run_draw("truncate", 4)];
+    f->flip = rates[run_draw("flip", 4)];
+    f->burst = run_draw("burst", 3) == 2 ? 0.005 : 0;
     f->burst_length = 40;
     static const int64_t jitters_ns[] = {0, NS_PER_MS, BATCH_NS / 2, 4 * BATCH_NS, 8 * BATCH_NS};
-    f->jitter_ns = (int64_t)world_random((uint64_t)jitters_ns[world_random(5)] + 1);
+    f->jitter_ns = (int64_t)world_random((uint64_t)jitters_ns[run_draw("jitter", 5)] + 1);
     /* A partition after an F-engine fell silent may cost the chunks that were open then: docs/reliability.md. */
-    if (!s.has_silence && world_random(2)) {
+    if (run_draw("partition", 2) && !s.has_silence) {
         f->partition_from_ns = (int64_t)(20 + world_random(80)) * BATCH_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(60) * BATCH_NS;
     }
@@ -381,15 +381,15 @@ static void draw_faults(struct network_faults *f)
 static void draw_device(void)
 {
     static const int64_t slow_ns[] = {0, 0, 0, 20 * NS_PER_US, 4 * NS_PER_MS};
-    struct device_faults faults = {.slow_ns = slow_ns[world_random(5)]};
-    unsigned what = (unsigned)world_random(24);
+    struct device_faults faults = {.slow_ns = slow_ns[run_draw("slow", 5)]};
+    unsigned what = (unsigned)run_draw("device", 24);
 
     s.is_overloaded = faults.slow_ns > NS_PER_MS;
-    s.may_fail = what < 3;
-    if (what < 2)
-        faults.fail_operation = 1 + (unsigned)world_random(world_random(2) ? 30 : 1500);
-    faults.fails_when_run = what == 1;
-    if (what == 2)
+    s.may_fail = what > 20;
+    if (what == 21 || what == 22)
+        faults.fail_operation = 1 + (unsigned)world_random(world_random(2) ? 200 : 1500);
+    faults.fails_when_run = what == 22;
+    if (what == 23)
         faults.fail_memory = 1 + (unsigned)world_random(60);
     device_faults_set(&faults);
 }
@@ -397,7 +397,7 @@ static void draw_device(void)
 /* Decides which promises hold under these faults. */
 static void judge_faults(const struct network_faults *f)
 {
-    s.is_lossy = f->lose > 0 || f->burst > 0;
+    s.is_lossy = f->lose > 0 || f->burst > 0 || s.buffer_bytes < 1000000;
     s.is_prompt = f->jitter_ns < in_time_ns() && f->jitter_ns <= s.chunk_batches * BATCH_NS / 2;
     world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
 }
@@ -407,18 +407,22 @@ static void draw_scenario(void)
     memset(&s, 0, sizeof(s));
     memset(heaps, 0, sizeof(heaps));
     memset(dumps, 0, sizeof(dumps));
-    s.n_ants = 1 + (unsigned)world_random(MAX_ANTS);
-    s.n_chan = 1u << world_random(3);
-    s.n_parts = 1u << world_random(3);
-    s.n_threads = 1 + (unsigned)world_random(s.n_ants < 3 ? s.n_ants : 3);
-    s.chunk_batches = 1 + (unsigned)world_random(4);
-    s.window = 2 + (unsigned)world_random(6);
-    s.length = 1 + (unsigned)world_random(9);
-    s.n_batches = 20 + (unsigned)world_random(100);
-    s.has_crc = world_random(2);
+    s.n_ants = 1 + (unsigned)run_draw("antennas", MAX_ANTS);
+    s.n_chan = 1u << run_draw("channels", 3);
+    s.n_parts = 1u << run_draw("parts", 3);
+    s.n_threads = 1 + (unsigned)run_draw("threads", 3) % s.n_ants;
+    s.chunk_batches = 1 + (unsigned)run_draw("chunk", 4);
+    s.window = 2 + (unsigned)run_draw("window", 6);
+    s.length = 1 + (unsigned)run_draw("length", 9);
+    s.n_batches = 20 + (unsigned)run_draw("batches", 100);
+    s.has_crc = run_draw("crc", 2);
+    s.has_forger = run_draw("forger", 2);
+    s.buffer_bytes = run_draw("buffer", 4) == 3 ? 6000 : 1000000;
+    s.missing_dump = (unsigned)run_draw("missing_dump", 3);
     s.first_batch = (world_unix_ns() / NS_PER_S - SYNC_UNIX_S) * RATE_HZ / BATCH + (int64_t)world_random(10);
+    bool may_be_silent = run_draw("silence", 2);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
-        for (unsigned b = 0; world_random(4) == 0 && b < 2; b++) {
+        for (unsigned b = 0; may_be_silent && world_random(3) == 0 && b < 2; b++) {
             s.has_silence = true;
             unsigned from = 10 + (unsigned)world_random(s.n_batches), n = 1 + (unsigned)world_random(30);
             for (unsigned i = from; i < from + n && i < s.n_batches; i++)
@@ -428,6 +432,7 @@ static void draw_scenario(void)
 
 static void write_config(const char *path)
 {
+    static const char *const missing_dumps[] = {"send", "skip", "always"};
     FILE *file = fopen(path, "w");
 
     if (!file)
@@ -437,15 +442,17 @@ static void write_config(const char *path)
             "device: {kind: cpu, threads: 1}\n"
             "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
             "       spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
-            "       threads: %u, buffer: 1000000, crc: %s}\n"
+            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
-            "\"], send_enabled: true, buffers: 160}\n"
+            "\"], send_enabled: true, buffers: %u, missing_dump: %s}\n"
             "send: {interface: lo, packet_payload: 512}\n",
-            SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window, 4 * s.window + 8,
-            s.n_threads, s.has_crc ? "true" : "false", s.length);
+            SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
+            s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
+            s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
+            missing_dumps[s.missing_dump]);
     beams_write_config(file);
-    fprintf(file, "katcp: {listen: [\"127.0.0.1:7147\"]}\n");
+    fprintf(file, "katcp: {listen: [\"127.0.0.1:7147\"], max_clients: 4}\n");
     fclose(file);
 }
 
@@ -456,6 +463,7 @@ static void send_all(struct network_port *port)
         while (world_now_ns() < s.begin_ns + b * BATCH_NS)
             world_wait(NULL, s.begin_ns + b * BATCH_NS);
         requests_send(b);
+        others_send(port, b);
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             if (!s.is_silent[ant][b])
                 send_heap(port, ant, b);

@@ -20,12 +20,15 @@
 
 struct scenario {
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
+    unsigned buffer_bytes; /* of a receive thread's socket */
+    unsigned missing_dump; /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
     bool may_fail, has_failed; /* the device */
     bool is_overloaded;        /* the device may be slower than the data */
+    bool has_forger;           /* a second host sends voltages, and recv.from names only the first */
     bool has_crc;              /* packets have a CRC, and xbgpu refuses packets without a CRC */
     unsigned n_flipped_read;
     bool time_flipped;                     /* a packet with a wrong timestamp was read, and has no CRC */
@@ -72,6 +75,13 @@ enum presence requests_sends(unsigned stream, int64_t begin_samples, int64_t fro
 
 /* Returns the settings of a beam for a batch. */
 const struct steering *requests_steering(unsigned beam, int64_t batch);
+
+/* ---- xothers.c: other packets -------------------------------------------------------------------------------------- */
+
+struct network_port;
+
+/* Sends other packets to xbgpu, at random. */
+void others_send(struct network_port *port, unsigned batch);
 
 /* ---- xbeams.c: voltage beams and detected beams -------------------------------------------------------------------- */
 
