@@ -555,6 +555,22 @@ static void begin_network(void)
                                      : "runs with packets out of the window");
 }
 
+static void note_scenario(void)
+{
+    if (s.sync_unix_s == WRAP_UNIX_S)
+        world_note("runs across 2^48 samples");
+    if (s.overwrites)
+        world_note("runs that replace an old file");
+    if (s.max_file_dumps > 0)
+        world_note("runs with limited files");
+    if (s.stops_early)
+        world_note("runs that stop with open dumps");
+    if (s.has_forgery)
+        world_note("runs with forged packets");
+    if (!s.disk.reserves)
+        world_note("runs on a disk without reservations");
+}
+
 static void run_seed(uint64_t seed, const char *path)
 {
     char old[DUMPS_FILES_PATH_BYTES];
@@ -569,6 +585,7 @@ static void run_seed(uint64_t seed, const char *path)
     dumps_files_name(directory, 1, old);
     if (s.overwrites)
         write_old(old);
+    note_scenario();
     disk_begin(&s.disk, on_disk_event);
     struct run_daemon daemon = run_start("visrec", visrec_main, path);
     s.first_number = (world_unix_ns() / NS_PER_S - s.sync_unix_s) * DUMPS_RATE_HZ / DUMPS_SAMPLES - 1;
@@ -587,11 +604,17 @@ static void run_seed(uint64_t seed, const char *path)
     dumps_files_check(directory, s.sync_unix_s, disk_ran_out, &tally);
     if (has_old != (s.overwrites && tally.n_dumps == 0))
         world_fail(has_old ? "a dump did not replace the old file" : "no dump replaced the old file");
+    int expected = disk_ran_out || counts.n_unwritten > 0;
+    /* A recorder also fails if all visibilities were refused.  This is not predicted here. */
+    if (tally.n_dumps > 0 && !s.stops_early && !(ends_itself && !disk_ran_out) && status != expected)
+        world_fail("the exit status is %d", status);
     if (disk_ran_out && (status != 1 || tally.n_dumps < n_counted_then || tally.n_dumps > n_counted_then + 1))
         world_fail("the disk ran out after %llu dumps: %llu dumps, exit status %d", (unsigned long long)n_counted_then,
                    (unsigned long long)tally.n_dumps, status);
-    if (!ends_itself && !s.stops_early)
+    if (!ends_itself && !s.stops_early) {
         check_counts(&counts, &tally);
+        world_note("runs with exact counters");
+    }
     if (s.disk.delay_ns <= MILD_DELAY_NS || (!ends_itself && !s.stops_early && counts.n_no_chunk == 0))
         check_promises(&tally);
     check_killed(&tally);
