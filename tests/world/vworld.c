@@ -538,8 +538,8 @@ static void run_seed(uint64_t seed, const char *path)
         show_run();
     check_run(counts, has_counts, status);
     dumps_files_remove(directory);
+    world_end(); /* the last packets may still be on their way */
     network_end();
-    world_end();
 }
 
 /* The recorder writes no progress to a terminal. */
