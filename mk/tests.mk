@@ -211,7 +211,7 @@ $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURC
 	$(call link,$(HDF5_LIBS))
 
 # The recorder's world also has a disk, and reads the files with HDF5.
-VWORLD_SOURCES := $(addprefix tests/world/,visrec_main.c disk.c dumps.c dumps_files.c recording.c)
+VWORLD_SOURCES := $(addprefix tests/world/,visrec_main.c disk.c dumps.c dumps_files.c recording.c visrec_counters.c)
 $(BUILD)/tests/vworld: $(call objects,$(VWORLD_SOURCES))
 $(OBJ)/tests/world/recording.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 

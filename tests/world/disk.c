@@ -57,7 +57,7 @@ static ssize_t write_really(int fd, const void *bytes, size_t n_bytes, off_t off
     return syscall(SYS_pwrite64, fd, bytes, n_bytes, offset);
 }
 
-/* ---- Kills ----------------------------------------------------------------------------------------------------------- */
+/* ---- Kills ------------------------------------------------------------------------------------------------------ */
 
 static void copy_data(int from, int to)
 {
@@ -120,7 +120,7 @@ static void copy_killed(int fd, const void *bytes, size_t n_bytes, off_t offset)
     disk.happened(is_torn ? DISK_TORN : DISK_KILL, path, copy);
 }
 
-/* ---- In place of the C library ----------------------------------------------------------------------------------------- */
+/* ---- In place of the C library ---------------------------------------------------------------------------------- */
 
 /* Returns the number of bytes of a write for which the disk has room.  Only the growth of a file needs room. */
 static size_t find_room(int fd, size_t n_bytes, off_t offset)

@@ -3,8 +3,8 @@
  * disk.c defines pwrite(), fallocate(), fsync() and statvfs() of the process.  The dynamic linker takes these functions
  * in place of the C library's functions, also for a shared libhdf5.  Outside disk_begin() and disk_end() pwrite() only
  * writes.
- * Kills:     a kill leaves the file as it is at the time of a write, with the first pages of this write.  The disk copies
- *            the file at this time, and the daemon goes on.
+ * Kills:     a kill leaves the file as it is at the time of a write, with the first pages of this write.  The disk
+ *            copies the file at this time, and the daemon goes on.
  * Threads:   threads of the world. */
 #ifndef TESTS_WORLD_DISK_H
 #define TESTS_WORLD_DISK_H

@@ -19,7 +19,7 @@ static struct {
     int64_t heard_ns[DUMPS_MAX_SUBSTREAMS]; /* last packet near the window */
 } window;
 
-/* ---- Contents --------------------------------------------------------------------------------------------------------- */
+/* ---- Contents --------------------------------------------------------------------------------------------------- */
 
 enum what { VISIBILITY, MARK, WEIGHT, SELECTED };
 
@@ -129,7 +129,7 @@ void dumps_begin(const struct dumps_shape *wanted, unsigned n_parts)
     shape->n_parts = (unsigned)((shape->heap_bytes + shape->part_bytes - 1) / shape->part_bytes);
 }
 
-/* ---- Fates ------------------------------------------------------------------------------------------------------------ */
+/* ---- Fates ------------------------------------------------------------------------------------------------------ */
 
 static unsigned all_parts(void)
 {

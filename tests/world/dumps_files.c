@@ -198,11 +198,17 @@ void dumps_files_check(const char *directory, int64_t sync_unix_s, bool ran_out,
         if (ran_out)
             disk_copy(path, copy); /* HDF5 does not open a file anew that the recorder left open */
         read_file(ran_out ? copy : path, ran_out, &r);
+        if (r.n_dumps == 0)
+            world_fail("%s has no dumps", path);
         next = check_dumps(&r, sync_unix_s, next, r.n_dumps, tally);
         add_file(&r, tally);
         tally->n_in_file[number] = (unsigned)r.n_dumps;
         recording_free(&r);
     }
+    dumps_files_name(directory, 1, path);
+    snprintf(copy, sizeof(copy), "%s.new", path);
+    if (access(copy, F_OK) == 0)
+        world_fail("%s is left over", copy);
     if (ran_out)
         recording_close_left();
 }

@@ -9,13 +9,13 @@
  *   kept      a kill at any write, or a full disk, leaves a file with all dumps that were counted as written.
  * The process ends with exit status 1 and the seed at the first failure. */
 #include "common/base/units.h"
-#include "common/recv/reject.h"
 #include "tests/world/disk.h"
 #include "tests/world/dumps.h"
 #include "tests/world/dumps_files.h"
 #include "tests/world/network.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
+#include "tests/world/visrec_counters.h"
 #include "tests/world/wire.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ static bool disk_ran_out;
 static uint64_t n_counted_then; /* dumps in visrec_dumps_total when the disk ran out */
 static char directory[] = "/dev/shm/vworld.XXXXXX";
 
-/* ---- X-engines -------------------------------------------------------------------------------------------------------- */
+/* ---- X-engines -------------------------------------------------------------------------------------------------- */
 
 static void send_packet(const struct dumps_packet *fate, const struct wire_packet *packet)
 {
@@ -218,7 +218,7 @@ static void send_all(void)
     }
 }
 
-/* ---- The scenario ------------------------------------------------------------------------------------------------------ */
+/* ---- The scenario ----------------------------------------------------------------------------------------------- */
 
 static void draw_network(struct network_faults *f)
 {
@@ -347,7 +347,7 @@ static void write_config(const char *path)
     fclose(file);
 }
 
-/* ---- One run ----------------------------------------------------------------------------------------------------------- */
+/* ---- One run ---------------------------------------------------------------------------------------------------- */
 
 static void on_disk_event(enum disk_event event, const char *path, const char *copy)
 {
@@ -362,94 +362,6 @@ static void on_disk_event(enum disk_event event, const char *path, const char *c
     killed[n_killed] = (struct killed){
         .file = dash ? (unsigned)atoi(dash + 1) : 1, .n_counted = n_counted, .is_torn = event == DISK_TORN};
     snprintf(killed[n_killed++].path, DUMPS_FILES_PATH_BYTES, "%s", copy);
-}
-
-static uint64_t count_refused(enum reject reject)
-{
-    char label[64];
-
-    snprintf(label, sizeof(label), "reason=\"%s\"", reject_name(reject));
-    return run_counter("visrec_rejected_packets_total", label) + run_counter("visrec_ignored_packets_total", label);
-}
-
-/* Checks the counters of packets. */
-static void check_packets(void)
-{
-    static const enum reject rejects[DUMPS_N_KINDS] = {
-        [DUMPS_DESCRIPTOR] = REJECT_DESCRIPTOR,       [DUMPS_STOP] = REJECT_STOP,
-        [DUMPS_NO_ITEMS] = REJECT_NO_ITEMS,           [DUMPS_HEAP_SIZE] = REJECT_HEAP_SIZE,
-        [DUMPS_BAD_TIMESTAMP] = REJECT_BAD_TIMESTAMP, [DUMPS_BAD_FREQUENCY] = REJECT_BAD_FREQUENCY,
-        [DUMPS_MALFORMED] = REJECT_MALFORMED,
-    };
-    uint64_t n_read = 0, n_sent_on = 0, n_parts = dumps.shape.n_parts;
-
-    for (unsigned i = 0; i < s.n_endpoints; i++)
-        n_read += network_n_read(ports[i]);
-    if (run_counter("visrec_packets_total", "") != n_read)
-        world_fail("%llu packets were read, and the counter differs", (unsigned long long)n_read);
-    for (unsigned kind = DUMPS_DESCRIPTOR; kind < DUMPS_N_KINDS; kind++)
-        if (count_refused(rejects[kind]) != dumps.n_read[kind])
-            world_fail("%llu packets of the kind %s were read, and the counter has %llu",
-                       (unsigned long long)dumps.n_read[kind], reject_name(rejects[kind]),
-                       (unsigned long long)count_refused(rejects[kind]));
-    static const enum reject others[] = {REJECT_TOO_OLD, REJECT_JUMP, REJECT_DUPLICATE, REJECT_NO_CHUNK};
-    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-        uint64_t n = count_refused(others[i]);
-        n_sent_on += n;
-        if (n > 0)
-            world_note(others[i] == REJECT_TOO_OLD     ? "runs with packets too old"
-                       : others[i] == REJECT_JUMP      ? "runs with refused jumps"
-                       : others[i] == REJECT_DUPLICATE ? "runs with duplicates"
-                                                       : "runs without a free chunk");
-    }
-    n_sent_on += run_counter("visrec_heaps_total", "") * n_parts;
-    uint64_t n_data = dumps.n_read[DUMPS_GENUINE] + dumps.n_read[DUMPS_FORGED] + dumps.n_read[DUMPS_FAR];
-    uint64_t n_contested = run_counter("visrec_contested_heaps_total", "");
-    /* An incomplete heap has at least one packet, and a contested heap one to all packets. */
-    uint64_t n_least = n_sent_on + run_counter("visrec_incomplete_heaps_total", "") + n_contested;
-    uint64_t n_most =
-        n_sent_on + run_counter("visrec_incomplete_heaps_total", "") * (n_parts - 1) + n_contested * n_parts;
-    if (n_data < n_least || n_data > n_most)
-        world_fail("%llu packets of visibilities were read, and the counters have %llu to %llu",
-                   (unsigned long long)n_data, (unsigned long long)n_least, (unsigned long long)n_most);
-}
-
-struct counts {
-    uint64_t n_dumps, n_unwritten, n_heaps, n_values, n_flagged, n_no_chunk;
-};
-
-/* Waits until the recorder has written all dumps.  Returns its counters. */
-static struct counts await_end(void)
-{
-    run_sleep(2 * NS_PER_S + 3 * (int64_t)dumps.shape.window * DUMPS_NS);
-    while (run_counter("visrec_dumps_total", "") + run_counter("visrec_unwritten_dumps_total", "") <
-           run_counter("visrec_chunks_total", ""))
-        run_sleep(10 * NS_PER_MS);
-    check_packets();
-    return (struct counts){
-        .n_dumps = run_counter("visrec_dumps_total", ""),
-        .n_unwritten = run_counter("visrec_unwritten_dumps_total", ""),
-        .n_heaps = run_counter("visrec_heaps_total", ""),
-        .n_values = run_counter("visrec_values_total", ""),
-        .n_flagged = run_counter("visrec_flagged_values_total", ""),
-        .n_no_chunk = count_refused(REJECT_NO_CHUNK),
-    };
-}
-
-/* Compares the counters with the files. */
-static void check_counts(const struct counts *counts, const struct dumps_tally *tally)
-{
-    uint64_t n_lost = counts->n_unwritten * dumps.shape.n_substreams;
-
-    if (counts->n_dumps != tally->n_dumps || counts->n_values != tally->n_values ||
-        counts->n_flagged != tally->n_flagged)
-        world_fail("the counters have %llu dumps, %llu values and %llu flags, the files %llu, %llu and %llu",
-                   (unsigned long long)counts->n_dumps, (unsigned long long)counts->n_values,
-                   (unsigned long long)counts->n_flagged, (unsigned long long)tally->n_dumps,
-                   (unsigned long long)tally->n_values, (unsigned long long)tally->n_flagged);
-    if (counts->n_heaps < tally->n_heaps || counts->n_heaps > tally->n_heaps + n_lost)
-        world_fail("the counter has %llu heaps, and the files have %llu", (unsigned long long)counts->n_heaps,
-                   (unsigned long long)tally->n_heaps);
 }
 
 /* Returns true if a dump that was read at this time may have found the disk full. */
@@ -555,11 +467,52 @@ static void begin_network(void)
                                      : "runs with packets out of the window");
 }
 
+static void note_scenario(void)
+{
+    if (s.sync_unix_s == WRAP_UNIX_S)
+        world_note("runs across 2^48 samples");
+    if (s.overwrites)
+        world_note("runs that replace an old file");
+    if (s.max_file_dumps > 0)
+        world_note("runs with limited files");
+    if (s.stops_early)
+        world_note("runs that stop with open dumps");
+    if (s.has_forgery)
+        world_note("runs with forged packets");
+    if (!s.disk.reserves)
+        world_note("runs on a disk without reservations");
+}
+
+/* Checks the files, and the counters if 'has_counts' is true. */
+static void check_run(struct visrec_counts counts, bool has_counts, int status)
+{
+    char old[DUMPS_FILES_PATH_BYTES];
+    struct dumps_tally tally;
+
+    dumps_files_name(directory, 1, old);
+    bool has_old = take_old(old);
+    dumps_files_check(directory, s.sync_unix_s, disk_ran_out, &tally);
+    if (has_old != (s.overwrites && tally.n_dumps == 0))
+        world_fail(has_old ? "a dump did not replace the old file" : "no dump replaced the old file");
+    /* Without dumps, the exit status is also 1 if visibilities were refused. */
+    if (has_counts && tally.n_dumps > 0 && status != (counts.n_unwritten > 0))
+        world_fail("%llu dumps were lost, and the exit status is %d", (unsigned long long)counts.n_unwritten, status);
+    if (disk_ran_out && (status != 1 || tally.n_dumps < n_counted_then || tally.n_dumps > n_counted_then + 1))
+        world_fail("the disk ran out after %llu dumps: %llu dumps, exit status %d", (unsigned long long)n_counted_then,
+                   (unsigned long long)tally.n_dumps, status);
+    if (has_counts) {
+        visrec_counters_check(&counts, &tally);
+        world_note("runs with exact counters");
+    }
+    if (s.disk.delay_ns <= MILD_DELAY_NS || (has_counts && counts.n_no_chunk == 0))
+        check_promises(&tally);
+    check_killed(&tally);
+}
+
 static void run_seed(uint64_t seed, const char *path)
 {
     char old[DUMPS_FILES_PATH_BYTES];
-    struct counts counts = {0};
-    bool ends_itself;
+    struct visrec_counts counts = {0};
 
     world_begin(seed);
     network_begin();
@@ -569,35 +522,24 @@ static void run_seed(uint64_t seed, const char *path)
     dumps_files_name(directory, 1, old);
     if (s.overwrites)
         write_old(old);
+    note_scenario();
     disk_begin(&s.disk, on_disk_event);
     struct run_daemon daemon = run_start("visrec", visrec_main, path);
     s.first_number = (world_unix_ns() / NS_PER_S - s.sync_unix_s) * DUMPS_RATE_HZ / DUMPS_SAMPLES - 1;
     draw_numbers();
     send_all();
-    ends_itself = s.disk.n_bytes < UINT64_MAX;
-    if (!ends_itself && !s.stops_early)
-        counts = await_end();
+    /* A recorder whose disk is broken ends by itself, and its counters vanish. */
+    bool has_counts = s.disk.n_bytes == UINT64_MAX && !s.stops_early;
+    if (has_counts)
+        counts = visrec_counters_await_end((const struct network_port *const *)ports, s.n_endpoints);
     int status = run_stop_code(&daemon);
     disk_end();
     if (run_is_verbose)
         show_run();
-
-    struct dumps_tally tally;
-    bool has_old = take_old(old);
-    dumps_files_check(directory, s.sync_unix_s, disk_ran_out, &tally);
-    if (has_old != (s.overwrites && tally.n_dumps == 0))
-        world_fail(has_old ? "a dump did not replace the old file" : "no dump replaced the old file");
-    if (disk_ran_out && (status != 1 || tally.n_dumps < n_counted_then || tally.n_dumps > n_counted_then + 1))
-        world_fail("the disk ran out after %llu dumps: %llu dumps, exit status %d", (unsigned long long)n_counted_then,
-                   (unsigned long long)tally.n_dumps, status);
-    if (!ends_itself && !s.stops_early)
-        check_counts(&counts, &tally);
-    if (s.disk.delay_ns <= MILD_DELAY_NS || (!ends_itself && !s.stops_early && counts.n_no_chunk == 0))
-        check_promises(&tally);
-    check_killed(&tally);
+    check_run(counts, has_counts, status);
     dumps_files_remove(directory);
+    world_end(); /* the last packets may still be on their way */
     network_end();
-    world_end();
 }
 
 /* The recorder writes no progress to a terminal. */
