@@ -144,15 +144,20 @@ static size_t payload_size(void)
     return n < n_left ? n : n_left;
 }
 
+static bool is_skipped(void)
+{
+    switch (script.fault) {
+    case LOSS: return is_chosen();
+    case TWICE: return script.detail & 1 && random_below(8) == 0; /* a copy then lands where the next packet should */
+    case SILENCE: return !(script.detail & 1) && script.source == script.amount % shape.n_sources;
+    default: return false;
+    }
+}
+
 static void skip_packets(void)
 {
-    for (int i = 0; i < 16; i++) {
-        bool is_silent =
-            script.fault == SILENCE && !(script.detail & 1) && script.source == script.amount % shape.n_sources;
-        if (!is_silent && !(script.fault == LOSS && is_chosen()))
-            return;
+    for (int i = 0; i < 16 && is_skipped(); i++)
         advance(payload_size());
-    }
 }
 
 /* ---- Packets ----------------------------------------------------------------------------------------------------- */

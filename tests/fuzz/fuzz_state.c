@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { N_BEAMS = 4 };
+enum { N_BEAMS = 4, N_INPUTS = 4 };
 
 static const char configuration[] =
     "time: {sync_time: 1700000000, adc_sample_rate: 1712e6}\n"
@@ -127,14 +127,27 @@ static char *read_beams_once(bool *whole)
     return text_of(xbgpu_beams_settings_write, &all_beams);
 }
 
+/* The second reading follows the first at once, so the numbers of the beams can be compared. */
 static void read_twice(char *(*read_once)(bool *whole))
 {
+    double gains[N_BEAMS], weights[N_BEAMS][N_INPUTS],
+        models[N_BEAMS][XBGPU_BEAM_MODELS * N_INPUTS][XBGPU_BEAM_NUMBERS];
     bool whole = false;
     char *text = read_once(&whole);
 
+    for (size_t b = 0; b < N_BEAMS; b++) {
+        gains[b] = beams[b].gain;
+        memcpy(weights[b], beams[b].weights, beams[b].n * sizeof(double));
+        memcpy(models[b], beams[b].models, XBGPU_BEAM_MODELS * beams[b].n * sizeof(models[b][0]));
+    }
     put(text, strlen(text));
     char *again = read_once(&whole);
     assert(whole && strcmp(text, again) == 0);
+    for (size_t b = 0; b < N_BEAMS; b++) {
+        assert(beams[b].gain == gains[b]);
+        assert(memcmp(weights[b], beams[b].weights, beams[b].n * sizeof(double)) == 0);
+        assert(memcmp(models[b], beams[b].models, beams[b].starts.n * beams[b].n * sizeof(models[b][0])) == 0);
+    }
     free(again);
     free(text);
 }

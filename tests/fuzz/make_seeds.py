@@ -90,7 +90,7 @@ def receiver_seeds():
 
 def flood_seeds():
     """Shape, source, more, seed and time (fuzz_flood.c), then commands: fault and flags, packets, amount, detail."""
-    faults = [b"\0\xff\0\0", b"\1\x60\x20\0", b"\2\x50\x10\1", b"\2\x70\0\6", b"\3\x30\x40\0", b"\4\x40\x20\1",
+    faults = [b"\0\xff\0\0", b"\1\x60\x20\0", b"\2\x50\x10\1", b"\2\x70\0\6", b"\3\x30\x40\0", b"\3\x80\x80\1", b"\5\0\5\2\3\x20\x80\1", b"\4\x40\x20\1",
               b"\x14\x40\x80\x12", b"\4\x10\xff\x08", b"\5\x20\5\0", b"\5\x20\xfb\1", b"\5\x20\xfe\2", b"\6\x40\0\0",
               b"\6\x20\x0c\1", b"\7\x20\x40\1", b"\x08\xff\0\4", b"\x13\x50\x20\0", b"\x41\x50\x08\0", b"\xc0\x50\0\0"]
     shapes = [(choice, source, more) for choice in (1, 7, 4, 0x2C, 0x0E, 0x5D, 0x9E) for source, more in
@@ -180,7 +180,7 @@ def state_seeds():
     """Saved settings, saved beams, calibration gains, codes and metrics, in the kinds of fuzz_state.c."""
     return [b"\0sync_time 1700000000\ncapture b on 123456789\nshift a0v 3\nshift a1h -2\ngate p 0 frequency 30\n"
             b"gate p 0 bins 4\ngate p 0 take 1,3\ngate s 1000 period 1000\ngate s 1000 on_until 10\n", b"\0sync_time 1\nshift 3 0\n",
-            b"\1capture v on 5\ngain v 0.5\nantenna v a0 1 1e-9 0.5\nantenna v a1 0 -1e-9 0\n"
+            b"\1capture v on 5\ngain v 0.123456789012\nantenna v a0 1 1e-9 0.5\nantenna v a1 0 -1e-9 0\n"
             b"model v a0 1700000001.5 1e-9 1e-12 0.1 0.2\nmodel v a1 1700000001.5 0 0 0 0\nmodel v a0 1700000002 1e-9 0 0 0\n",
             b"\1capture d off 0\ngain d.1 2\ninput d.1 a0v 0.25 0 1\ninput d.0 a1h 1 2e-9 0\nmodel d.0 a1h 1700000003 1e-9 0 0 0\n"
             b"input i.0 a0h 3 0 0\ncapture i on 7\n",
