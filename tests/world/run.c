@@ -55,16 +55,20 @@ void __wrap_log_limited(struct log_limit *limit, enum log_level level, const cha
 struct program {
     int (*main)(int argc, char **argv);
     char *name, *path;
+    bool is_ready, has_ended;
+    int exit_code;
 };
-static struct program program; /* the daemon that is being started */
+static struct program program; /* the daemon that was started last */
 
 static void *run_program(void *arg)
 {
     char *argv[] = {program.name, program.path, NULL};
 
     optind = 1;
-    if (program.main(2, argv) != 0)
-        world_fail("%s ended with an error", program.name);
+    program.exit_code = program.main(2, argv);
+    program.has_ended = true;
+    if (!program.is_ready)
+        world_fail("%s ended at its start", program.name);
     return NULL;
 }
 
@@ -72,9 +76,10 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
 {
     struct run_daemon daemon;
 
-    program = (struct program){main, (char *)name, (char *)path};
+    program = (struct program){main, (char *)name, (char *)path, false, false, 0};
     daemon.thread = world_start(name, run_program, NULL);
     daemon.service = world_await_ready();
+    program.is_ready = true;
     unlink(path);
     return daemon;
 }
@@ -85,13 +90,26 @@ static void show_counter(void *arg, const struct stats_value *value)
         fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)value->total);
 }
 
-void run_stop(struct run_daemon *daemon)
+bool run_has_ended(void)
 {
-    if (run_is_verbose)
+    return program.has_ended;
+}
+
+int run_finish(struct run_daemon *daemon)
+{
+    if (run_is_verbose && !program.has_ended)
         stats_each(show_counter, NULL);
-    service_stop(daemon->service, 0);
+    if (!program.has_ended)
+        service_stop(daemon->service, 0);
     world_join(daemon->thread);
     stats_reset();
+    return program.exit_code;
+}
+
+void run_stop(struct run_daemon *daemon)
+{
+    if (run_finish(daemon) != 0)
+        world_fail("%s ended with an error", program.name);
 }
 
 void run_sleep(int64_t ns)

@@ -23,8 +23,14 @@ struct run_daemon {
 /* Starts a daemon with its main function, and waits until it is ready. */
 struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv), const char *path);
 
-/* Stops the daemon, waits for its end, and forgets its counters. */
+/* Returns true if the daemon that was started last has ended by itself.  Its counters must then not be read. */
+bool run_has_ended(void);
+
+/* Stops the daemon, waits for its end, and forgets its counters.  Fails the run if the exit status is not 0. */
 void run_stop(struct run_daemon *daemon);
+
+/* Does the same with a daemon that may have ended by itself.  Returns the exit status. */
+int run_finish(struct run_daemon *daemon);
 
 /* Waits for this virtual time. */
 void run_sleep(int64_t ns);
