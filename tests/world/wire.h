@@ -8,8 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define WIRE_DESCRIPTOR       0x05
+#define WIRE_STREAM_CTRL      0x06
 #define WIRE_TIMESTAMP        0x1600
 #define WIRE_XENG_RAW         0x1800
+#define WIRE_XENG_WEIGHTS     0x1801
+#define WIRE_XENG_GATE        0x1802
+#define WIRE_GATE_SPECTRA     0x1803
 #define WIRE_DIGITISER_ID     0x3101
 #define WIRE_DIGITISER_STATUS 0x3102
 #define WIRE_ADC_SAMPLES      0x3300
