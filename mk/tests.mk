@@ -81,10 +81,11 @@ check:
 	@$(SUBMAKE) $(ALL_CORES) all unit-tests
 	@$(SUBMAKE) check-unit check-engine
 
-check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld xworld)
+check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld vworld xworld)
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 	@$(BUILD)/tests/fworld $(TEST_SEED) $(if $(SANITIZE),40,200)
 	@$(BUILD)/tests/xworld $(TEST_SEED) $(if $(SANITIZE),40,200)
+	@$(BUILD)/tests/vworld $(TEST_SEED) $(if $(SANITIZE),20,100)
 
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
@@ -177,7 +178,12 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c loop.c network.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom log_message log_limited
-WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
+WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/vworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
+
+# The recorder's world also has a disk, and reads the files with HDF5.
+VWORLD_SOURCES := $(addprefix tests/world/,visrec_main.c disk.c dumps.c dumps_files.c recording.c visrec_counters.c)
+$(BUILD)/tests/vworld: $(call objects,$(VWORLD_SOURCES))
+$(OBJ)/tests/world/recording.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
