@@ -76,7 +76,7 @@ static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
 static void add_products(unsigned ant1, unsigned ant2, int64_t batch, unsigned chan, int64_t sums[4][2])
 {
     for (unsigned t = 0; t < N_SPECTRA; t++)
-        for (unsigned p = 0; p < 4; p++) {
+        for (unsigned p = 0; p < 4 && (!s.has_gate || requests_gate_takes(batch * BATCH + t * STEP)); p++) {
             int64_t ar = voltage(ant1, batch, chan, t, p & 1, 0), ai = voltage(ant1, batch, chan, t, p & 1, 1);
             int64_t br = voltage(ant2, batch, chan, t, p >> 1, 0), bi = voltage(ant2, batch, chan, t, p >> 1, 1);
             sums[p][0] += ar * br + ai * bi;
@@ -228,7 +228,7 @@ enum presence presence(unsigned ant, int64_t batch)
 
 /* ---- Dumps ----------------------------------------------------------------------------------------------------------- */
 
-#define MAX_DUMP_BYTES (MAX_CHANS * MAX_ANTS * (MAX_ANTS + 1) / 2 * 4 * 8)
+#define MAX_DUMP_BYTES (MAX_CHANS * MAX_ANTS * (MAX_ANTS + 1) / 2 * 4 * 8 + 256) /* with other items */
 
 struct dump {
     bool began;
@@ -416,6 +416,7 @@ static void draw_scenario(void)
     s.length = 1 + (unsigned)run_draw("length", 9);
     s.n_batches = 20 + (unsigned)run_draw("batches", 100);
     s.has_crc = run_draw("crc", 2);
+    s.has_gate = run_draw("gate", 2);
     s.has_forger = run_draw("forger", 2);
     s.buffer_bytes = run_draw("buffer", 4) == 3 ? 6000 : 1000000;
     s.missing_dump = (unsigned)run_draw("missing_dump", 3);
@@ -445,12 +446,14 @@ static void write_config(const char *path)
             "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
-            "\"], send_enabled: true, buffers: %u, missing_dump: %s}\n"
+            "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\"}\n"
             "send: {interface: lo, packet_payload: 512}\n",
             SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
             s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
             s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
-            missing_dumps[s.missing_dump]);
+            missing_dumps[s.missing_dump], s.has_gate ? "g" : "");
+    if (s.has_gate)
+        requests_write_gate(file);
     beams_write_config(file);
     fprintf(file, "katcp: {listen: [\"127.0.0.1:7147\"], max_clients: 4}\n");
     fclose(file);
