@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the seeds of all simulated worlds, and prints one table of the faults and counters.
 
-    tests/world/night.py [--world NAME...] [--piece N] FIRST N
+    tests/world/night.py [--world NAME]... [--piece N] FIRST N
 
 Each world runs the seeds FIRST to FIRST + N - 1 in pieces.  The table has a row for each kind of fault, each counter and
 each kind of result, and a column for each world.  "never" marks a row that no seed of a world increased.  "-" marks a row
@@ -49,13 +49,14 @@ def run_world(program, first, n, piece):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--world", nargs="+", default=[p.name for p in sorted(BUILD.glob("?world"))])
+    parser.add_argument("--world", action="append", help="xworld, for example; may be repeated; default: all worlds")
     parser.add_argument("--piece", type=int, default=250, help="number of seeds that one process runs")
     parser.add_argument("first", type=int)
     parser.add_argument("n", type=int)
     args = parser.parse_args()
-    results = {name: run_world(BUILD / name, args.first, args.n, args.piece) for name in args.world}
-    print("".join(f"{name:>14}" for name in args.world))
+    worlds = args.world or [path.name for path in sorted(BUILD.glob("?world"))]
+    results = {name: run_world(BUILD / name, args.first, args.n, args.piece) for name in worlds}
+    print("".join(f"{name:>14}" for name in worlds))
     for row in sorted({row for table, _ in results.values() for row in table}):
         cells = [table.get(row) for table, _ in results.values()]
         print("".join(f"{'-' if cell is None else cell or 'never':>14}" for cell in cells) + "  " + row)

@@ -14,7 +14,14 @@
 #define MAX_STEERING  32
 #define MAX_STRANGERS 4
 
-enum kind { OTHER, READ_STEADY, CAPTURE, STEERING };
+enum kind { OTHER, READ_STEADY, CAPTURE, STEERING, GATE };
+
+/* A version of the gate: takes [from, until) of each period, in samples. */
+struct gate {
+    int64_t from_samples;
+    unsigned on_from, on_until;
+};
+#define GATE_PERIOD (5 * STEP + 3)
 
 struct request {
     unsigned due_batch;
@@ -25,6 +32,7 @@ struct request {
     bool on;         /* CAPTURE */
     int64_t from_samples;
     struct steering steering;
+    struct gate gate;
     int64_t sent_ns, answered_ns;
     unsigned n_answers;
 };
@@ -41,6 +49,14 @@ static struct lines *strangers[MAX_STRANGERS]; /* clients that do not speak KATC
 static unsigned n_strangers;
 static struct steering steering[MAX_BEAMS][MAX_STEERING];
 static unsigned n_steering[MAX_BEAMS];
+static struct gate gates[MAX_REQUESTS];
+static unsigned n_gates;
+
+/* Returns true if the daemon is stopped while data flow.  It then need not answer the last requests. */
+static bool is_stopped(void)
+{
+    return s.stop_batch < s.n_batches;
+}
 
 /* ---- Drawing --------------------------------------------------------------------------------------------------------- */
 
@@ -103,11 +119,26 @@ static void draw_steering(struct request *request, unsigned beam, const char *na
     request->steering = *newest;
 }
 
+static struct gate draw_gate(void)
+{
+    unsigned from = (unsigned)world_random(GATE_PERIOD);
+
+    return (struct gate){INT64_MIN, from, from + 1 + (unsigned)world_random(GATE_PERIOD - from)};
+}
+
+static void draw_gate_change(struct request *request)
+{
+    request->kind = GATE;
+    request->gate = draw_gate();
+    snprintf(request->line, sizeof(request->line), "gate g 0 on_from=%u on_until=%u", request->gate.on_from,
+             request->gate.on_until);
+}
+
 static void draw_wrong(struct request *request)
 {
-    static const char *const lines[] = {
-        "capture-start nothing", "capture-stop",           "beam-weights vis 1",     "input-shift 0 1",      "gate g",
-        "capture-start vis -1",  "sensor-value no-sensor", "beam-quant-gains x nan", "capture-start vis 1.5"};
+    static const char *const lines[] = {"capture-start nothing",  "capture-stop",           "beam-weights vis 1",
+                                        "input-shift 0 1",        "gate no-gate",           "capture-start vis -1",
+                                        "sensor-value no-sensor", "beam-quant-gains x nan", "capture-start vis 1.5"};
 
     snprintf(request->line, sizeof(request->line), "%s", lines[world_random(sizeof(lines) / sizeof(lines[0]))]);
     request->answer = "fail";
@@ -163,6 +194,8 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
         unsigned what = (unsigned)world_random(8), beam = (unsigned)world_random(n_beams + 1);
         if (what == 0)
             draw_wrong(request);
+        else if (what == 1 && s.has_gate)
+            draw_gate_change(request);
         else if (what < 4 || beam == n_beams)
             draw_capture(request, streams, n_streams);
         else
@@ -171,6 +204,8 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
         request->kind = READ_STEADY;
         snprintf(request->line, sizeof(request->line), "sensor-value steady-state-timestamp");
     }
+    gates[0] = draw_gate();
+    n_gates = 1;
     n_strangers = (unsigned)run_draw("strangers", MAX_STRANGERS + 1);
     for (unsigned i = 0, n_guest = (unsigned)run_draw("guest", 20); i < n_guest; i++)
         draw_guest(add(&guest, (unsigned)world_random(s.n_batches)));
@@ -206,6 +241,18 @@ static void on_steady(const struct request *change, const char *line)
     world_note("requests: changes of beams");
 }
 
+/* Stores the changed gate.  The reply has the timestamp from which the change holds. */
+static void on_gate(const struct request *request, const char *line)
+{
+    long long samples;
+
+    if (sscanf(line, "%*s ok %lld", &samples) != 1)
+        world_fail("'%s' was answered with '%s'", request->line, line);
+    gates[n_gates] = request->gate;
+    gates[n_gates++].from_samples = samples;
+    world_note("requests: changes of gates");
+}
+
 /* Takes a line "#name[mid] ..." or "!name[mid] result ...". */
 static void on_line(void *arg, const char *line)
 {
@@ -224,9 +271,13 @@ static void on_line(void *arg, const char *line)
     if (line[0] != '!')
         return;
     sscanf(line, "%*s %15s", result);
-    if (strcmp(result, request->answer) != 0 && !(s.may_fail && strcmp(result, "fail") == 0))
+    if (strcmp(result, request->answer) != 0 && !((s.may_fail || is_stopped()) && strcmp(result, "fail") == 0))
         world_fail("'%s' was answered with '%s' instead of %s", request->line, line, request->answer);
+    if (request->kind == GATE && strcmp(result, "ok") == 0)
+        on_gate(request, line);
     request->n_answers++;
+    if (strcmp(result, request->answer) != 0)
+        return; /* the daemon is ending, and has not executed the request */
     request->answered_ns = world_now_ns();
     client->n_answered++;
     world_note(request->answer[0] == 'o' ? "requests: ok" : "requests: refused");
@@ -266,7 +317,7 @@ static void check_client(const struct client *client)
     for (unsigned i = 0; i < client->n; i++) {
         const struct request *request = &client->requests[i];
         unsigned n_wanted = request->sent_ns > 0;
-        if (request->n_answers != n_wanted && !(s.has_failed && request->n_answers < n_wanted))
+        if (request->n_answers != n_wanted && !((s.has_failed || is_stopped()) && request->n_answers < n_wanted))
             world_fail("'%s' has %u answers", request->line, request->n_answers);
     }
 }
@@ -276,8 +327,13 @@ void requests_check(void)
     check_client(&operator);
     check_client(&guest);
     for (unsigned i = 0; i < n_strangers; i++)
-        if (!lines_is_closed(strangers[i]) && !s.has_failed)
+        if (!lines_is_closed(strangers[i]) && !s.has_failed && !is_stopped())
             world_fail("a client that does not speak KATCP was not refused");
+}
+
+bool requests_are_known(void)
+{
+    return operator.n_sent == operator.n_answered && operator.n_sent % 2 == 0;
 }
 
 void requests_end(void)
@@ -301,6 +357,21 @@ enum presence requests_sends(unsigned stream, int64_t begin_samples, int64_t fro
         may_not = !sends || (may_not && !is_certain);
     }
     return may && may_not ? UNSURE : may ? PRESENT : ABSENT;
+}
+
+bool requests_gate_takes(int64_t samples)
+{
+    unsigned i = n_gates - 1;
+
+    while (gates[i].from_samples > samples)
+        i--;
+    return samples % GATE_PERIOD >= gates[i].on_from && samples % GATE_PERIOD < gates[i].on_until;
+}
+
+void requests_write_gate(FILE *file)
+{
+    fprintf(file, "gates:\n  - {kind: switch, name: g, period: %d, on_from: %u, on_until: %u}\n", GATE_PERIOD,
+            gates[0].on_from, gates[0].on_until);
 }
 
 const struct steering *requests_steering(unsigned beam, int64_t batch)

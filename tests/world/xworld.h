@@ -21,6 +21,8 @@
 struct scenario {
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
     unsigned buffer_bytes; /* of a receive thread's socket */
+    unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
+    bool has_gate;         /* the gate "g" selects the spectra of the dumps */
     unsigned missing_dump; /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
@@ -70,8 +72,15 @@ void requests_send(unsigned batch);
 void requests_check(void);
 void requests_end(void);
 
+/* Returns true if all settings are known: the daemon has answered all requests. */
+bool requests_are_known(void);
+
 /* Returns whether the stream is sent: a heap that begins at a timestamp, and that is complete between two times. */
 enum presence requests_sends(unsigned stream, int64_t begin_samples, int64_t from_ns, int64_t to_ns);
+
+/* Returns whether the gate takes the spectrum with this timestamp.  Writes the gate's keys of the configuration. */
+bool requests_gate_takes(int64_t samples);
+void requests_write_gate(FILE *file);
 
 /* Returns the settings of a beam for a batch. */
 const struct steering *requests_steering(unsigned beam, int64_t batch);
