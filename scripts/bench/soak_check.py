@@ -14,8 +14,8 @@ import xmodel
 from soak_array import HALF, N_ANTS, N_BASELINES, PERIOD, RATE, WINDOW
 
 N_SHOWN = 10  # mismatches that are printed
-SAMPLE_S, WARM_UP_S = 10, 30
-MIN_SAMPLES = 9  # after the warm-up: a shorter life is not judged
+SAMPLE_S = 10
+MIN_SAMPLES = 9  # a shorter life is not judged
 GROWTH = 0.01
 
 
@@ -132,29 +132,34 @@ class Files:
 
 
 class Life:
-    """Samples of one process: (resident KiB, descriptors, threads)."""
+    """Samples of one process: (resident KiB, descriptors, threads).  A process that had the warm-up is judged.  Other
+    processes touch the rest of their buffers only when they are late for the first time."""
 
-    def __init__(self, name, started):
-        self.name, self.started, self.samples = name, started, []
+    def __init__(self, name, is_judged):
+        self.name, self.is_judged, self.samples = name, is_judged, []
 
     def thirds(self):
-        """Returns the medians of the first and of the last third of the samples; None if the life was short."""
+        """Returns the medians of the second and of the last third of the samples; None if the life was short."""
         n = len(self.samples) // 3
         if len(self.samples) < MIN_SAMPLES:
             return None
-        return [[statistics.median(column) for column in zip(*part)] for part in (self.samples[:n], self.samples[-n:])]
+        return [[statistics.median(column) for column in zip(*part)] for part in (self.samples[n:2 * n], self.samples[-n:])]
 
     def grows(self):
         first, last = self.thirds()
-        return any(after > before * (1 + GROWTH) for before, after in zip(first, last))
+        return self.is_judged and any(after > before * (1 + GROWTH) for before, after in zip(first, last))
 
 
 class Sampler(threading.Thread):
-    """Samples each process every SAMPLE_S after the WARM_UP_S of its life, until stop()."""
+    """Samples each process every SAMPLE_S, until stop().  The processes that run at the start have had the warm-up."""
 
     def __init__(self, array):
         super().__init__(daemon=True)
         self.array, self.lives, self.ended = array, {}, threading.Event()
+
+    def start(self):
+        self.lives = {process.process.pid: Life(name, True) for name, process in self.array.processes.items()}
+        super().start()
 
     def run(self):
         while not self.ended.wait(SAMPLE_S):
@@ -162,14 +167,13 @@ class Sampler(threading.Thread):
                 self.look(name, process.process.pid)
 
     def look(self, name, pid):
-        life = self.lives.setdefault(pid, Life(name, time.monotonic()))
+        life = self.lives.setdefault(pid, Life(name, False))
         try:
             status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
             sample = (int(status["VmRSS"].split()[0]), len(list(Path(f"/proc/{pid}/fd").iterdir())), int(status["Threads"]))
         except (OSError, KeyError):
             return  # the process has ended
-        if time.monotonic() - life.started > WARM_UP_S:
-            life.samples.append(sample)
+        life.samples.append(sample)
 
     def stop(self):
         self.ended.set()
@@ -178,11 +182,11 @@ class Sampler(threading.Thread):
     def rows(self):
         """Returns a line of the table for each life that was long enough, and whether a process grew."""
         rows, grown = [], False
-        for life in sorted(self.lives.values(), key=lambda life: (life.name, life.started)):
+        for life in sorted(self.lives.values(), key=lambda life: (life.name, not life.is_judged)):
             if life.thirds():
                 first, last = life.thirds()
                 rows.append(f"| {life.name} | {len(life.samples) * SAMPLE_S} | {first[0]:.0f} | {last[0]:.0f} | "
                             f"{100 * (last[0] / first[0] - 1):+.2f} % | {first[1]:.0f}, {last[1]:.0f} | "
-                            f"{first[2]:.0f}, {last[2]:.0f} | {'GROWS' if life.grows() else 'flat'} |")
+                            f"{first[2]:.0f}, {last[2]:.0f} | {'GROWS' if life.grows() else 'flat' if life.is_judged else 'not judged'} |")
                 grown |= life.grows()
         return rows, grown

@@ -58,13 +58,14 @@ def test_values(soak_check):
 
 @pytest.mark.parametrize("samples, grows", [
     ([(1000, 20, 5)] * 9, False),
-    ([(1000 + n, 20, 5) for n in range(12)], False),  # 0.8 %
-    ([(1000 + 2 * n, 20, 5) for n in range(12)], True),
+    ([(1000 + 2 * n, 20, 5) for n in range(12)], False),  # 0.8 %
+    ([(1000 if n > 3 else 500, 20, 5) for n in range(12)], False),
+    ([(1000 + 4 * n, 20, 5) for n in range(12)], True),
     ([(1000, 20 + n // 8, 5) for n in range(12)], True),
     ([(1000, 20, 5 + n // 8) for n in range(12)], True),
 ])
 def test_growth(soak_check, samples, grows):
     sampler = soak_check.Sampler(None)
-    sampler.lives[1] = soak_check.Life("fgpu0", 0)
+    sampler.lives[1] = soak_check.Life("fgpu0", True)
     sampler.lives[1].samples = samples
     assert sampler.rows()[1] == grows
