@@ -233,7 +233,7 @@ static void build_packet(struct packet *p, size_t i, int64_t time)
     else
         n_altered += script.fault == ALTERED && n_items > 4;
     packet_read(p);
-    if (is_altered && p->ours)
+    if (script.fault == ALTERED && p->ours) /* an altered header, or an item more, may claim another heap */
         memcpy(p->bytes + p->n_bytes - p->payload_bytes, pattern_of(p->member, p->source, p->timestamp) + p->offset,
                p->payload_bytes);
     if (!(script.fault == TWICE && is_chosen()))
