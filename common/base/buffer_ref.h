@@ -5,6 +5,8 @@
  *            'return_to'
  * Ownership: nobody may change the buffer between buffer_ref_set and the last put.  The thread that pops the buffer
  *            from the inbox then owns it.
+ * Property:  each buffer returns exactly once per buffer_ref_set(), after its last reader's put.  `build/tests/explore`
+ *            checks this (protocol_loans).
  * Threads:   buffer_ref_set by the owner before hand-over; buffer_ref_put from any thread, device callbacks included.
  * Blocking:  never. */
 #ifndef COMMON_BASE_BUFFER_REF_H

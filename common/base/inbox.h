@@ -7,6 +7,8 @@
  * Invariant: 0 <= n_pushed - n_popped <= n_slots.  The creator of an inbox sets n_slots to the number of objects that
  *            can be in the inbox at the same time (for example all buffers that return to it, and all command slots).
  *            So there is always a free slot for a push.  inbox_push() asserts this.
+ * Property:  each item is popped exactly once, and the items of a producer in their order, also after inbox_stop().  A
+ *            waiting consumer misses no push and no stop.  `build/tests/explore` checks this (protocol_inbox).
  * Locking:   one mutex.  Each holder holds the mutex for a few instructions, once per chunk and never per packet.
  *
  * The worker's inbox, the pools of free buffers and the senders' queues are all inboxes.  A receiver calls try_pop on

@@ -10,6 +10,9 @@
  *            commands.
  *            If the data's timestamps jump back, this timestamp may decrease, too (command_steady).
  * Order:     commands are answered in the order in which they were posted.
+ * Property:  each posted command is applied once and answered once, also if the engine stops meanwhile.  Only commands
+ *            that the worker has not popped at its end have no answer.  `build/tests/explore` checks this
+ *            (protocol_commands, protocol_engine).
  * Threads:   the control thread runs the loop, and calls all functions but four.  The worker calls command_answer and
  *            command_steady.  Any thread may call command_wake and command_steady_samples.
  * Blocking:  never; nothing allocates after create.

@@ -7,6 +7,9 @@
  * Draining:  the receivers have stopped or ended, so no more chunks arrive.  The worker ends when all lanes are done
  *            and no output buffer is being downloaded.  After the deadline, the worker drops sets of chunks that no
  *            lane has begun.
+ * Property:  each packet received before the stop is sent, or counted as given up or refused.  Afterwards all threads have
+ *            ended, and all chunks, inputs and output buffers have returned.  `build/tests/explore` checks this
+ *            (protocol_engine).
  * Ownership: each daemon has its own struct, which begins with a struct engine and belongs to the daemon.
  * Threads:   main creates, starts, stops and destroys an engine; the operations run on the worker.
  * Blocking:  the worker waits only for items in its inbox. */

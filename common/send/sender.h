@@ -3,6 +3,8 @@
  * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> send_sink
  * Ownership: a job belongs to the sender until its last packet has left or the job is dropped.  The sender then
  *            releases the job's reference.
+ * Property:  each job returns exactly once, and each of its heaps is sent or counted as given up.  After the last heap, one
+ *            stop heap leaves per destination.  `build/tests/explore` checks this (protocol_sender).
  * Threads:   one thread per sender; the key send.threads is the number of senders, which share the streams.
  * Blocking:  the thread sleeps until the next departure, or at most a millisecond while packets are in flight in a NIC.
  *            The worker never waits for the sender.

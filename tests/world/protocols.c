@@ -107,7 +107,7 @@ static void check_exploration(void)
 #define N_ITEMS     2 /* of each producer */
 
 static struct inbox *inbox;
-static int n_received[N_PRODUCERS], n_pushed;
+static int n_producers, n_received[N_PRODUCERS], n_pushed;
 static int64_t pushed_ns[N_PRODUCERS * N_ITEMS]; /* when inbox_push() returned, in order */
 
 static void *produce(void *arg)
@@ -131,22 +131,23 @@ static void receive(const struct inbox_item *item)
 
 static void check_all_received(void)
 {
-    for (int p = 0; p < N_PRODUCERS; p++)
+    for (int p = 0; p < n_producers; p++)
         explore_check(n_received[p] == N_ITEMS, "%d of %d items of producer %d arrived", n_received[p], N_ITEMS, p);
 }
 
-static void create_inbox(struct thread *producers)
+static void create_inbox(struct thread *producers, int n)
 {
+    n_producers = n;
     memset(n_received, 0, sizeof(n_received));
     n_pushed = 0;
     inbox_create(N_PRODUCERS * N_ITEMS, &inbox);
-    for (intptr_t p = 0; p < N_PRODUCERS; p++)
+    for (intptr_t p = 0; p < n; p++)
         thread_start(&producers[p], p == 0 ? "producer 0" : "producer 1", -1, produce, (void *)p);
 }
 
 static void join_producers(struct thread *producers)
 {
-    for (int p = 0; p < N_PRODUCERS; p++)
+    for (int p = 0; p < n_producers; p++)
         thread_join(&producers[p]);
 }
 
@@ -156,7 +157,7 @@ static void inbox_end_after_last_item(void)
     struct thread producers[N_PRODUCERS];
     struct inbox_item item;
 
-    create_inbox(producers);
+    create_inbox(producers, N_PRODUCERS);
     for (int i = 0; i < N_PRODUCERS * N_ITEMS; i++) {
         explore_check(inbox_pop(inbox, &item) == 0, "a pop failed");
         receive(&item);
@@ -183,7 +184,7 @@ static void inbox_stop_at_any_time(void)
     struct thread producers[N_PRODUCERS], consumer;
     struct inbox_item item;
 
-    create_inbox(producers);
+    create_inbox(producers, N_PRODUCERS);
     thread_start(&consumer, "consumer", -1, consume_until_stop, NULL);
     inbox_stop(inbox);
     thread_join(&consumer);
@@ -194,15 +195,22 @@ static void inbox_stop_at_any_time(void)
     inbox_destroy(inbox);
 }
 
-/* The consumer's deadlines pass at any time. */
-static void inbox_deadlines(void)
+void *protocols_watch_clock(void *deadline_ns)
 {
-    struct thread producers[N_PRODUCERS];
-    struct inbox_item item;
+    clock_sleep_until(*(const int64_t *)deadline_ns);
+    return NULL;
+}
 
-    create_inbox(producers);
-    for (int i = 0; i < N_PRODUCERS * N_ITEMS;) {
-        int64_t deadline_ns = EXPLORE_START_NS + 1000 * (i + 1);
+/* The consumer's deadline passes at any time. */
+static void inbox_deadline(void)
+{
+    struct thread producer, watch;
+    struct inbox_item item;
+    int64_t deadline_ns = EXPLORE_START_NS + 1000;
+
+    create_inbox(&producer, 1);
+    thread_start(&watch, "watch", -1, protocols_watch_clock, &deadline_ns);
+    for (int i = 0; i < N_ITEMS; i++) {
         int err = inbox_pop_until(inbox, deadline_ns, &item);
         explore_check(err == 0 || err == -ETIMEDOUT, "a pop returned %d", err);
         if (err == -ETIMEDOUT) {
@@ -213,9 +221,9 @@ static void inbox_deadlines(void)
             explore_check(err == 0, "a pop returned %d", err);
         }
         receive(&item);
-        i++;
     }
-    join_producers(producers);
+    join_producers(&producer);
+    thread_join(&watch);
     check_all_received();
     inbox_destroy(inbox);
 }
@@ -224,7 +232,7 @@ void protocol_inbox(void)
 {
     explore(&(struct explore_scenario){"inbox, end", inbox_end_after_last_item, EXPLORE_ALL, 1});
     explore(&(struct explore_scenario){"inbox, stop", inbox_stop_at_any_time, EXPLORE_ALL, 1});
-    explore(&(struct explore_scenario){"inbox, deadlines", inbox_deadlines, EXPLORE_ALL, 1});
+    explore(&(struct explore_scenario){"inbox, deadline", inbox_deadline, EXPLORE_ALL, 1});
 }
 
 /* ---- Loans: a buffer returns when its last reader has released it ------------------------------------------------ */

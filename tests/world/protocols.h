@@ -13,6 +13,9 @@ void protocol_commands(void);
 void protocol_sender(void);
 void protocol_engine(bool quick);
 
+/* A thread that lets the time pass to '*deadline_ns' while all other threads run. */
+void *protocols_watch_clock(void *deadline_ns);
+
 /* Ends the process with the sentence if a condition on all runs of a scenario is not met. */
 void protocols_expect(bool is_met, const char *sentence);
 

@@ -94,13 +94,6 @@ static struct send_stream_config stream_config(size_t max_jobs)
     };
 }
 
-/* Lets the time pass to a deadline while all other threads run. */
-static void *watch_clock(void *deadline_ns)
-{
-    clock_sleep_until(*(const int64_t *)deadline_ns);
-    return NULL;
-}
-
 /* ---- A sender: each job is sent or counted, and returns once ----------------------------------------------------- */
 
 #define N_JOBS 2
@@ -166,7 +159,7 @@ static void stop_sender(int64_t give_up_ns)
     sender_start(sender);
     thread_start(&worker, "worker", -1, push_jobs, NULL);
     if (give_up_ns != LATE_NS)
-        thread_start(&watch, "watch", -1, watch_clock, &give_up_ns);
+        thread_start(&watch, "watch", -1, protocols_watch_clock, &give_up_ns);
     sender_set_deadline(sender, give_up_ns);
     thread_join(&worker);
     sender_stop(sender);
@@ -551,7 +544,7 @@ static void await_data(void)
         explore_block("wait for packets to be read", has_read, &n);
 }
 
-/* Posts a command while the engine runs, then stops the engine, in the middle of the data or when the file has ended. */
+/* Posts a command, and stops the engine in the middle of the data or after the end of the file. */
 static void stop_engine(bool has_end, int64_t give_up_ns)
 {
     struct thread watch;
@@ -559,12 +552,13 @@ static void stop_engine(bool has_end, int64_t give_up_ns)
     create_engine(has_end);
     engine_start(&e.engine);
     if (give_up_ns != LATE_NS)
-        thread_start(&watch, "watch", -1, watch_clock, &give_up_ns);
-    command_post(e.engine.channel, command_take(e.engine.channel));
-    if (has_end && explore_choose(2))
-        ev_run(e.service.loop, 0);
-    else
+        thread_start(&watch, "watch", -1, protocols_watch_clock, &give_up_ns);
+    bool awaits_end = has_end && explore_choose(2);
+    if (!awaits_end)
         await_data();
+    command_post(e.engine.channel, command_take(e.engine.channel));
+    if (awaits_end)
+        ev_run(e.service.loop, 0);
     bool is_complete = engine_stop(&e.engine, give_up_ns);
     ev_run(e.service.loop, EVRUN_NOWAIT);
     explore_check(has_end || e.n_applied == 1, "a command is not applied");
