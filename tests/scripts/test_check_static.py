@@ -100,7 +100,7 @@ def test_rows_of_this_tree():
 def test_prints_what_is_not_allowed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("a.c").write_text("one\ntwo\n")
-    monkeypatch.setattr(static, "commands_of", lambda flags, path: {"gcc": ["printf", "a.c:%d: warning: w [-Wx]\\n", "1", "2", "2"]})
+    monkeypatch.setattr(static, "commands_of", lambda flags, path, max_nodes: {"gcc": ["printf", "a.c:%d: warning: w [-Wx]\\n", "1", "2", "2"]})
     checker = static.Checker([], [static.Allowed("gcc", "x", "a.c", "one", "because")], None)
     checker.check("a.c")
     assert capsys.readouterr().out == "a.c:2: w [gcc x]\n" and (len(checker.findings), checker.n_bad) == (2, 1)
@@ -108,7 +108,7 @@ def test_prints_what_is_not_allowed(tmp_path, monkeypatch, capsys):
 
 def test_file_that_clang_tidy_does_not_know(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(static, "commands_of", lambda flags, path: {"clang-tidy": ["echo", "Skipping a.c. Compile command not found."]})
+    monkeypatch.setattr(static, "commands_of", lambda flags, path, max_nodes: {"clang-tidy": ["echo", "Skipping a.c. Compile command not found."]})
     checker = static.Checker([], [], None)
     checker.check("a.c")
     assert checker.n_bad == 1
