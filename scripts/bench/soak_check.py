@@ -15,7 +15,8 @@ from soak_array import HALF, N_ANTS, N_BASELINES, PERIOD, RATE, WINDOW
 
 N_SHOWN = 10  # mismatches that are printed
 SAMPLE_S = 10
-MIN_SAMPLES = 9  # a shorter life is not judged
+MIN_SAMPLES = 9  # a shorter life is not shown
+MEMORY_SAMPLES = 150  # 25 minutes: the memory of a shorter life may grow, because buffers are touched for the first time
 GROWTH = 0.01
 
 
@@ -147,7 +148,13 @@ class Life:
 
     def grows(self):
         first, last = self.thirds()
-        return self.is_judged and any(after > before * (1 + GROWTH) for before, after in zip(first, last))
+        judged = slice(0 if len(self.samples) >= MEMORY_SAMPLES else 1, None)
+        return self.is_judged and any(after > before * (1 + GROWTH) for before, after in zip(first[judged], last[judged]))
+
+    def verdict(self):
+        if not self.is_judged:
+            return "not judged"
+        return "GROWS" if self.grows() else "flat" if len(self.samples) >= MEMORY_SAMPLES else "flat, memory not judged"
 
 
 class Sampler(threading.Thread):
@@ -187,6 +194,6 @@ class Sampler(threading.Thread):
                 first, last = life.thirds()
                 rows.append(f"| {life.name} | {len(life.samples) * SAMPLE_S} | {first[0]:.0f} | {last[0]:.0f} | "
                             f"{100 * (last[0] / first[0] - 1):+.2f} % | {first[1]:.0f}, {last[1]:.0f} | "
-                            f"{first[2]:.0f}, {last[2]:.0f} | {'GROWS' if life.grows() else 'flat' if life.is_judged else 'not judged'} |")
+                            f"{first[2]:.0f}, {last[2]:.0f} | {life.verdict()} |")
                 grown |= life.grows()
         return rows, grown

@@ -58,9 +58,10 @@ def test_values(soak_check):
 
 @pytest.mark.parametrize("samples, grows", [
     ([(1000, 20, 5)] * 9, False),
-    ([(1000 + 2 * n, 20, 5) for n in range(12)], False),  # 0.8 %
-    ([(1000 if n > 3 else 500, 20, 5) for n in range(12)], False),
-    ([(1000 + 4 * n, 20, 5) for n in range(12)], True),
+    ([(1000 + n / 8, 20, 5) for n in range(180)], False),  # 0.75 %
+    ([(1000 if n > 50 else 500, 20, 5) for n in range(180)], False),
+    ([(1000 + n / 4, 20, 5) for n in range(180)], True),
+    ([(1000 + 4 * n, 20, 5) for n in range(12)], False),  # a short life
     ([(1000, 20 + n // 8, 5) for n in range(12)], True),
     ([(1000, 20, 5 + n // 8) for n in range(12)], True),
 ])
