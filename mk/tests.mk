@@ -174,9 +174,9 @@ gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine w
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
 # the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.
-WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c clock.c loop.c lines.c network.c wire.c run.c)
+WORLD_SOURCES := $(addprefix tests/world/,sched.c seams.c clock.c device.c loop.c lines.c network.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
-                 $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex \
+                 $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex device_cpu_open \
                  log_message log_limited endpoint_listen accept4 recv send close
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))

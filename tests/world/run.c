@@ -2,6 +2,7 @@
 #include "tests/world/run.h"
 
 #include "common/base/log.h"
+#include "common/base/units.h"
 #include "common/daemon/service.h"
 #include "common/telemetry/stats.h"
 #include "tests/world/loop.h"
@@ -55,6 +56,8 @@ void __wrap_log_limited(struct log_limit *limit, enum log_level level, const cha
 struct program {
     int (*main)(int argc, char **argv);
     char *name, *path;
+    bool has_ended;
+    int exit_status;
 };
 static struct program program; /* the daemon that is being started */
 
@@ -63,8 +66,8 @@ static void *run_program(void *arg)
     char *argv[] = {program.name, program.path, NULL};
 
     optind = 1;
-    if (program.main(2, argv) != 0)
-        world_fail("%s ended with an error", program.name);
+    program.exit_status = program.main(2, argv);
+    program.has_ended = true;
     return NULL;
 }
 
@@ -72,7 +75,7 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
 {
     struct run_daemon daemon;
 
-    program = (struct program){main, (char *)name, (char *)path};
+    program = (struct program){.main = main, .name = (char *)name, .path = (char *)path};
     daemon.thread = world_start(name, run_program, NULL);
     daemon.service = world_await_ready();
     unlink(path);
@@ -102,6 +105,22 @@ void run_stop(struct run_daemon *daemon)
     stats_each(note_counter, NULL);
     service_stop(daemon->service, 0);
     world_join(daemon->thread);
+    if (program.exit_status != 0)
+        world_fail("%s ended with exit status %d", program.name, program.exit_status);
+    stats_reset();
+}
+
+void run_await_failure(struct run_daemon *daemon, int64_t timeout_ns)
+{
+    int64_t end_ns = world_now_ns() + timeout_ns;
+
+    while (!program.has_ended && world_now_ns() < end_ns)
+        run_sleep(NS_PER_MS);
+    if (!program.has_ended)
+        world_fail("%s did not end", program.name);
+    world_join(daemon->thread);
+    if (program.exit_status != 1)
+        world_fail("%s ended with exit status %d instead of 1", program.name, program.exit_status);
     stats_reset();
 }
 
