@@ -1,5 +1,6 @@
-/* ffaults.c - faults of the host's clock, and of the time that digitisers send.  See fworld.h. */
+/* ffaults.c - faults of the host's clock, of the time that digitisers send, and of the device.  See fworld.h. */
 #include "tests/world/clock.h"
+#include "tests/world/device.h"
 #include "tests/world/fworld.h"
 #include "tests/world/sched.h"
 
@@ -110,6 +111,8 @@ void faults_begin(int64_t begin_ns)
 {
     for (size_t i = 0; i < faults.n_changes; i++)
         world_at(begin_ns + faults.changes[i].after_ns, change_clock, &faults.changes[i]);
+    if (faults.device == FAILING)
+        world_device.fails_at = (uint64_t)random_between(1, 10 * s.n_ants * s.n_packets / s.chunk_packets);
 }
 
 /* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock was wrong when
@@ -178,9 +181,23 @@ static void draw_digitiser(void)
         world_note("digitisers: the clock denies the jump");
 }
 
+/* Draws a device that is slow, now and then or most of the time, or an operation that fails. */
+static void draw_device(void)
+{
+    world_device = (struct world_device){0};
+    if (!model_is_known || world_random(5))
+        return;
+    faults.device = world_random(2) ? SLOW : FAILING;
+    if (faults.device == FAILING)
+        return;
+    world_device.slow = world_random(2) ? 0.02 : 0.3;
+    world_device.slow_ns = random_between(1, world_random(2) ? 4 * PACKET_NS : 200 * PACKET_NS);
+}
+
 void faults_draw(void)
 {
     memset(&faults, 0, sizeof(faults));
+    draw_device();
     draw_clock(s.n_packets * PACKET_NS);
     draw_digitiser();
 }

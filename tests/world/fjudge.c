@@ -2,6 +2,7 @@
  *
  * The timestamps of a run lie in a few stretches of MAX_PACKETS packets.  A new stretch begins where the timestamps leave
  * all stretches that exist. */
+#include "tests/world/device.h"
 #include "tests/world/fworld.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
@@ -283,6 +284,8 @@ static struct evidence weigh_batch(unsigned ant, int64_t batch)
 
 static void check_heap(unsigned ant, unsigned substream, int64_t batch, const struct heap *heap)
 {
+    if (heap->n_bytes_left > 0 && world_device.has_failed)
+        return; /* the senders drop heaps */
     if (heap->n_bytes_left > 0)
         world_fail("antenna %u, batch %lld: %llu bytes are missing", ant, (long long)batch,
                    (unsigned long long)heap->n_bytes_left);
@@ -302,7 +305,7 @@ static void check_batch(unsigned ant, int64_t batch)
         n_times[substream] = heap->n_times;
         if (heap->n_times > 0)
             check_heap(ant, substream, batch, heap);
-        if (n_times[substream] != n_times[0])
+        if (n_times[substream] != n_times[0] && !world_device.has_failed)
             world_fail("antenna %u, batch %lld is sent to some substreams only", ant, (long long)batch);
     }
     if (n_times[0] > 0 || e.n_times > 0)

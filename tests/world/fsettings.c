@@ -67,7 +67,7 @@ void settings_draw(void)
     state = IDLE;
     client = NULL;
     if (!model_is_known || faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED || faults.pause_at > 0 ||
-        world_random(3))
+        faults.device == FAILING || world_random(3))
         return;
     for (unsigned due = (unsigned)world_random(60); due < s.n_packets && n_changes < MAX_CHANGES;
          due += 1 + (unsigned)world_random(100))

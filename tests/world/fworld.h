@@ -38,12 +38,14 @@ struct scenario {
 };
 extern struct scenario s;
 
-/* ---- ffaults.c: faults of time --------------------------------------------------------------------------------------- */
+/* ---- ffaults.c: faults of time and of the device --------------------------------------------------------------------------------------- */
 
 enum clock_fault { RIGHT, STEPPED, LEAP, DRIFTING, UNSYNCHRONISED, CORRECTED };
 enum digitiser_fault { RUNNING, RESTARTED, ANTENNA_OFF, POL_OFF, SYNC_OFF, SAMPLE_OFF };
 
 #define ALL UINT32_MAX
+
+enum device_fault { GOOD, SLOW, FAILING };
 
 /* A change of the host's clock while the daemon runs. */
 struct clock_change {
@@ -65,13 +67,14 @@ struct faults {
     int64_t shift_samples;
     unsigned n_silent; /* packets before 'from' that these inputs do not send */
     bool is_denied;    /* the host's synchronised clock contradicts the shifted timestamps */
+    enum device_fault device;
 };
 extern struct faults faults;
 
 /* Draws the faults of a run.  May raise s.n_packets. */
 void faults_draw(void);
 
-/* Starts the faults of the clock. */
+/* Starts the faults of the clock and the device, after the start of the daemon. */
 void faults_begin(int64_t begin_ns);
 
 /* Returns when packet 'p' is sent, in packets after packet 0. */
