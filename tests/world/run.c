@@ -56,7 +56,7 @@ void __wrap_log_limited(struct log_limit *limit, enum log_level level, const cha
 struct program {
     int (*main)(int argc, char **argv);
     char *name, *path;
-    bool has_ended;
+    bool is_ready, has_ended;
     int exit_status;
 };
 static struct program program; /* the daemon that is being started */
@@ -68,6 +68,8 @@ static void *run_program(void *arg)
     optind = 1;
     program.exit_status = program.main(2, argv);
     program.has_ended = true;
+    if (!program.is_ready)
+        world_fail("%s did not start: exit status %d", program.name, program.exit_status);
     return NULL;
 }
 
@@ -78,6 +80,7 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
     program = (struct program){.main = main, .name = (char *)name, .path = (char *)path};
     daemon.thread = world_start(name, run_program, NULL);
     daemon.service = world_await_ready();
+    program.is_ready = true;
     unlink(path);
     return daemon;
 }
