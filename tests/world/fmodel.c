@@ -9,7 +9,7 @@
 
 bool model_is_known;
 
-static uint8_t references[MAX_ANTS][N_SUBSTREAMS][PERIOD][HEAP_BYTES];
+static uint8_t references[MAX_ANTS][N_HEAPS][PERIOD][HEAP_BYTES];
 
 /* ---- Samples --------------------------------------------------------------------------------------------------------- */
 

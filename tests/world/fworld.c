@@ -1,16 +1,18 @@
-/* fworld.c - fgpu in a simulated world: seeds draw digitisers, a network with faults and a configuration.
+/* fworld.c - fgpu in a simulated world: seeds draw digitisers, a configuration, requests, and faults of the network, the
+ * clock, the digitisers and the device.
  *
  *     build/tests/fworld [--verbose] FIRST_SEED [N_SEEDS]
  *
- * The digitisers' samples repeat after PERIOD batches.  A run without faults gives the voltages of a period, which are
- * compared with a filter bank in double precision.  Many runs have a fault of the host's clock.  Each run checks these
- * properties:
- *   exact     each heap has the bits of the run without faults, and no heap comes twice;
+ * The digitisers' samples repeat after PERIOD batches.  A run without faults gives the voltages of a period.  The voltages
+ * of the wide band are compared with a filter bank in double precision.  Each run checks these properties:
+ *   exact     each heap has the bits of the run without faults; after requests, each value has the delay and the gain of its
+ *             time, by the filter bank in double precision;
  *   complete  if all packets of a batch's filter windows arrived in time, the batch is sent to all substreams;
- *   flagged   if one of these packets did not arrive, the batch is not sent;
+ *   flagged   if one of these packets did not arrive, the batch is not sent; no batch comes twice;
  *   counted   the counter of packets agrees with the packets that the receivers read, and each packet is in exactly one
  *             other counter;
- *   dated     the upper bits of timestamps are right, unless the host's clock was wrong and stays wrong.
+ *   dated     the upper bits of timestamps are right, unless the host's clock was wrong and stays wrong;
+ *   ended     if the device fails, the daemon ends with exit status 1, and sends nothing wrong.
  * The process ends with exit status 1 and the seed at the first failure. */
 #include "common/engine/engine.h"
 #include "fgpu/config.h"
@@ -243,7 +245,8 @@ static void draw_scenario(void)
     s.n_threads = 1 + (unsigned)world_random(2 * s.n_ants);
     s.chunk_packets = 8 * (1 + (unsigned)world_random(4));
     s.window = 2 + (unsigned)world_random(5);
-    s.n_packets = 101 + (unsigned)world_random(400);
+    s.has_narrow = !model_is_known || world_random(4) == 0;
+    s.n_packets = 101 + (unsigned)world_random(280);
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)
@@ -256,6 +259,15 @@ static const char *endpoint_of(unsigned ant, unsigned pol)
 
 static void write_config(const char *path)
 {
+    char narrow[512];
+
+    /* The mixer's phase repeats after 4 samples. */
+    snprintf(
+        narrow, sizeof(narrow),
+        "  - {kind: narrowband, name: narrow, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
+        "     destinations: [\"239.2.1.0+1:7148\"], buffers: 64, centre_frequency: %d, decimation: 1,\n"
+        "     pass_bandwidth: %d, ddc_taps: %d}\n",
+        N_CHAN, N_SPECTRA, N_TAPS, GAIN, RATE_HZ / 4, RATE_HZ / 4, DDC_TAPS);
     FILE *file = fopen(path, "w");
 
     if (!file)
@@ -275,9 +287,10 @@ static void write_config(const char *path)
             "outputs:\n"
             "  - {kind: wideband, name: wide, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
             "     destinations: [\"239.2.0.0+1:7148\"], buffers: 64}\n"
+            "%s"
             "katcp: {listen: \"127.0.0.1:7147\"}\n"
             "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
-            N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.n_ants);
+            N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.has_narrow ? narrow : "", s.n_ants);
     fclose(file);
 }
 
@@ -344,6 +357,8 @@ static void run_seed(uint64_t seed, const char *path)
     }
     network_listen(network_port("239.2.0.0:7148"), judge_take, (void *)0);
     network_listen(network_port("239.2.0.1:7148"), judge_take, (void *)1);
+    network_listen(network_port("239.2.1.0:7148"), judge_take, (void *)NARROW);
+    network_listen(network_port("239.2.1.1:7148"), judge_take, (void *)(NARROW + 1));
     run_daemon(ports, path, link.jitter_ns);
     if (run_is_verbose)
         show_run(&link);
@@ -358,7 +373,7 @@ static void take_references(const char *path)
     run_seed(0, path);
     int64_t begin = s.first_packet * PACKET / BATCH + 2 * PERIOD;
     for (unsigned ant = 0; ant < MAX_ANTS; ant++)
-        for (unsigned substream = 0; substream < N_SUBSTREAMS; substream++)
+        for (unsigned substream = 0; substream < N_HEAPS; substream++)
             for (int64_t batch = begin; batch < begin + PERIOD; batch++)
                 model_keep(ant, substream, batch, judge_heap(ant, substream, batch));
     model_check();

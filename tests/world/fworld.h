@@ -19,9 +19,14 @@
 #define N_SPECTRA    16
 #define N_SUBSTREAMS 2
 #define SUB_CHAN     (N_CHAN / N_SUBSTREAMS)
+#define NARROW       N_SUBSTREAMS /* index of the first substream of the narrow band, whose heaps have the same size */
+#define N_HEAPS      (2 * N_SUBSTREAMS)
+#define SUBSAMPLING  2 /* decimation of 1, and a pass_bandwidth */
+#define DDC_TAPS     32
 #define BATCH        (N_SPECTRA * STEP)             /* samples */
 #define REACH        (BATCH - STEP + N_TAPS * STEP) /* samples of a batch's filter windows */
-#define PACKET       256                            /* samples */
+#define NARROW_REACH (BATCH - STEP + (N_TAPS * N_CHAN - 1) * SUBSAMPLING + DDC_TAPS)
+#define PACKET       256 /* samples */
 #define BITS         10
 #define PERIOD       4 /* batches */
 #define GAIN         0.02
@@ -34,7 +39,7 @@
 struct scenario {
     unsigned n_ants, n_threads, chunk_packets, window, n_packets;
     int64_t sync_unix_s, first_packet; /* number of the first packet */
-    bool is_prompt, is_lossy;
+    bool is_prompt, is_lossy, has_narrow;
 };
 extern struct scenario s;
 
