@@ -45,7 +45,7 @@ int64_t random_between(int64_t least, int64_t most)
     return least + (int64_t)world_random((uint64_t)(most - least + 1));
 }
 
-/* ---- The host's clock ------------------------------------------------------------------------------------------------ */
+/* ---- The host's clock -------------------------------------------------------------------------------------------- */
 
 static void add_change(int64_t after_ns, int64_t step_ns, int state)
 {
@@ -128,7 +128,7 @@ int64_t faults_wrong_periods(void)
     return (n < 0 ? 0 : (int64_t)n) - true_period;
 }
 
-/* ---- Digitisers ------------------------------------------------------------------------------------------------------ */
+/* ---- Digitisers -------------------------------------------------------------------------------------------------- */
 
 int64_t faults_time(unsigned p)
 {
@@ -202,10 +202,10 @@ void faults_draw(void)
     draw_digitiser();
 }
 
-/* ---- Excuses --------------------------------------------------------------------------------------------------------- */
+/* ---- Excuses ----------------------------------------------------------------------------------------------------- */
 
-/* Excuses packets while the timestamps of an antenna settle after a jump: until both polarisations have handed on a chunk, a
- * window later, or until one has handed on a window of chunks. */
+/* Excuses packets while the timestamps of an antenna settle after a jump: until both polarisations have handed on a
+ * chunk, a window later, or until one has handed on a window of chunks. */
 static void excuse_jump(unsigned ant, unsigned pol, int64_t jump_ns, int64_t more_ns)
 {
     int64_t from_ns = judge_first_read_ns(ant, pol, jump_ns);
@@ -213,8 +213,8 @@ static void excuse_jump(unsigned ant, unsigned pol, int64_t jump_ns, int64_t mor
     judge_excuse(ant, jump_ns, from_ns + (2 * s.window + 2) * s.chunk_packets * PACKET_NS + more_ns);
 }
 
-/* Excuses the packets of an input whose timestamps are shifted.  While they are behind by less than a window or so, they are
- * too old. */
+/* Excuses the packets of an input whose timestamps are shifted.  While they are behind by less than a window or so,
+ * they are too old. */
 static void excuse_shift(unsigned ant, unsigned pol, int64_t begin_ns, int64_t jitter_ns)
 {
     int64_t shift_samples = llabs(faults.shift_samples), more_ns = jitter_ns + 16 * PACKET_NS;

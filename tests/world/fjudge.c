@@ -1,7 +1,8 @@
-/* fjudge.c - decides whether fgpu sent the right batches, from the fate of each packet of the digitisers.  See fworld.h.
+/* fjudge.c - decides whether fgpu sent the right batches, from the fate of each packet of the digitisers.  See
+ * fworld.h.
  *
- * The timestamps of a run lie in a few stretches of MAX_PACKETS packets.  A new stretch begins where the timestamps leave
- * all stretches that exist. */
+ * The timestamps of a run lie in a few stretches of MAX_PACKETS packets.  A new stretch begins where the
+ * timestamps leave all stretches that exist. */
 #include "tests/world/device.h"
 #include "tests/world/fworld.h"
 #include "tests/world/sched.h"
@@ -147,7 +148,7 @@ int64_t judge_last_read_ns(unsigned ant, unsigned pol)
     return last_ns;
 }
 
-/* ---- Heaps of voltages ----------------------------------------------------------------------------------------------- */
+/* ---- Heaps of voltages ------------------------------------------------------------------------------------------- */
 
 /* Returns the heap whose timestamp has these low 48 bits, or NULL. */
 static struct heap *find_heap(unsigned ant, unsigned substream, uint64_t wire_timestamp)
@@ -209,11 +210,11 @@ const uint8_t *judge_heap(unsigned ant, unsigned substream, int64_t batch)
     return heap->bytes;
 }
 
-/* ---- Judging a run --------------------------------------------------------------------------------------------------- */
+/* ---- Judging a run ----------------------------------------------------------------------------------------------- */
 
-/* The open chunks of an input that falls silent leave while the other polarisation advances by a chunk.  If the network
- * loses whole chunks, these chunks may be late.  Returns true if no packet of a chunk's duration arrived within a window
- * after the packet. */
+/* The open chunks of an input that falls silent leave while the other polarisation advances by a chunk.  If the
+ * network loses whole chunks, these chunks may be late.  Returns true if no packet of a chunk's duration arrived
+ * within a window after the packet. */
 static bool is_before_silence(unsigned ant, unsigned pol, int64_t packet)
 {
     int64_t end = packet + (int64_t)(s.window + 2) * s.chunk_packets, last = find_stretch(packet)->end;

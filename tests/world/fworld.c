@@ -1,12 +1,12 @@
-/* fworld.c - fgpu in a simulated world: seeds draw digitisers, a configuration, requests, and faults of the network, the
- * clock, the digitisers and the device.
+/* fworld.c - fgpu in a simulated world: seeds draw digitisers, a configuration, requests, and faults of the network,
+ * the clock, the digitisers and the device.
  *
  *     build/tests/fworld [--verbose] FIRST_SEED [N_SEEDS]
  *
- * The digitisers' samples repeat after PERIOD batches.  A run without faults gives the voltages of a period.  The voltages
- * of the wide band are compared with a filter bank in double precision.  Each run checks these properties:
- *   exact     each heap has the bits of the run without faults; after requests, each value has the delay and the gain of its
- *             time, by the filter bank in double precision;
+ * The digitisers' samples repeat after PERIOD batches.  A run without faults gives the voltages of a period.  The
+ * voltages of the wide band are compared with a filter bank in double precision.  Each run checks these properties:
+ *   exact     each heap has the bits of the run without faults; after requests, each value has the delay and the gain
+ *             of its time, by the filter bank in double precision;
  *   complete  if all packets of a batch's filter windows arrived in time, the batch is sent to all substreams;
  *   flagged   if one of these packets did not arrive, the batch is not sent; no batch comes twice;
  *   counted   the counter of packets agrees with the packets that the receivers read, and each packet is in exactly one
@@ -38,7 +38,7 @@ ENGINE_MAIN(fgpu)
 
 struct scenario s;
 
-/* ---- Digitisers ------------------------------------------------------------------------------------------------------ */
+/* ---- Digitisers -------------------------------------------------------------------------------------------------- */
 
 static bool is_silent[MAX_ANTS][2][MAX_PACKETS];
 
@@ -110,7 +110,7 @@ static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
     }
 }
 
-/* ---- Counters -------------------------------------------------------------------------------------------------------- */
+/* ---- Counters ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t input_counter(const char *name)
 {
@@ -162,8 +162,8 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
     check_losses();
 }
 
-/* Checks the upper bits of an input's newest timestamp.  'n_wrong' is the number of WIRE_PERIODs by which the first timestamp
- * was wrong.  The daemon corrects it some seconds after its clock is right. */
+/* Checks the upper bits of an input's newest timestamp.  'n_wrong' is the number of WIRE_PERIODs by which the first
+ * timestamp was wrong.  The daemon corrects it some seconds after its clock is right. */
 static void check_date(unsigned ant, unsigned pol, int64_t n_wrong, int64_t right_ns)
 {
     int64_t last_ns = judge_last_read_ns(ant, pol), true_samples = s.first_packet * PACKET;
@@ -184,7 +184,7 @@ static void check_date(unsigned ant, unsigned pol, int64_t n_wrong, int64_t righ
                    (long long)newest, (long long)true_samples, (long long)n_wrong);
 }
 
-/* ---- One run --------------------------------------------------------------------------------------------------------- */
+/* ---- One run ----------------------------------------------------------------------------------------------------- */
 
 static void draw_faults(struct network_faults *f, bool has_silence)
 {
@@ -246,7 +246,7 @@ static void draw_scenario(void)
     s.chunk_packets = 8 * (1 + (unsigned)world_random(4));
     s.window = 2 + (unsigned)world_random(5);
     s.has_narrow = !model_is_known || world_random(4) == 0;
-    s.n_packets = 101 + (unsigned)world_random(280);
+    s.n_packets = 101 + (unsigned)world_random(240);
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)

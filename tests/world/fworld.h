@@ -43,7 +43,7 @@ struct scenario {
 };
 extern struct scenario s;
 
-/* ---- ffaults.c: faults of time and of the device --------------------------------------------------------------------------------------- */
+/* ---- ffaults.c: faults of time and of the device ----------------------------------------------------------------- */
 
 enum clock_fault { RIGHT, STEPPED, LEAP, DRIFTING, UNSYNCHRONISED, CORRECTED };
 enum digitiser_fault { RUNNING, RESTARTED, ANTENNA_OFF, POL_OFF, SYNC_OFF, SAMPLE_OFF };
@@ -88,8 +88,8 @@ int64_t faults_time(unsigned p);
 /* Returns the number of samples by which an input's packet 'p' has a wrong timestamp. */
 int64_t faults_shift(unsigned ant, unsigned pol, unsigned p);
 
-/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at the start.
- * Call this function at the start. */
+/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at
+ * the start. Call this function at the start. */
 int64_t faults_wrong_periods(void);
 
 /* Excuses the absence of batches that may be lost. */
@@ -100,7 +100,7 @@ const char *faults_digitiser(void);
 
 int64_t random_between(int64_t least, int64_t most);
 
-/* ---- fsettings.c: delays and gains through KATCP ---------------------------------------------------------------------- */
+/* ---- fsettings.c: delays and gains through KATCP ----------------------------------------------------------------- */
 
 #define MAX_UNSURE 4
 
@@ -133,7 +133,7 @@ void settings_show(void);
 /* Returns true if a change of a delay may lose this batch. */
 bool settings_lose(unsigned ant, int64_t batch_samples);
 
-/* ---- fmodel.c: samples and the filter bank --------------------------------------------------------------------------- */
+/* ---- fmodel.c: samples and the filter bank ----------------------------------------------------------------------- */
 
 /* Writes the samples of a packet. */
 void model_pack(unsigned ant, unsigned pol, int64_t first_sample, uint8_t *out);
@@ -150,10 +150,11 @@ extern bool model_is_known;
 /* Returns true if the heap has the voltages of the run without faults. */
 bool model_is_exact(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
 
-/* Compares a heap with the filter bank in double precision and the settings of its spectra.  Fails the run if they differ. */
+/* Compares a heap with the filter bank in double precision and the settings of its spectra.  Fails the run if they
+ * differ. */
 void model_compare(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
 
-/* ---- fjudge.c: the fate of packets, and the heaps of voltages --------------------------------------------------------- */
+/* ---- fjudge.c: the fate of packets, and the heaps of voltages ---------------------------------------------------- */
 
 /* A packet of the digitisers. */
 struct sent {
@@ -171,8 +172,8 @@ struct sent *judge_sent(unsigned ant, unsigned pol, int64_t packet);
 /* Excuses the absence of batches of an antenna whose packets were sent in [from_ns, to_ns). */
 void judge_excuse(unsigned ant, int64_t from_ns, int64_t to_ns);
 
-/* Returns the time when the first packet of an input was sent that arrived, from this time on.  If there is none, returns a
- * time far in the future. */
+/* Returns the time when the first packet of an input was sent that arrived, from this time on.  If there is none,
+ * returns a time far in the future. */
 int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns);
 
 /* Returns the time when an input had sent a chunk from its beginning, of which three quarters arrived. */

@@ -26,8 +26,8 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
 /* Stops the daemon, waits for its end, and forgets its counters. */
 void run_stop(struct run_daemon *daemon);
 
-/* Waits for the end of a daemon that ends itself because of a fault.  Fails the run unless it ends within this time, with
- * exit status 1. */
+/* Waits for the end of a daemon that ends itself because of a fault.  Fails the run unless it ends within this time,
+ * with exit status 1. */
 void run_await_failure(struct run_daemon *daemon, int64_t timeout_ns);
 
 /* Waits for this virtual time. */
