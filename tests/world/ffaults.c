@@ -1,5 +1,6 @@
-/* ffaults.c - faults of the host's clock, and of the time that digitisers send.  See fworld.h. */
+/* ffaults.c - faults of the host's clock, of the time that digitisers send, and of the device.  See fworld.h. */
 #include "tests/world/clock.h"
+#include "tests/world/faults.h"
 #include "tests/world/fworld.h"
 #include "tests/world/sched.h"
 
@@ -44,7 +45,7 @@ int64_t random_between(int64_t least, int64_t most)
     return least + (int64_t)world_random((uint64_t)(most - least + 1));
 }
 
-/* ---- The host's clock ------------------------------------------------------------------------------------------------ */
+/* ---- The host's clock -------------------------------------------------------------------------------------------- */
 
 static void add_change(int64_t after_ns, int64_t step_ns, int state)
 {
@@ -125,7 +126,7 @@ int64_t faults_wrong_periods(void)
     return (n < 0 ? 0 : (int64_t)n) - true_period;
 }
 
-/* ---- Digitisers ------------------------------------------------------------------------------------------------------ */
+/* ---- Digitisers -------------------------------------------------------------------------------------------------- */
 
 int64_t faults_time(unsigned p)
 {
@@ -178,17 +179,34 @@ static void draw_digitiser(void)
         world_note("digitisers: the clock denies the jump");
 }
 
+/* Draws a device that is slow, a little or much, or an operation that fails. */
+static void draw_device(void)
+{
+    struct device_faults device = {0};
+
+    if (model_is_known && world_random(5) == 0)
+        faults.device = world_random(2) ? SLOW : FAILING;
+    if (faults.device == SLOW)
+        device.slow_ns = random_between(1, world_random(2) ? PACKET_NS / 20 : 40 * PACKET_NS);
+    if (faults.device == FAILING) {
+        device.fail_operation = (unsigned)random_between(1, 10 * s.n_ants * s.n_packets / s.chunk_packets);
+        device.fails_when_run = world_random(2);
+    }
+    device_faults_set(&device);
+}
+
 void faults_draw(void)
 {
     memset(&faults, 0, sizeof(faults));
+    draw_device();
     draw_clock(s.n_packets * PACKET_NS);
     draw_digitiser();
 }
 
-/* ---- Excuses --------------------------------------------------------------------------------------------------------- */
+/* ---- Excuses ----------------------------------------------------------------------------------------------------- */
 
-/* Excuses packets while the timestamps of an antenna settle after a jump: until both polarisations have handed on a chunk, a
- * window later, or until one has handed on a window of chunks. */
+/* Excuses packets while the timestamps of an antenna settle after a jump: until both polarisations have handed on a
+ * chunk, a window later, or until one has handed on a window of chunks. */
 static void excuse_jump(unsigned ant, unsigned pol, int64_t jump_ns, int64_t more_ns)
 {
     int64_t from_ns = judge_first_read_ns(ant, pol, jump_ns);
@@ -196,8 +214,8 @@ static void excuse_jump(unsigned ant, unsigned pol, int64_t jump_ns, int64_t mor
     judge_excuse(ant, jump_ns, from_ns + (2 * s.window + 2) * s.chunk_packets * PACKET_NS + more_ns);
 }
 
-/* Excuses the packets of an input whose timestamps are shifted.  While they are behind by less than a window or so, they are
- * too old. */
+/* Excuses the packets of an input whose timestamps are shifted.  While they are behind by less than a window or so,
+ * they are too old. */
 static void excuse_shift(unsigned ant, unsigned pol, int64_t begin_ns, int64_t jitter_ns)
 {
     int64_t shift_samples = llabs(faults.shift_samples), more_ns = jitter_ns + 16 * PACKET_NS;

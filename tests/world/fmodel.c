@@ -9,9 +9,9 @@
 
 bool model_is_known;
 
-static uint8_t references[MAX_ANTS][N_SUBSTREAMS][PERIOD][HEAP_BYTES];
+static uint8_t references[MAX_ANTS][N_HEAPS][PERIOD][HEAP_BYTES];
 
-/* ---- Samples --------------------------------------------------------------------------------------------------------- */
+/* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 /* A sample of 10 bits at a time in samples since the sync time: pseudo-random, and about 50 rms. */
 static int sample(unsigned ant, unsigned pol, int64_t time)
@@ -38,7 +38,7 @@ void model_pack(unsigned ant, unsigned pol, int64_t first, uint8_t *out)
     }
 }
 
-/* ---- The filter bank in double precision ----------------------------------------------------------------------------- */
+/* ---- The filter bank in double precision ------------------------------------------------------------------------- */
 
 static double weights[N_TAPS * STEP];
 static double complex turns[STEP / 2]; /* exp(-2 pi i k / STEP) */
@@ -79,8 +79,8 @@ static void transform(double complex *values, unsigned n, double complex *scratc
     }
 }
 
-/* Computes the spectrum at 'time' of samples that are delayed by 'delay', for a gain of 1.  The filter's phases fold onto
- * STEP values.  The delay does not change the phase at the band's centre, a quarter of the sample rate. */
+/* Computes the spectrum at 'time' of samples that are delayed by 'delay', for a gain of 1.  The filter's phases fold
+ * onto STEP values.  The delay does not change the phase at the band's centre, a quarter of the sample rate. */
 static void compute(unsigned ant, unsigned pol, int64_t time, int64_t delay, double complex spectrum[STEP])
 {
     static const double complex quarters[] = {1, I, -1, -I};

@@ -1,8 +1,7 @@
-/* fsettings.c - changes delays and gains through KATCP, and knows the effects of the requests.  See fworld.h.
- *
- * One request is under way at a time.  After each reply the client reads steady-state-timestamp, the time from which all
- * data show the setting.  Spectra before this time may have the old or the new setting, unless a heap of them had arrived
- * before the request was sent. */
+/* fsettings.c - changes delays and gains through KATCP, and knows the effects of the requests.  See fworld.h.  One
+ * request is under way at a time.  After each reply the client reads steady-state-timestamp, the time from which all
+ * data show the setting.  Spectra before this time may have the old or the new setting, unless a heap of them had
+ * arrived before the request was sent. */
 #include "tests/world/fworld.h"
 #include "tests/world/lines.h"
 #include "tests/world/sched.h"
@@ -67,14 +66,14 @@ void settings_draw(void)
     state = IDLE;
     client = NULL;
     if (!model_is_known || faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED || faults.pause_at > 0 ||
-        world_random(3))
+        faults.device == FAILING || world_random(3))
         return;
     for (unsigned due = (unsigned)world_random(60); due < s.n_packets && n_changes < MAX_CHANGES;
          due += 1 + (unsigned)world_random(100))
         draw_change(&changes[n_changes++], due);
 }
 
-/* ---- The client ------------------------------------------------------------------------------------------------------ */
+/* ---- The client -------------------------------------------------------------------------------------------------- */
 
 static void on_line(void *arg, const char *line)
 {
@@ -139,7 +138,7 @@ void settings_end(void)
     lines_end();
 }
 
-/* ---- Effects --------------------------------------------------------------------------------------------------------- */
+/* ---- Effects ----------------------------------------------------------------------------------------------------- */
 
 void settings_at(unsigned input, int64_t samples, struct settings *settings)
 {

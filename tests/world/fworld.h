@@ -19,9 +19,14 @@
 #define N_SPECTRA    16
 #define N_SUBSTREAMS 2
 #define SUB_CHAN     (N_CHAN / N_SUBSTREAMS)
+#define NARROW       N_SUBSTREAMS /* index of the first substream of the narrow band, whose heaps have the same size */
+#define N_HEAPS      (2 * N_SUBSTREAMS)
+#define SUBSAMPLING  2 /* decimation of 1, and a pass_bandwidth */
+#define DDC_TAPS     32
 #define BATCH        (N_SPECTRA * STEP)             /* samples */
 #define REACH        (BATCH - STEP + N_TAPS * STEP) /* samples of a batch's filter windows */
-#define PACKET       256                            /* samples */
+#define NARROW_REACH (BATCH - STEP + (N_TAPS * N_CHAN - 1) * SUBSAMPLING + DDC_TAPS)
+#define PACKET       256 /* samples */
 #define BITS         10
 #define PERIOD       4 /* batches */
 #define GAIN         0.02
@@ -34,16 +39,18 @@
 struct scenario {
     unsigned n_ants, n_threads, chunk_packets, window, n_packets;
     int64_t sync_unix_s, first_packet; /* number of the first packet */
-    bool is_prompt, is_lossy;
+    bool is_prompt, is_lossy, has_narrow;
 };
 extern struct scenario s;
 
-/* ---- ffaults.c: faults of time --------------------------------------------------------------------------------------- */
+/* ---- ffaults.c: faults of time and of the device ----------------------------------------------------------------- */
 
 enum clock_fault { RIGHT, STEPPED, LEAP, DRIFTING, UNSYNCHRONISED, CORRECTED };
 enum digitiser_fault { RUNNING, RESTARTED, ANTENNA_OFF, POL_OFF, SYNC_OFF, SAMPLE_OFF };
 
 #define ALL UINT32_MAX
+
+enum device_fault { GOOD, SLOW, FAILING };
 
 /* A change of the host's clock while the daemon runs. */
 struct clock_change {
@@ -65,13 +72,14 @@ struct faults {
     int64_t shift_samples;
     unsigned n_silent; /* packets before 'from' that these inputs do not send */
     bool is_denied;    /* the host's synchronised clock contradicts the shifted timestamps */
+    enum device_fault device;
 };
 extern struct faults faults;
 
 /* Draws the faults of a run.  May raise s.n_packets. */
 void faults_draw(void);
 
-/* Starts the faults of the clock. */
+/* Starts the faults of the clock and the device, after the start of the daemon. */
 void faults_begin(int64_t begin_ns);
 
 /* Returns when packet 'p' is sent, in packets after packet 0. */
@@ -80,8 +88,8 @@ int64_t faults_time(unsigned p);
 /* Returns the number of samples by which an input's packet 'p' has a wrong timestamp. */
 int64_t faults_shift(unsigned ant, unsigned pol, unsigned p);
 
-/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at the start.
- * Call this function at the start. */
+/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at
+ * the start. Call this function at the start. */
 int64_t faults_wrong_periods(void);
 
 /* Excuses the absence of batches that may be lost. */
@@ -92,7 +100,7 @@ const char *faults_digitiser(void);
 
 int64_t random_between(int64_t least, int64_t most);
 
-/* ---- fsettings.c: delays and gains through KATCP ---------------------------------------------------------------------- */
+/* ---- fsettings.c: delays and gains through KATCP ----------------------------------------------------------------- */
 
 #define MAX_UNSURE 4
 
@@ -125,7 +133,7 @@ void settings_show(void);
 /* Returns true if a change of a delay may lose this batch. */
 bool settings_lose(unsigned ant, int64_t batch_samples);
 
-/* ---- fmodel.c: samples and the filter bank --------------------------------------------------------------------------- */
+/* ---- fmodel.c: samples and the filter bank ----------------------------------------------------------------------- */
 
 /* Writes the samples of a packet. */
 void model_pack(unsigned ant, unsigned pol, int64_t first_sample, uint8_t *out);
@@ -142,10 +150,11 @@ extern bool model_is_known;
 /* Returns true if the heap has the voltages of the run without faults. */
 bool model_is_exact(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
 
-/* Compares a heap with the filter bank in double precision and the settings of its spectra.  Fails the run if they differ. */
+/* Compares a heap with the filter bank in double precision and the settings of its spectra.  Fails the run if they
+ * differ. */
 void model_compare(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
 
-/* ---- fjudge.c: the fate of packets, and the heaps of voltages --------------------------------------------------------- */
+/* ---- fjudge.c: the fate of packets, and the heaps of voltages ---------------------------------------------------- */
 
 /* A packet of the digitisers. */
 struct sent {
@@ -163,8 +172,8 @@ struct sent *judge_sent(unsigned ant, unsigned pol, int64_t packet);
 /* Excuses the absence of batches of an antenna whose packets were sent in [from_ns, to_ns). */
 void judge_excuse(unsigned ant, int64_t from_ns, int64_t to_ns);
 
-/* Returns the time when the first packet of an input was sent that arrived, from this time on.  If there is none, returns a
- * time far in the future. */
+/* Returns the time when the first packet of an input was sent that arrived, from this time on.  If there is none,
+ * returns a time far in the future. */
 int64_t judge_first_read_ns(unsigned ant, unsigned pol, int64_t from_ns);
 
 /* Returns the time when an input had sent a chunk from its beginning, of which three quarters arrived. */
