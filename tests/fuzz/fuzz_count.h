@@ -1,5 +1,5 @@
-/* fuzz_count.h - counts the packets, lines or files that a fuzz target has fed to the code, and prints the total when the
- * target ends: "fuzz: 123456 packets". */
+/* fuzz_count.h - counts the packets, lines or files that a fuzz target has fed to the code, and prints the total when
+ * the target ends: "fuzz: 123456 packets". */
 #ifndef TESTS_FUZZ_FUZZ_COUNT_H
 #define TESTS_FUZZ_FUZZ_COUNT_H
 

@@ -1,5 +1,5 @@
-/* fuzz_http.c - any bytes from a client to a real HTTP server over loopback.  Every answer begins with a status line that
- * HTTP permits.  Afterwards the server still answers.
+/* fuzz_http.c - any bytes from a client to a real HTTP server over loopback.  Every answer begins with a status line
+ * that HTTP permits.  Afterwards the server still answers.
  *
  * Input: the bytes of a connection, except the end of the last header, which the target adds.  The server waits some
  * seconds for the rest of an incomplete request; the target does not. */

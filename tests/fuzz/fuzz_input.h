@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The functions between these lines are a model, or make an input.  The fuzzer does not trace them.  So edges are edges of
- * the code under test, and comparisons in a loop cost nothing. */
+/* The functions between these lines are a model, or make an input.  The fuzzer does not trace them.  So edges are edges
+ * of the code under test, and comparisons in a loop cost nothing. */
 #define FUZZ_MODEL_BEGIN                                                                                               \
     _Pragma("clang attribute push(__attribute__((no_sanitize(\"coverage\"))), apply_to = function)")
 #define FUZZ_MODEL_END _Pragma("clang attribute pop")

@@ -1,5 +1,5 @@
-/* fuzz_katcp_lines.c - thousands of lines to an input, from a client to a real KATCP server over a pair of sockets.  The
- * server answers each request once and in order, and answers no other line.
+/* fuzz_katcp_lines.c - thousands of lines to an input, from a client to a real KATCP server over a pair of sockets.
+ * The server answers each request once and in order, and answers no other line.
  *
  * Input: a seed, then text.  In this text a byte from 128 on stands for a word that the server knows.  The target
  * repeats the text, with chance alterations, until LINES_OF_INPUT lines have been sent.

@@ -1,4 +1,4 @@
-/* fuzz_katcp_server.h - a real KATCP server on loopback with one request of its own, "set", and sensors of every type. */
+/* fuzz_katcp_server.h - a real KATCP server on loopback with a request of its own, "set", and sensors of all types. */
 #ifndef TESTS_FUZZ_FUZZ_KATCP_SERVER_H
 #define TESTS_FUZZ_FUZZ_KATCP_SERVER_H
 

@@ -1,5 +1,5 @@
-/* fuzz_signal.c - any text as signals of dsim.  An error names a place in the text.  Signals that were parsed are printed
- * and parsed again: the printed text stays the same, and the samples of signals that repeat are the same.
+/* fuzz_signal.c - any text as signals of dsim.  An error names a place in the text.  Signals that were parsed are
+ * printed and parsed again: the printed text stays the same, and the samples of signals that repeat are the same.
  *
  * Input: the length of the period, then the text. */
 #include "tests/fuzz/fuzz_count.h"
