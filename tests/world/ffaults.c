@@ -206,12 +206,13 @@ void faults_draw(void)
 /* ---- Excuses ----------------------------------------------------------------------------------------------------- */
 
 /* Excuses packets while the timestamps of an antenna settle after a jump: until both polarisations have handed on a
- * chunk, a window later, or until one has handed on a window of chunks. */
+ * chunk, a window later, or until one has handed on a window of chunks.  Packets that were sent before the jump may
+ * arrive after it. */
 static void excuse_jump(unsigned ant, unsigned pol, int64_t jump_ns, int64_t more_ns)
 {
     int64_t from_ns = judge_first_read_ns(ant, pol, jump_ns);
 
-    judge_excuse(ant, jump_ns, from_ns + (2 * s.window + 2) * s.chunk_packets * PACKET_NS + more_ns);
+    judge_excuse(ant, jump_ns - more_ns, from_ns + (2 * s.window + 2) * s.chunk_packets * PACKET_NS + more_ns);
 }
 
 /* Excuses the packets of an input whose timestamps are shifted.  While they are behind by less than a window or so,

@@ -246,7 +246,7 @@ static void draw_scenario(void)
     s.chunk_packets = 8 * (1 + (unsigned)world_random(4));
     s.window = 2 + (unsigned)world_random(5);
     s.has_narrow = !model_is_known || world_random(4) == 0;
-    s.n_packets = 101 + (unsigned)world_random(240);
+    s.n_packets = 101 + (unsigned)world_random(160);
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)
