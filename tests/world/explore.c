@@ -94,7 +94,7 @@ static struct {
     uint8_t initial[TLS_BYTES];
 } tls;
 
-/* ---- Reports --------------------------------------------------------------------------------------------------------- */
+/* ---- Reports --------------------------------------------------------------------------------------------------- */
 
 static void print_trace(void)
 {
@@ -140,7 +140,7 @@ static void note(struct action action)
     run.trace[run.n_trace++].object = action.kind == CHOICE ? NULL : run.tasks[action.task].object;
 }
 
-/* ---- Steps that touch the same objects ------------------------------------------------------------------------------- */
+/* ---- Steps that touch the same objects ------------------------------------------------------------------------- */
 
 void explore_touch(const void *object, bool is_write)
 {
@@ -197,7 +197,7 @@ static bool is_asleep(const struct node *node, struct action action)
     return false;
 }
 
-/* ---- Possible actions ------------------------------------------------------------------------------------------------ */
+/* ---- Possible actions ------------------------------------------------------------------------------------------ */
 
 static bool is_ready(const struct task *task)
 {
@@ -248,7 +248,7 @@ static void report_deadlock(void)
     explore_fail("deadlock");
 }
 
-/* ---- Choices --------------------------------------------------------------------------------------------------------- */
+/* ---- Choices --------------------------------------------------------------------------------------------------- */
 
 static struct node *add_node(void)
 {
@@ -334,7 +334,7 @@ static bool next_path(void)
     return n_nodes > 0;
 }
 
-/* ---- Tasks ----------------------------------------------------------------------------------------------------------- */
+/* ---- Tasks ----------------------------------------------------------------------------------------------------- */
 
 static void wake_task(struct task *task)
 {
@@ -511,7 +511,7 @@ void explore_join(unsigned number)
     explore_touch(&run.tasks[number], true);
 }
 
-/* ---- Runs ------------------------------------------------------------------------------------------------------------ */
+/* ---- Runs ------------------------------------------------------------------------------------------------------ */
 
 static void *run_scenario(void *arg)
 {

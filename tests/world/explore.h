@@ -7,8 +7,8 @@
  * this choice.
  *
  * Complete:  with EXPLORE_ALL, all orders are tried that can differ.  Two steps that touch no common lock, condition,
- *            atomic or clock give the same result in both orders, so one of the orders is skipped (sleep sets: Godefroid
- *            1996).
+ *            atomic or clock give the same result in both orders, so one of the orders is skipped (sleep sets:
+ *            Godefroid 1996).
  * Bounded:   with a number of delays, all orders with at most this number of delays are tried.  Without a delay, a
  *            thread runs until it must wait, and the next thread that can run follows, in the order of their start.  A
  *            delay skips the thread whose turn it is (Emmi, Qadeer and Rakamaric 2011), or lets the time pass.
@@ -41,7 +41,7 @@ struct explore_scenario {
  * led to it.  Returns the number of different runs. */
 uint64_t explore(const struct explore_scenario *scenario);
 
-/* ---- For scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- For scenarios --------------------------------------------------------------------------------------------- */
 
 /* Ends the process with the message and the steps of the run. */
 _Noreturn void explore_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -54,7 +54,7 @@ void explore_access(const void *data, bool is_write);
 /* Returns each number in [0, n), in separate runs. */
 unsigned explore_choose(unsigned n);
 
-/* ---- For the seams (explore_seams.c) --------------------------------------------------------------------------------- */
+/* ---- For the seams (explore_seams.c) --------------------------------------------------------------------------- */
 
 /* Waits until can_run(object) is true.  'step' names the next step in reports. */
 void explore_block(const char *step, bool (*can_run)(const void *object), const void *object);

@@ -16,7 +16,7 @@
 #define FREED        0xDD /* value of the first FREED_BYTES bytes of freed memory */
 #define FREED_BYTES  4096
 
-/* ---- Memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------------------------- */
 
 void *__real_malloc(size_t n_bytes);
 void *__real_realloc(void *memory, size_t n_bytes);
@@ -120,7 +120,7 @@ void __wrap_free(void *memory)
     n_live--;
 }
 
-/* ---- Mutexes and conditions ------------------------------------------------------------------------------------------ */
+/* ---- Mutexes and conditions ------------------------------------------------------------------------------------ */
 
 /* A mutex in the memory of a pthread_mutex_t.  PTHREAD_MUTEX_INITIALIZER is all zeros. */
 struct mutex {
@@ -264,7 +264,7 @@ int __wrap_pthread_cond_broadcast(pthread_cond_t *condition)
     return 0;
 }
 
-/* ---- Atomic operations ----------------------------------------------------------------------------------------------- */
+/* ---- Atomic operations ----------------------------------------------------------------------------------------- */
 
 /* The compiler calls these functions in place of atomic operations.  It also calls functions for all other accesses to
  * memory, which are no seams. */
@@ -340,7 +340,7 @@ IGNORED(unaligned_read16)
 IGNORED(unaligned_write8)
 IGNORED(unaligned_write16)
 
-/* ---- clock.h --------------------------------------------------------------------------------------------------------- */
+/* ---- clock.h --------------------------------------------------------------------------------------------------- */
 
 int64_t clock_monotonic_ns(void)
 {
@@ -367,7 +367,7 @@ void clock_sleep_until(int64_t deadline_ns)
         explore_wait(&nothing, deadline_ns, NULL, NULL);
 }
 
-/* ---- thread.h -------------------------------------------------------------------------------------------------------- */
+/* ---- thread.h -------------------------------------------------------------------------------------------------- */
 
 _Thread_local _Atomic uint64_t *thread_beats;
 
@@ -400,7 +400,7 @@ void thread_watched(bool watched)
 {
 }
 
-/* ---- log.h: no lines ------------------------------------------------------------------------------------------------- */
+/* ---- log.h: no lines ------------------------------------------------------------------------------------------- */
 
 void __wrap_log_message(int level, const char *format, ...);
 void __wrap_log_limited(void *limit, int level, const char *format, ...);
@@ -413,7 +413,7 @@ void __wrap_log_limited(void *limit, int level, const char *format, ...)
 {
 }
 
-/* ---- libev: loops with messages from other threads ------------------------------------------------------------------- */
+/* ---- libev: loops with messages from other threads ------------------------------------------------------------- */
 
 #define MAX_WATCHERS 4
 

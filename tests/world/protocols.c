@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The exploration itself: numbers of orders that are known ---------------------------------------------------- */
+/* ---- The exploration itself: numbers of orders that are known -------------------------------------------------- */
 
 static int shared, own[3];
 static bool lost_an_update, counted_both;
@@ -101,7 +101,7 @@ static void check_exploration(void)
     protocols_expect(n == 4 && counted_both && lost_an_update, "two reads and two writes have 4 orders that differ");
 }
 
-/* ---- The inbox: each item arrives exactly once, in the order of its producer ------------------------------------- */
+/* ---- The inbox: each item arrives exactly once, in the order of its producer ----------------------------------- */
 
 #define N_PRODUCERS 2
 #define N_ITEMS     2 /* of each producer */
@@ -235,7 +235,7 @@ void protocol_inbox(void)
     explore(&(struct explore_scenario){"inbox, deadline", inbox_deadline, EXPLORE_ALL, 1});
 }
 
-/* ---- Loans: a buffer returns when its last reader has released it ------------------------------------------------ */
+/* ---- Loans: a buffer returns when its last reader has released it ---------------------------------------------- */
 
 #define N_READERS 2
 #define N_BUFFERS 2
@@ -311,7 +311,7 @@ void protocol_loans(void)
     explore(&(struct explore_scenario){"loans", loans, EXPLORE_ALL, 0});
 }
 
-/* ---- Commands: each posted command gets one answer, in order ----------------------------------------------------- */
+/* ---- Commands: each posted command gets one answer, in order --------------------------------------------------- */
 
 #define N_COMMANDS 3
 #define N_SLOTS    2

@@ -29,7 +29,7 @@ static struct {
     bool refuses_packets, drops_chunks, drops_heaps, is_whole;
 } seen;
 
-/* ---- A sink that remembers the numbers sent ---------------------------------------------------------------------- */
+/* ---- A sink that remembers the numbers sent -------------------------------------------------------------------- */
 
 static int64_t sent[MAX_SENT];
 static size_t n_sent, n_stop_heaps;
@@ -94,7 +94,7 @@ static struct send_stream_config stream_config(size_t max_jobs)
     };
 }
 
-/* ---- A sender: each job is sent or counted, and returns once ----------------------------------------------------- */
+/* ---- A sender: each job is sent or counted, and returns once --------------------------------------------------- */
 
 #define N_JOBS 2
 
@@ -191,7 +191,7 @@ void protocol_sender(void)
     seen.drops_heaps = false;
 }
 
-/* ---- The service of the engine ----------------------------------------------------------------------------------- */
+/* ---- The service of the engine --------------------------------------------------------------------------------- */
 
 struct service {
     struct ev_loop *loop;
@@ -219,7 +219,7 @@ void service_fail(void *service)
     service_stop(service, 1);
 }
 
-/* ---- A source that is a file or a pipe --------------------------------------------------------------------------- */
+/* ---- A source that is a file or a pipe ------------------------------------------------------------------------- */
 
 #define N_PACKETS 3
 
@@ -276,7 +276,7 @@ static enum reject identify(const void *context, unsigned endpoint, const struct
     return REJECT_NONE;
 }
 
-/* ---- The engine -------------------------------------------------------------------------------------------------- */
+/* ---- The engine ------------------------------------------------------------------------------------------------ */
 
 #define N_INPUTS  1 /* of the lane: sets of chunks wait for a free input */
 #define N_CHUNKS  2 /* the receiver waits for a chunk to return */
@@ -531,8 +531,8 @@ static bool has_sent(const void *n)
     return n_sent >= *(const unsigned *)n;
 }
 
-/* Waits until the receiver has read 0 to N_PACKETS packets, or until the sender has sent heaps.  The last packet's chunk
- * stays open until the receiver stops. */
+/* Waits until the receiver has read 0 to N_PACKETS packets, or until the sender has sent heaps.  The last packet's
+ * chunk stays open until the receiver stops. */
 static void await_data(void)
 {
     unsigned n = explore_choose(2 * N_PACKETS);
