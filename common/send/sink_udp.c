@@ -238,7 +238,7 @@ static size_t send_all(struct udp_sink *sink, size_t n_messages)
     size_t n_failed = 0;
 
     for (size_t m = 0; m < n_messages; m++) {
-        int err;
+        int err = 0;
         m += send_messages(sink, sink->messages + m, n_messages - m, &err);
         if (m == n_messages)
             break;

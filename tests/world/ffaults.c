@@ -92,7 +92,7 @@ static void draw_clock(int64_t run_ns)
     if (faults.clock == UNSYNCHRONISED || faults.clock == CORRECTED)
         faults.at_start = (struct world_clock){.error_ns = draw_error(), .state = TIME_ERROR};
     if (faults.clock == UNSYNCHRONISED)
-        add_change(random_between(0, run_ns / 3), draw_error(), TIME_ERROR);
+        add_change(random_between(run_ns / 6, run_ns / 3), draw_error(), TIME_ERROR); /* after the first packets */
     if (faults.clock == CORRECTED) {
         faults.corrected_ns = random_between(0, world_random(2) ? faults.pause_at * PACKET_NS : run_ns);
         add_change(faults.corrected_ns, -faults.at_start.error_ns, TIME_OK);

@@ -102,7 +102,7 @@ int64_t random_between(int64_t least, int64_t most);
 
 /* ---- fsettings.c: delays and gains through KATCP ----------------------------------------------------------------- */
 
-#define MAX_UNSURE 4
+#define MAX_UNSURE 16
 
 /* The settings that an input may have at one time.  There are several if a request is under way. */
 struct settings {
