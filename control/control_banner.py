@@ -7,7 +7,7 @@ HEADLINES = {"absent": "Engines missing", "bad": "No data", "warn": "Losing data
 
 
 def hosts_down(engines):
-    """Returns {host: its engines} for each host with several engines, if none of them answers."""
+    """Returns {host: its engines} for each host that has several engines and whose engines are all absent."""
     of = {}
     for e in engines:
         of.setdefault(e["host"], []).append(e)

@@ -4,9 +4,9 @@ Flow:   Controller --request()--> Engine --> aiokatcp client --> fgpu or xbgpu
 States: absent   there is no connection
         hung     the engine did not answer a request, or an attempt to connect, in time
         present  the engine takes requests
-An engine becomes present after it has got all settings that the controller holds (control_settings).  A request that
-is not answered in time ends the connection, because the controller cannot know whether the setting has taken effect.
-The next connection then sets everything again.  All methods run on one event loop.
+An engine becomes present after it has got all settings that the controller holds (control_settings).  If a request is
+not answered in time, the controller cannot know whether the setting has taken effect.  The controller then ends the
+connection, and sends all settings again on the next connection.  All methods run on one event loop.
 """
 import asyncio
 import errno
@@ -17,9 +17,9 @@ import time
 import aiokatcp
 
 RETRY_S = 0.5        # time from the end of a connection to the next attempt
-CONNECT_S = 10.0     # time limit of one attempt; an engine that is stopped (SIGSTOP) answers when it continues
+CONNECT_S = 10.0     # time limit of one attempt; a stopped engine (SIGSTOP) may continue, and answer, within this time
 PROBE_S = 1.0        # time from one ?watchdog to the next
-SLACK_S = 0.01       # a caller waits this much longer than the time-out, so that the engine's state is known first
+SLACK_S = 0.01       # added to a caller's time-out, so that the engine's state is known before the caller gives up
 SILENT_S = 3.0       # an engine is hung if it does not answer ?watchdog within this time
 
 MANY_ARGS = 1000     # longer requests are encoded one at a time: 32768 gains for one engine take 15 ms

@@ -42,7 +42,7 @@ def pair_of(config, text):
 
 
 def band_of(source, text):
-    """Returns (first, last) channel of a text such as "256,511"; without a text, of the whole band."""
+    """Returns (first, last): the channels in a text such as "256,511"; the whole band if the text is empty."""
     n = source["channels"]
     try:
         first, last = map(int, text.split(",")) if text else (0, n - 1)
@@ -70,8 +70,8 @@ def curve_values(spectrum, pols):
 
 
 def join(spectra, pols, first, last):
-    """Returns (phase_deg, coherence) of the points for the channels first to last.  A point is the mean phasor of its
-    channels; None if no channel is known."""
+    """Returns (phase_deg, coherence): the values of each point for the channels first to last.  A point is the mean
+    phasor of its channels.  If no channel of a point has a value, the point's values are None."""
     width = -(-(last - first + 1) // MAX_POINTS)
     n = -(-(last - first + 1) // width)
     sums, weights = [0j] * n, [0] * n

@@ -33,7 +33,7 @@ FILES = {
 }
 MAX_CONNECTIONS = 64
 HEADER_S = 10.0
-SETTLE_S = 0.02  # a connection gets its transport a moment after asyncio has made it
+SETTLE_S = 0.02  # within this time, asyncio sets the transport of a new connection
 HEADERS = {
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
@@ -132,7 +132,7 @@ def close_surplus(server):
 
 
 def limit(server):
-    """Returns a function that makes a connection and, a moment later, closes surplus connections."""
+    """Returns a function that makes a connection.  A moment later, connections above MAX_CONNECTIONS are closed."""
 
     def make():
         asyncio.get_running_loop().call_later(SETTLE_S, close_surplus, server)

@@ -34,9 +34,9 @@ class Troubles:
     engines is one row."""
 
     def __init__(self):
-        self.rows = {}  # (engine, where, stage, what): row of a trouble of one engine
+        self.rows = {}  # (engine, where, stage, what): row of one engine's trouble
         self.started = {}  # engine: start time of its process
-        self.before = {}  # key of a row: n_hour at the end of the engine's former process
+        self.before = {}  # key of a row: the row's n_hour when the engine's former process ended
 
     def take(self, pages, now):
         for page in pages:
@@ -77,7 +77,7 @@ class Troubles:
             key = (page.name, t["where"], t["stage"], t["what"])
             said.add(key)
             row = self.rows.get(key)
-            # a trouble that the engine's former process reported keeps its first time
+            # if the engine's former process has already reported the trouble, the row keeps its first time
             since = min(filter(None, (t["since"], row and row["since"])), default=now)
             n_hour = (t["n_hour"] if not t["unit"] else 0) + (self.before.get(key, 0) if row else 0)
             self.rows[key] = {
@@ -98,8 +98,8 @@ class Troubles:
                 row["ongoing"] = False
 
     def _group(self):
-        """Returns the rows with the engines that report each trouble: ongoing troubles first, then the worst, then the
-        latest."""
+        """Returns one row for each trouble, with the engines that report the trouble.  Ongoing troubles come first,
+        then the worst troubles, then the latest troubles."""
         groups = {}
         for row in self.rows.values():
             key = (row["where"], row["stage"], row["what"])

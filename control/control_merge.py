@@ -15,7 +15,7 @@ OWN_STAGES = {
     "xbgpu": ("X-engine", "socket of the X-engine", "host clock"),
     "visrec": None,
     "beamrec": None,
-}  # an engine's lamp shows troubles of these stages; None: of all stages
+}  # stages whose troubles an engine's lamp shows; None: all stages
 GONE = ("dead", "silent")  # states in which an X-engine receives nothing from an antenna
 START_S = 10  # an engine may be without data for this time after its start
 
@@ -111,8 +111,8 @@ def trouble_text(trouble):
 
 
 def of_antenna(antenna, where):
-    """Returns True if the place of a trouble is this antenna: "m000", "m000 pol 0" or "m000 wide", but not "m000 to
-    m003"."""
+    """Returns True if the text 'where' of a trouble names only this antenna: "m000", "m000 pol 0" or "m000 wide".
+    Returns False if the text names several antennas: "m000 to m003"."""
     return where == antenna or where.startswith(f"{antenna} ") and not where.startswith(f"{antenna} to ")
 
 

@@ -1,4 +1,5 @@
-"""Names of the engines' sensors in the array.  They have streams and inputs' labels in place of an engine's indices.
+"""Names of the engines' sensors in the array.  An engine's own names contain indices.  In place of an index, a name in
+the array contains the name of a stream or the label of an input.
 
 Clients of the reference implementation use the same names:
     fgpu   input{i}.NAME                -> STREAM.LABEL.NAME, for each stream of voltages
@@ -30,8 +31,8 @@ INPUT = re.compile(r"input(\d+)\.(.+)")
 
 @dataclass(frozen=True)
 class Place:
-    """The sensors of the array that get the value of an engine's sensor.  'names' are the sensors that have this value
-    alone.  'whole' is (name, rule) of a sensor that combines the values of several engines."""
+    """The sensors of the array that get the value of an engine's sensor.  Each sensor in 'names' gets the value of
+    only this engine.  'whole' is (name, rule) of a sensor that combines the values of several engines."""
 
     names: tuple = ()
     whole: tuple | None = None

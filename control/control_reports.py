@@ -52,7 +52,7 @@ class Reports:
                 self.sensors[stream, f"{kind}-{name}"].set_value(value, status)
 
     def check(self):
-        """Gives a sensor pointing-until the status error if the models of its stream have ended."""
+        """If the models of a stream have ended, sets the status of its sensor pointing-until to error."""
         for _, kind, stream in self.settings.keys("report"):
             sensor = self.sensors.get((stream, "pointing-until"))
             if kind == "pointing" and sensor and sensor.value < time.time() and sensor.status == Status.NOMINAL:

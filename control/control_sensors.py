@@ -66,7 +66,7 @@ class Whole:
         elif self.rule == "latest":
             latest = max(valid, key=lambda part: part.timestamp)
             self.sensor.set_value(latest.value, latest.status, latest.timestamp)
-        else:  # the last value of an engine that is away still counts
+        else:  # the last value of an unreachable engine still counts
             value = (sum if self.rule == "sum" else max)(part.value for part in parts)
             self.sensor.set_value(value, max(part.status for part in valid), newest.timestamp)
 
@@ -135,7 +135,7 @@ class Mirror:
         self.board.note(self.engine, name, status, raw)
 
     def disconnected(self):
-        """Gives all sensors of the engine the status unreachable."""
+        """Sets the status of all sensors of the engine to unreachable."""
         now = time.time()
         for _, sensors, whole in self.feeds.values():
             for sensor in sensors:

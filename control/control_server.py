@@ -6,8 +6,8 @@ import aiokatcp
 
 
 MAX_PENDING = 1000   # largest number of requests in progress; requests to a hung engine wait
-BATCH = 100          # a long answer lets other requests run after this number of informs
-EXIT_RESTART = 75    # exit code, as in the engines, after which systemd starts the program again
+BATCH = 100          # after this number of informs, a long answer lets other requests run
+EXIT_RESTART = 75    # after this exit code systemd starts the program again; the engines use the same code
 
 
 class Server(aiokatcp.DeviceServer):
@@ -36,8 +36,8 @@ class Server(aiokatcp.DeviceServer):
 
     @staticmethod
     def _first_bytes(conn, n_bytes):
-        """Closes a connection whose first byte does not begin a request, such as a connection of a web browser.  So a
-        web page that a user of this host visits cannot send requests."""
+        """Closes a connection if its first byte is not "?", with which every request begins.  A web browser sends
+        another first byte.  So if a user of this host visits a web page, the page cannot send requests."""
         del conn.buffer_updated
         if bytes(conn.get_buffer(-1)[:1]) != b"?":
             conn.abort()

@@ -30,9 +30,9 @@ logger = logging.getLogger("control")
 
 
 class Settings:
-    """Settings by key.  'directory' is a Path, or None: settings then end with the process.  'status' is one of: none
-    (no directory); kept; ignored (a damaged file was put aside at the start); failed (a setting could not be written,
-    and ends with the process)."""
+    """Settings by key.  'directory' is a Path or None.  If 'directory' is None, the settings are lost when the process
+    ends.  'status' is one of: none (no directory); kept; ignored (a damaged file was put aside at the start); failed (a
+    setting could not be written, and is lost when the process ends)."""
 
     def __init__(self, directory):
         self.status = "kept" if directory else "none"
@@ -133,11 +133,11 @@ class Sender:
         self.config, self.settings = config, settings
 
     def messages(self, engine, sent, in_effect):
-        """Returns [(request, arguments, timeout_s)] of the settings that are newer than in 'sent' {key: serial}.
-        Enters the returned settings in 'sent'.
+        """Returns [(request, arguments, timeout_s)] for the settings whose serials differ from the serials in
+        'sent' {key: serial}.  Enters the new serials in 'sent'.
 
-        'in_effect' {sensor: value} has the delay models that the F-engine uses.  These models are not sent, because a
-        model that is sent again removes all later models for an instant.
+        'in_effect' {sensor: value} has the delay models that the F-engine uses.  The result does not contain these
+        models.  If the F-engine got such a model again, it would remove all later models for an instant.
         """
         make = self._of_feng if engine.program == "fgpu" else self._of_xeng
         return list(make(engine.config, lambda key: self._is_new(key, sent), in_effect))
@@ -158,7 +158,7 @@ class Sender:
                 yield from self._delays(stream.name, labels, is_new, in_effect)
 
     def _gains(self, stream, labels, is_new):
-        """Yields the gains of all inputs first, because they replace the gains of single inputs."""
+        """Yields the request gain-all first, because gain-all replaces the gains of single inputs."""
         new = [label for label in labels if is_new(("gain", stream, label))]
         if is_new(("gain-all", stream, "")):
             yield "gain-all", (stream, *self.settings.get(("gain-all", stream, ""))), self.config.gains_timeout_s
@@ -167,7 +167,7 @@ class Sender:
             yield "gain", (stream, label, *self.settings.get(("gain", stream, label))), self.config.gains_timeout_s
 
     def _delays(self, stream, labels, is_new, in_effect):
-        """Yields one request for each start, with the models of all inputs that start then."""
+        """Yields one request for each start time, with all models that begin at this time."""
         starts = {}
         for i, label in enumerate(labels):
             if is_new(("delays", stream, label)):
@@ -215,6 +215,6 @@ class Sender:
 
 
 def now_text(lead_s=0.0):
-    """Returns the UNIX time lead_s from now as text, with nanoseconds, which an engine reads exactly."""
+    """Returns the present UNIX time plus lead_s, as text with nanoseconds.  An engine reads this text exactly."""
     now_ns = time.time_ns() + int(lead_s * 1e9)
     return f"{now_ns // 10**9}.{now_ns % 10**9:09d}"

@@ -64,7 +64,7 @@ class ArrayState:
             self.schedule()
 
     def schedule(self):
-        """Computes the state 0.2 s later, once for all changes until then."""
+        """Starts a timer of 0.2 s.  When the timer ends, the state is computed once for all changes of this time."""
         if self._timer is None:
             self._timer = self.loop.call_later(RECOMPUTE_S, self.compute)
 

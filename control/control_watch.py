@@ -134,7 +134,7 @@ class Watch:
             try:
                 # in a thread: a merge of many pages must not delay KATCP requests
                 self.state = await asyncio.to_thread(self._compute, time.time(), *self._snapshot())
-            except Exception:  # a missing key in a page of another version must not end the controller
+            except Exception:  # the page of an engine of another version may lack a key
                 log.exception("The array's state cannot be computed")
             self.build_s = time.monotonic() - begin
             await asyncio.sleep(max(0.1, BUILD_S - self.build_s))

@@ -6,9 +6,9 @@ without data.
 """
 import numpy as np
 
-PADDING = 4  # ratio of the length of the Fourier transform that finds a delay to the number of channels
+PADDING = 4  # length of the Fourier transform that finds a delay, divided by the number of channels
 MIN_PEAK = 5  # lowest ratio of a fringe's peak to the noise; noise alone reaches this ratio once in 10^7 transforms
-# an antenna with this number of fringes starts the search; the sum of the found antennas finds the others
+# the search starts with an antenna that has this number of fringes; the sum of the found antennas finds other antennas
 ENOUGH_FRINGES = 5
 OUTLIER_SIGMA = 6  # lowest deviation of a channel with interference, in standard deviations
 OUTLIER_FRACTION = 0.1  # lowest deviation of such a channel, relative to the channels nearby
@@ -108,7 +108,7 @@ def rotation(inverse, turns, phase, channel):
 
 
 def beam_spectra(vis, turned, weight):
-    """Returns the visibilities of each antenna with the weighted sum of all other antennas, [ant, chan]."""
+    """Returns the visibilities between each antenna and the weighted sum of all other antennas, [ant, chan]."""
     sums, weight = np.zeros(turned.shape, np.complex64), weight.astype(np.complex64)
     for ant in range(1, len(turned)):
         rho = vis[row(ant)] * turned[:ant]

@@ -52,7 +52,8 @@ class Model:
 
 
 def amplitude_factors(solution):
-    """Returns the factors, [ant], after which all solved inputs have the same response to the source.
+    """Returns a factor for each antenna, [ant].  With these factors all solved inputs have the same response to the
+    source.
 
     The factors are limited to AMPLITUDE_LIMIT, and do not change the mean power of all solved inputs.  Inputs without a
     solution have the factor 1.

@@ -96,8 +96,9 @@ def group_counts(n_spectra, n_ant, good, size):
 
 
 def fit_lines(phase, sigma, x):
-    """Fits phase = a + b x to each row, [row, group].  'sigma' is the error of each phase, inf for a group without
-    data.  Leaves outliers out.  Returns (a, b, covariance of a and b [row, 2, 2], reduced chi square) of all rows."""
+    """Fits phase = a + b x to each row, [row, group].  'sigma' is the error of each phase.  For a group without
+    data, 'sigma' is inf.  The fit omits outliers.  Returns (a, b, covariance of a and b [row, 2, 2], reduced chi
+    square) of all rows."""
     weight = np.where(np.isfinite(sigma), 1 / np.maximum(sigma, 1e-12)**2, 0)
     for _ in range(3):
         s0, s1, s2 = weight.sum(1), weight @ x, weight @ x**2
@@ -280,12 +281,12 @@ def solve_pol(data, pol, f, reference, bandpass):
 
 
 def solve_bandpass(data, pol, f, turned, reference, size):
-    """Returns the phases that the gains have after 'turned', as complex factors, [ant, chan].  Each group of 'size'
-    channels has one phase.
+    """Returns the phases that remain in the gains after the correction by the factors 'turned'.  The phases are complex
+    factors, [ant, chan].  Each group of 'size' channels has one phase.
 
-    B_i is the sum over all other antennas j of |g_j| V_ij.  Its phase is the phase of g_i minus the mean phase of the
-    other antennas.  If the phases are small, a step of (1 - the antenna's share) times the phase of B_i is the solution
-    of StefCal.
+    B_i is the sum over all other antennas j of |g_j| V_ij.  The phase of B_i is the phase of g_i minus the mean phase
+    of the other antennas.  If the phases are small, StefCal's solution is a step of (1 - the antenna's share) times the
+    phase of B_i.
     """
     if data.n_chan % size:
         raise Unusable(f"--bandpass: {size} channels do not divide the band's {data.n_chan} channels")
@@ -308,7 +309,7 @@ def solve(data, reference=None, bandpass=0):
     """Returns (name of the reference antenna, [Solution of each polarisation]).
 
     reference: name of an antenna; None: the first antenna with fringes in all polarisations.
-    bandpass: number of channels in a group; each group gets a phase of its own beside the line.  0: lines only.
+    bandpass: number of channels in a group.  In addition to the line, each group gets a phase.  0: lines only.
     Raises Unusable if the data have no solution.
     """
     if reference is not None and reference not in data.names:

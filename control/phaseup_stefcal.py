@@ -12,11 +12,12 @@ TOLERANCE = 1e-5  # the rounds end when the relative change of all gains is at m
 
 
 def stefcal(sums, counts):
-    """Returns the gains g, complex [group, ant], that minimise the sum of counts |sums / counts - g_i conj(g_j)|^2.
+    """Returns the gains g, complex [group, ant].  The gains minimise the sum, over all antennas i and j, of
+    counts |sums / counts - g_i conj(g_j)|^2.
 
-    sums: sums of normalised visibilities, [group, ant, ant], Hermitian.  Their phases should be near zero.  counts: the
-    number of spectra in each sum.  'sums' and 'counts' are zero on the diagonal and where there are no data.  Antennas
-    without data get the gain 0.
+    sums: sums of normalised visibilities, [group, ant, ant], Hermitian.  The phases of the sums should be near zero.
+    counts: the number of spectra in each sum.  'sums' and 'counts' are zero on the diagonal and where there are no
+    data.  Antennas without data get the gain 0.
     """
     heard = counts.sum(2)
     mean = np.abs(sums.real.sum(2)) / np.maximum(heard, 1)
@@ -62,11 +63,13 @@ def _inverse_normal(normal, present):
 
 
 def phase_covariance(level, counts, reference):
-    """Returns the variances of phases relative to the antenna 'reference', [group, ant], in rad^2; inf without data.
+    """Returns the variances of phases relative to the antenna 'reference', [group, ant], in rad^2.  An antenna
+    without data has the variance inf.
 
-    level: |g| of inputs with the power 1, float [group, ant].  T is the sum of all y_j.  The least squares phases are
-    L^-1 Im(y_i conj(T)), where L is the Laplacian matrix with the weights n |g_i|^2 |g_j|^2.  The covariance of Im(y_i
-    conj(T)) contains the noise of the source itself, so the variances also hold for strong sources.
+    level: |g| of inputs that are normalised to power 1, float [group, ant].  T is the sum of all y_j.  The least
+    squares phases are L^-1 Im(y_i conj(T)).  L is the Laplacian matrix with the weights counts |g_i|^2 |g_j|^2.  The
+    covariance of Im(y_i conj(T)) contains the noise of the source itself, so the variances also hold for strong
+    sources.
     """
     index = np.arange(level.shape[1])
     p = counts * (level**2)[:, :, None] * (level**2)[:, None, :]

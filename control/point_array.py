@@ -49,7 +49,7 @@ class Array:
     name: str
     place: Place  # origin of the antennas' positions, and of the delays
     antennas: list  # names, in the order of feng_id
-    positions_m: np.ndarray  # metres east, north and up of 'place', [n_ants, 3]
+    positions_m: np.ndarray  # [n_ants, 3]: metres east, north and up, relative to 'place'
     streams: dict  # name: Stream
     sources: dict  # name of a beam: name of its Stream
     adc_rate_hz: float

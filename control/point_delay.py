@@ -92,8 +92,8 @@ class Models:
         return (unix_s - self.start_s)[:, None] ** np.arange(len(self.coefficients)) @ self.coefficients
 
     def load_time(self, stream):
-        """Returns the load time of the models for a stream, as text with nine decimals.  A request can have no more
-        decimals."""
+        """Returns the time at which the engines of a stream must load the models, as text.  The text has nine decimals,
+        the largest number that a request accepts."""
         whole = np.floor(self.start_s - stream.group_delay_s)
         nanoseconds = round((self.start_s - whole - stream.group_delay_s) * 1e9)
         return f"{int(whole) + nanoseconds // 10**9}.{nanoseconds % 10**9:09}"

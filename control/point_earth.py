@@ -1,11 +1,11 @@
 """Orientation of the Earth at a time: leap seconds, UT1 and polar motion, from tables on this host.
 
-Tables:  IERS's finals2000A (with predictions for a year) or eopc04.  The package astropy-iers-data has a finals2000A.
-         A file that the operator names replaces it.  Leap seconds come from the newest table of astropy-iers-data and
-         tzdata, or from a file that the operator names.
-Old:     a table of any age can be used.  Beyond a table's end, UT1 - TAI and the pole keep their last values.
-         UT1 is then wrong by up to 2 ms for each day, and 1 ms of UT1 is 0.24 ps for each kilometre of a baseline.
-Network: no table is fetched."""
+Tables:  UT1 and polar motion come from IERS's finals2000A (with predictions for a year) or eopc04.  The package
+         astropy-iers-data has a finals2000A.  If the operator names a file, the file replaces this table.  Leap seconds
+         come from the newest table of astropy-iers-data and tzdata, or from a file that the operator names.
+Age:     a table of any age can be used.  After a table's end, UT1 - TAI and the pole keep their last values.  UT1 is
+         then wrong by up to 2 ms for each day.  An error of 1 ms in UT1 is 0.24 ps for each kilometre of a baseline.
+Network: the program fetches no table from the network."""
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -103,10 +103,10 @@ class Body:
 
 @dataclass
 class Tle:
-    """An earth satellite.  SGP4 gives its position in TEME, whose axes do not rotate.
+    """An earth satellite.  SGP4 gives the satellite's position in TEME.  The axes of TEME do not rotate.
 
-    The wave leaves the satellite at the time T - light.  In the rest frame of the origin, the satellite's position at
-    that time is displaced by v * light (aberration).  v is the origin's velocity by the Earth's rotation.
+    The wave leaves the satellite at the time T - light.  The Earth's rotation moves the origin with the velocity v.  In
+    the rest frame of the origin, the satellite's position at T - light is displaced by v * light (aberration).
     """
     text: str
     satellite: Satrec
@@ -169,7 +169,8 @@ def parse_tle(rest):
 
 
 def parse_target(text):
-    """Returns the target that a text describes.  The 'text' of the target describes it without a file."""
+    """Returns the target that 'text' describes.  If 'text' names a file of elements, the target's own text contains the
+    elements instead of the file's name."""
     kind, _, rest = text.strip().partition(" ")
     try:
         if kind == "tle":

@@ -26,9 +26,10 @@ struct flow {
     const struct assemble_layout *layout; /* [const] layout of the member */
     struct position next;                 /* position after the last packet admitted */
     uint64_t payload_bytes;               /* payload size of each packet except the last packet of a heap */
-    /* flow of the expected next packet: [0] after a packet inside a heap, [1] after a heap's last packet */
+    /* After a packet inside a heap, the predictor expects a packet of the flow successor[0].  After a heap's last
+     * packet, the predictor expects a packet of successor[1]. */
     struct flow *successor[2];
-    struct position cursor; /* position of the next packet to predict in batch 'cursor_batch' */
+    struct position cursor; /* in batch 'cursor_batch': position of the flow's next predicted packet */
     uint64_t cursor_batch;
 };
 

@@ -17,8 +17,9 @@
 #define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, which limits the delay of a stop */
 #define TICK_MIN_NS     (1 * NS_PER_MS)   /* shortest interval between calls of assembler_pass_time() */
 
-/* Number of calls of assembler_pass_time() in the duration of a chunk.  After a member falls silent, its open chunks
- * must leave while the other members advance by one chunk.  Otherwise the matcher makes the sets without them. */
+/* Number of calls of assembler_pass_time() in the duration of a chunk.  If a member falls silent, assembler_pass_time()
+ * hands on the member's open chunks.  These chunks must leave before the other members have advanced by one chunk.
+ * Otherwise the matcher makes sets without these chunks. */
 #define TICKS_PER_CHUNK 4
 
 /* total size of a slot's buffers: header, own, spill */

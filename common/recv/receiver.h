@@ -105,8 +105,8 @@ int receiver_get_error(const struct receiver *receiver);
 void receiver_halt(struct receiver *receiver);
 
 /* Returns the timestamp of the oldest open chunk of a halted receiver; INT64_MAX if no chunk is open.
- * receiver_flush_oldest() hands this chunk on.  With both functions the last chunks of several receivers can leave in
- * order of time (receiver_set.c). */
+ * receiver_flush_oldest() hands this chunk on.  receiver_set.c calls these two functions, so that the last chunks of
+ * several receivers leave in order of time. */
 int64_t receiver_oldest_samples(const struct receiver *receiver);
 void receiver_flush_oldest(struct receiver *receiver);
 

@@ -53,9 +53,10 @@ struct receiver {
     int64_t tick_ns; /* [const] interval between calls of assembler_pass_time(): a chunk's duration, within bounds */
     int64_t ticked_ns;
     struct spead_shape shape; /* shape of the last good packet */
-    size_t header_bytes;      /* header size of the last good packet, offered for the next packets */
-    size_t n_offered;         /* number of slots offered for this batch */
-    size_t n_placed;          /* number of packets in this batch */
+    /* header size of the last good packet; the slots for the next packets get header buffers of this size */
+    size_t header_bytes;
+    size_t n_offered; /* number of slots offered for this batch */
+    size_t n_placed;  /* number of packets in this batch */
 
     struct receiver_stats stats;
     uint32_t named; /* bit mask of the reject reasons that were logged in this batch */

@@ -92,8 +92,9 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
     stats_gauge(full, "Timestamp of the newest chunk, in ADC samples.", labels, &stats->newest_timestamp);
 }
 
-/* Adds the counters of refused heaps for xbgpu, whose heaps have several packets.  There is a counter for each reason
- * that the reference counts.  A refused heap is counted by its first packet. */
+/* Adds the counters of refused heaps for xbgpu.  The heaps that xbgpu receives have several packets.  There is one
+ * counter for each reason that the reference correlator counts.  A refused heap is counted when its first packet is
+ * refused. */
 static void add_refused_heaps(const char *prefix, const char *labels, const struct counter *heaps)
 {
     for (size_t i = 0; strcmp(prefix, "xbgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)

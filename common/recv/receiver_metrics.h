@@ -1,13 +1,13 @@
 /* receiver_metrics.h - registers the counters of the receive side under the names that both daemons publish.
  *
- * 'prefix' is "fgpu_input" or "xbgpu_input".  If the reference correlator has the same counter, the rest of the name
- * is the same as in the reference (heaps, bytes, chunks, missing_heaps, ...).  The counter rejected_packets has a
- * reason label.  The reference counts refused heaps in too_old_heaps, bad_timestamp_heaps and, for xbgpu,
- * bad_feng_id_heaps.  In fgpu, whose heaps are one packet each, the first two counters replace two reasons of
- * rejected_packets.  xbgpu has all three in addition to rejected_packets, and counts each refused heap by its first
- * packet.  Some packets of a stream belong to no chunk: descriptors, stop heaps, and packets for other threads.  They
- * are not refused, but counted by ignored_packets, with a reason label.  metadata_heaps is the reference's counter of
- * descriptor heaps and of heaps that lack an item. */
+ * 'prefix' is "fgpu_input" or "xbgpu_input".  If the reference correlator has the same counter, the rest of the name is
+ * the same as in the reference (heaps, bytes, chunks, missing_heaps, ...).  The counter rejected_packets has a reason
+ * label.  The reference counts refused heaps in too_old_heaps, bad_timestamp_heaps and, for xbgpu, bad_feng_id_heaps.
+ * The heaps that fgpu receives are one packet each.  fgpu counts such packets in too_old_heaps and bad_timestamp_heaps,
+ * and not in rejected_packets.  xbgpu has all three counters in addition to rejected_packets.  xbgpu counts a refused
+ * heap when its first packet is refused.  Some packets of a stream belong to no chunk: descriptors, stop heaps, and
+ * packets for other threads.  These packets are not refused.  They are counted in ignored_packets, with a reason label.
+ * metadata_heaps is the reference's counter of descriptor heaps and of heaps that lack an item. */
 #ifndef COMMON_RECV_RECEIVER_METRICS_H
 #define COMMON_RECV_RECEIVER_METRICS_H
 

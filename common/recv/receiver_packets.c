@@ -176,8 +176,9 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
 
 /* ---- A second copy ----------------------------------------------------------------------------------------------- */
 
-/* Clears a place before a payload is copied there.  A later packet of the batch may have been received at this place,
- * as predicted.  Its payload is moved to the slot's own buffer, and is later compared as a duplicate. */
+/* Clears a place before a payload is copied to this place.  If a later packet of the batch was predicted at the same
+ * place, its payload may already be there.  The later packet's payload is then moved to its slot's own buffer.  This
+ * payload is later compared as a duplicate. */
 static void make_way(struct receiver *r, const struct placement *placement, const uint8_t *place)
 {
     const uint8_t *end = place + placement->packet.payload_length;

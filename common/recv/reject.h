@@ -11,7 +11,7 @@
  * window. */
 enum reject {
     REJECT_NONE = 0,
-    REJECT_BAD_SENDER,    /* the packet's sender may not send to this endpoint (recv.from) */
+    REJECT_BAD_SENDER,    /* recv.from does not allow this sender to send to this endpoint */
     REJECT_MALFORMED,     /* not a SPEAD-64-48 packet (spead.h lists the errors) */
     REJECT_DESCRIPTOR,    /* a packet of a descriptor heap, which any stream may contain */
     REJECT_STOP,          /* a packet of a stop heap, which any stream may contain */
@@ -26,7 +26,8 @@ enum reject {
     REJECT_TOO_OLD,       /* behind the window */
     /* timestamp far from the window or in the future, without enough evidence of a jump of time (assemble.h) */
     REJECT_JUMP,
-    /* the packet would complete the evidence of a jump of time, but the host's synchronised clock denies the jump */
+    /* with this packet there is enough evidence of a jump of time, but the host's synchronised clock contradicts the
+     * jump */
     REJECT_CLOCK,
     REJECT_DUPLICATE, /* some of the packet's bytes had already arrived */
     REJECT_NO_CHUNK,  /* no chunk is free, or the chunk has no room for the packet's frame (chunk.h) */
@@ -61,7 +62,7 @@ static inline const char *reject_name(enum reject reject)
     return names[reject];
 }
 
-/* Returns true if the reason is normal in any stream.  Such packets count as ignored, not as refused. */
+/* Returns true if every stream may contain packets with this reason.  Such packets count as ignored, not as refused. */
 static inline bool reject_is_harmless(enum reject reject)
 {
     return reject == REJECT_DESCRIPTOR || reject == REJECT_STOP || reject == REJECT_OTHER_THREAD;

@@ -54,7 +54,7 @@ struct packet_slot {
      * 'rest' is not NULL, only the packet's first 'header_bytes' bytes are at 'header'.  The caller's buffers are not
      * used. */
     bool zero_copy;
-    const uint8_t *rest; /* zero-copy: the packet's other bytes in device memory; NULL: none */
+    const uint8_t *rest; /* zero-copy: the packet's bytes from 'header_bytes' on, in device memory; NULL: none */
     uint32_t frame;      /* zero-copy: frame number for recv_source_keep() */
     unsigned endpoint;   /* index in recv_source_config.endpoints */
     uint32_t sender;     /* the sender's address, network order */
@@ -70,11 +70,12 @@ struct recv_source_config {
     /* ibverbs: number of the NIC's interrupt, modulo the number of interrupts; < 0: the thread never sleeps */
     int comp_vector;
     int64_t busy_poll_ns; /* duration of polling before the thread may sleep; 0: no polling */
-    /* ibverbs: device whose memory gets the rest of each frame; NULL: no frame is split */
+    /* ibverbs: device whose memory gets each frame's bytes after the head; NULL: no frame is split */
     struct device *device;
-    size_t n_kept;                     /* largest number of kept frames (recv_source_keep); 0 without a device */
-    const char *pcap_file;             /* capture to read instead of the network; NULL: the network */
-    const struct packet_fanout *share; /* selects packets; NULL: all.  Other packets may arrive with 0 bytes */
+    size_t n_kept;         /* largest number of kept frames (recv_source_keep); 0 without a device */
+    const char *pcap_file; /* capture to read instead of the network; NULL: the network */
+    /* packets to receive; NULL: all packets.  A packet outside the share may arrive with 0 bytes */
+    const struct packet_fanout *share;
 };
 
 /* Opens the source.  Returns 0 or negative errno with one sentence in 'why', which names the endpoint or file and a
@@ -83,9 +84,10 @@ int recv_source_open(const struct recv_source_config *config, struct recv_source
 
 void recv_source_close(struct recv_source *source);
 
-/* Starts the delivery of packets, which a thread must then receive without long pauses.  With ibverbs no packet arrives
- * before this call, because packets during a program's start would fill the ring.  (Sockets have buffers, and a file
- * waits.)  Call once, on the thread that opened the source.  Errors are reported as by recv_source_open(). */
+/* Starts the delivery of packets.  After this call a thread must receive packets without long pauses.  With ibverbs no
+ * packet arrives before this call, because packets during a program's start would fill the ring.  (Sockets have buffers
+ * for such packets, and a file is read only by recv_source_recv().)  Call once, on the thread that opened the source.
+ * Errors are reported as by recv_source_open(). */
 int recv_source_enable(struct recv_source *source, char *why, size_t why_bytes);
 
 /* Sizes of a NIC's receive queue and its frames (ibverbs). */
@@ -93,14 +95,15 @@ struct packet_ring {
     size_t max_frame_bytes; /* longest frame */
     size_t frame_bytes;     /* number of bytes of each frame in host memory: the whole frame, or its head */
     size_t rest_bytes;      /* number of bytes of each frame in device memory; 0: none */
-    size_t n_posted;        /* number of frames posted to the NIC, unless its queue is shorter */
+    size_t n_posted;        /* number of frames to post to the NIC; the NIC's queue may have room for fewer frames */
     size_t n_frames;        /* n_posted, plus the number of frames that may be kept */
 };
 
 #define PACKET_MTU_MAX 9216 /* MTU assumed if none is known */
 
-/* Computes the sizes for a source that is opened with these arguments.  If 'n_kept' > 0, the rest of each frame is in
- * device memory.  If 'mtu' is 0, the MTU is not known, and PACKET_MTU_MAX is assumed. */
+/* Computes the sizes for a source that is opened with these arguments.  If 'n_kept' > 0, the head of each frame is in
+ * host memory, and the frame's other bytes are in device memory.  If 'mtu' is 0, the MTU is not known, and the function
+ * assumes PACKET_MTU_MAX. */
 void recv_packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept);
 
 /* Receives up to 'n_slots' (<= PACKET_BATCH_MAX) packets, and waits up to 'timeout_ns' for the first packet.  A busy
@@ -141,10 +144,11 @@ void recv_packet_copy(const struct packet_slot *slot, size_t offset, size_t n_by
  * implementations. */
 size_t recv_packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes);
 
-/* Sleeps for a moment before a wait, if the last packets arrived soon after the last wait began.  A wake-up costs more
- * than the reception of a packet, so it is cheaper to let several packets arrive first.  At 50 Gb/s about 600 kB
- * arrive before the thread is awake, so the socket buffer or ring must have room ('may_coalesce').  A source that
- * polls (busy_poll_ns) does not sleep.  '*waiting_since_ns' is the start of the last wait.  For implementations. */
+/* If the last packets arrived soon after the last wait began, sleeps for a moment before the next wait.  A wake-up
+ * costs more than the reception of a packet, so one wake-up for several packets is cheaper.  At 50 Gb/s about 600 kB
+ * arrive before the thread is awake.  If the socket buffer or the ring has no room for these bytes, 'may_coalesce' is
+ * false, and the function does not sleep.  A source that polls (busy_poll_ns) does not sleep.  '*waiting_since_ns' is
+ * the start of the last wait.  Only implementations of a source call this function. */
 #define RECV_SOURCE_COALESCE_BUFFER_MIN (2 << 20)
 void recv_source_coalesce(bool may_coalesce, int64_t *waiting_since_ns);
 

@@ -24,9 +24,10 @@
 struct pcap_source {
     struct recv_source base;
     char *path;
-    FILE *file;      /* open file; NULL once 'capture' owns the file */
-    int fd;          /* descriptor of the file */
-    bool is_fifo;    /* true for a FIFO, which is read without a buffer, so that poll() reports waiting data */
+    FILE *file; /* open file; NULL once 'capture' owns the file */
+    int fd;     /* descriptor of the file */
+    /* true for a FIFO.  A FIFO is read without stdio's buffer, because poll() does not see data in this buffer */
+    bool is_fifo;
     pcap_t *capture; /* libpcap's capture; NULL for a FIFO that has delivered no data yet */
     int link_type;
     /* result of all later recv calls: -ENODATA after the last packet, -EIO after damage; 0: not at the end */

@@ -1,14 +1,14 @@
 /* source_udp.c - receives packets from sockets into slots.
  *
  * Each endpoint has its own socket, for two reasons.  The kernel limits a socket to 20 memberships.  A socket that is
- * bound to its group receives no other packets.  epoll reports the ready sockets.  The thread serves the ready
- * sockets in turn until they are empty, and queries epoll again after one turn of each ready socket.  So a busy group
- * cannot starve the other groups.  When the thread catches up after a delay, the groups of one stream advance
+ * bound to its group receives no other packets.  epoll reports the ready sockets.  Each ready socket gets one turn, and
+ * then the thread queries epoll again.  A socket leaves the list of ready sockets when the socket is empty.  So a busy
+ * group cannot starve the other groups.  When the thread catches up after a delay, the groups of one stream advance
  * together, so that no packets become too old.  Nothing is allocated after open.
  *
- * The kernel may coalesce packets into a message (UDP_GRO), which costs as much as one packet.  Such messages are
- * received into a few buffers that stay in the cache, and their packets are zero-copy.  It would cost more to let the
- * kernel scatter the packets to their places, because the kernel writes through the cache
+ * The kernel may coalesce packets into a message (UDP_GRO).  A message costs as much as one packet.  Coalesced messages
+ * are received into a few buffers that stay in the cache.  The packets of coalesced messages are zero-copy.  It would
+ * cost more to let the kernel scatter the packets to their places, because the kernel writes through the cache
  * (docs/decisions/receive-copy-past-cache.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -32,8 +32,9 @@
 
 #define PARTS_MAX 4 /* number of iovecs of a message: three buffers of a slot, and a part for excess bytes */
 /* largest number of ready sockets that one epoll_wait() reports; the next epoll_wait() reports further sockets */
-#define READY_MAX   64
-#define SINGLES_MAX 64 /* number of successive single packets after which coalescing seems to have ended */
+#define READY_MAX 64
+/* after this number of successive messages of one packet, the source expects no more coalesced messages */
+#define SINGLES_MAX 64
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
 /* number of messages per recvmmsg(); the number is so small that their buffers stay in the second-level cache */
@@ -59,7 +60,7 @@ struct udp_source {
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
-    int n_turns_left;         /* number of turns before epoll is asked again: one turn for each ready socket */
+    int n_turns_left;         /* number of turns before the next query of epoll; each ready socket gets one turn */
     int64_t alone_timeout_ns; /* current SO_RCVTIMEO of the only socket */
     bool alone_dry;           /* true if the only socket was empty after the last recv */
     bool may_coalesce;        /* true if buffers are so large that recv_source_coalesce() may sleep */
@@ -81,7 +82,8 @@ static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_
 {
     bool several = segment_bytes < n_bytes;
 
-    if (n_bytes == 0) /* a message that the filter emptied tells nothing about other messages */
+    /* The filter has cut this message to 0 bytes, so the message does not show whether the kernel coalesces. */
+    if (n_bytes == 0)
         return;
     udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
     udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
@@ -151,7 +153,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
         slots[i].endpoint = endpoint;
         slots[i].sender = source->senders[i].sin_addr.s_addr;
         learn(udp_socket, n_bytes, segment_bytes);
-        /* After a coalesced message all later messages are also moved, to keep the order of packets. */
+        /* After a coalesced message, all later messages also move to 'buffer', so that the packets stay in order. */
         if (segment_bytes < n_bytes || !gro_is_empty(&source->coalesced))
             take_joined(source, (size_t)i, &slots[i], segment_bytes);
         else
@@ -188,7 +190,7 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
 
 /* ---- Alternation of sockets -------------------------------------------------------------------------------------- */
 
-/* Receives packets from an endpoint's socket.  'flags' are those of recvmmsg().  Returns 0 if the socket probably has
+/* Receives packets from an endpoint's socket.  'flags' are flags of recvmmsg().  Returns 0 if the socket probably has
  * more packets, 1 if the socket is empty, or negative errno if the socket is dead. */
 static int recv_from(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots, size_t n_slots,
                      size_t *n_filled)

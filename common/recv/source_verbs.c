@@ -3,16 +3,16 @@
  *
  * The NIC writes whole frames into a ring of registered memory, in the order in which their work requests were posted.
  * A completion queue reports each frame.  Reception needs no system call and no copy.  A frame is valid until the next
- * recv, which posts the frame again at the end of the queue.  Places in chunks are not posted to the NIC.  Its queue is
- * deep, so after one lost packet all later packets would be received at wrong places.  The receiver copies each payload
- * once, past the cache, as with coalesced messages.
+ * recv.  The next recv posts the frame again at the end of the queue.  Places in chunks are not posted to the NIC.  The
+ * NIC's queue is deep.  After one lost packet, the NIC would write all later packets of the queue to wrong places.  The
+ * receiver copies each payload once, past the cache, as with coalesced messages.
  *
  * Ordinary sockets join the groups, so that the switches forward their packets.  The sockets are never read.
  * recv_source_enable() installs flow rules that steer packets for the endpoints to the queue.  Other frames that match
  * the rules (fragments, other groups with the same Ethernet address) are ignored.  If several sources have rules for
  * the same group, each source receives all frames of the group.  So packets for other threads arrive whole, and the
  * receiver recognises and ignores them.  If the allowed senders of an endpoint are single addresses, there is a rule
- * for each address.  If they are networks, only the receiver checks senders.
+ * for each address.  If the allowed senders are networks, only the receiver checks senders.
  *
  * With a device (recv.gpudirect), the NIC scatters each frame.  The head of a frame is in pinned memory, which the host
  * and the device read.  The rest is in exported memory of the device.  A kept frame (recv_source_keep) is posted again
@@ -117,7 +117,7 @@ int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *fra
     return ibv_post_recv(source->qp, &source->requests[frames[0]], &refused);
 }
 
-/* Posts frames as far as the queue has room.  The other frames become spare.  Returns 0 or negative errno. */
+/* Posts frames until the queue is full.  The other frames become spare frames.  Returns 0 or negative errno. */
 static int give_back(struct recv_source_verbs *source, const uint32_t *frames, size_t n)
 {
     size_t room = source->max_posted - source->n_posted, n_now = n < room ? n : room;
@@ -177,7 +177,8 @@ static void prefetch_headers(const uint8_t *frame)
     __builtin_prefetch(frame + 64);
 }
 
-/* Fills the slot with the packet of a completed frame, zero-copy.  Returns false if the packet is for no endpoint. */
+/* Points the slot to the packet of a completed frame (zero-copy).  Returns false if the frame has no packet for an
+ * endpoint. */
 static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *completion, struct packet_slot *slot)
 {
     uint8_t *frame = verbs_source_frame(source, completion->wr_id);
@@ -293,8 +294,8 @@ static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns
     return 0;
 }
 
-/* Receives packets.  If all frames that arrived are for no endpoint, returns 0 at once.  So a flood of such frames
- * does not delay the caller. */
+/* Receives packets.  If frames have arrived, but none of them has a packet for an endpoint, returns 0 at once.  So a
+ * flood of such frames does not delay the caller. */
 static int verbs_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);

@@ -31,7 +31,7 @@ struct recv_source_verbs {
     size_t rest_bytes;
     struct verbs_memory rest_memory;
     uint8_t *kept;   /* [n_frames] enum kept */
-    uint32_t *spare; /* [n_frames] numbers of frames that are neither kept nor posted */
+    uint32_t *spare; /* [n_frames] indices of the spare frames: frames that are neither kept nor posted */
     size_t n_spare;
     size_t n_posted, max_posted;
     struct ibv_recv_wr *requests; /* [n_frames] */

@@ -1,4 +1,4 @@
-/* keys.h - the keys of the section send.  Some programs have only the first keys. */
+/* keys.h - the keys of the section send.  fgpu has all keys.  Other programs have only the first keys of the table. */
 #ifndef COMMON_SEND_KEYS_H
 #define COMMON_SEND_KEYS_H
 
@@ -28,7 +28,7 @@ struct config_send {
     bool gpudirect; /* the NIC reads heaps directly from device memory */
 };
 
-/* number of keys of fsim, which lacks the keys that only the daemons or only fgpu have */
+/* number of keys of fsim.  fsim has neither the daemons' key crc nor the keys that only fgpu has */
 #define CONFIG_N_FSIM_SEND_KEYS 9
 #define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
@@ -39,9 +39,9 @@ extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
  * 'send' is a struct config_send.  'n' is one of the constants above (CONFIG_N_SEND_KEYS, ...). */
 #define CONFIG_SEND_SECTION(type, what, n) CONFIG_SECTION_PART(type, send, config_send_keys, n, what, .optional = true)
 
-/* Checks the send section, and checks that it agrees with the device and with the capture that is read.  'device' is
- * NULL for a program without a device, which does not have the key gpudirect.  'recv_pcap_file' is NULL if no capture
- * is read. */
+/* Checks the send section, and checks that this section agrees with the device and with the capture that is read.  If a
+ * program has no device, 'device' is NULL.  Such a program does not have the key gpudirect.  'recv_pcap_file' is NULL
+ * if no capture is read. */
 void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
                      struct config *errors);
 

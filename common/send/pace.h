@@ -1,4 +1,5 @@
-/* pace.h - computes the departure times of a stream's packets: the arithmetic of sender.h, without a clock.
+/* pace.h - computes the departure times of a stream's packets.  sender.h describes this schedule.  The functions here
+ * read no clock: the caller passes the time.
  *
  * A departure time is start_ns + n_bytes * ns_per_byte, so rounding errors do not accumulate.  A double keeps the
  * time exact to the nanosecond for 100 days of uninterrupted sending. */
@@ -15,7 +16,7 @@
 struct pace {
     double ns_per_byte; /* 0: unpaced */
     int64_t start_ns;
-    /* number of bytes that departed since start_ns; a descriptor byte may count as less than one byte */
+    /* number of bytes that departed since start_ns; the bytes of descriptors are multiplied by a weight <= 1 */
     double n_bytes;
     double quick_ns_per_byte; /* time per byte of an undisturbed hand-over to the sink; 0: not known */
     size_t piece_bytes;       /* size of the last piece; 0: no piece with a known hand-over time yet */

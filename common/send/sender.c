@@ -282,7 +282,7 @@ void sender_destroy(struct sender *sender)
     if (!sender)
         return;
     sender_stop(sender);
-    /* Returns jobs that were pushed after the thread's end, or without a thread. */
+    /* Returns the unsent jobs that the thread has not taken.  The thread had ended, or was never started. */
     struct inbox_item item;
     while (sender->inbox && inbox_try_pop(sender->inbox, &item) == 0)
         if (item.object)

@@ -118,7 +118,7 @@ struct send_stream_config {
     int64_t descriptor_first_ns;    /* time from the first descriptors, at the start, to the second descriptors */
     int64_t descriptor_interval_ns; /* time between later descriptors; 0: only the first descriptors */
     size_t max_jobs;                /* largest number of queued jobs: the stream's output buffers */
-    /* device whose memory has the heaps; after its failure no heaps are sent; NULL: host memory */
+    /* device whose memory has the heaps; NULL: host memory.  After a failure of the device no heaps are sent */
     const struct device *device;
     struct send_stream_stats *stats;
 };

@@ -49,8 +49,9 @@ struct send_sink_config {
     size_t buffer_bytes;      /* requested size of the socket buffer; 0: the kernel's default; unused with ibverbs */
     const char *pcap_file;    /* capture to write (Ethernet/IPv4/UDP) instead of the network; NULL: the network */
     /* ibverbs only. */
-    size_t packet_bytes;      /* size of the largest packet, with header */
-    double rate_bytes_per_s;  /* the caller's rate, with headers, for the NIC's pacing; 0: unpaced */
+    size_t packet_bytes; /* size of the largest packet, with header */
+    /* rate of the caller's packets, headers included, from which the NIC's rate limit is computed; 0: no limit */
+    double rate_bytes_per_s;
     double mean_packet_bytes; /* mean packet size, used to compute the overhead on the wire; 0: packet_bytes */
     /* Called once, on the sink's thread, when the NIC's queue cannot be restarted; NULL: no call. */
     void (*on_lost)(void *arg);
@@ -81,12 +82,13 @@ void send_sink_disable_pacing(struct send_sink *sink);
 void send_sink_set_deadline(struct send_sink *sink, int64_t give_up_ns);
 bool send_sink_deadline_passed(const struct send_sink *sink);
 
-/* Returns 'n' (<= PACKET_SINK_BATCH_MAX) packets to fill in, with room for headers and without references.  They are
- * valid until the next call of send. */
+/* Returns 'n' (<= PACKET_SINK_BATCH_MAX) packets for the caller to fill in.  Each packet has a header buffer, and its
+ * 'ref' is NULL.  The packets are valid until the next call of send_sink_send(). */
 struct packet_out *send_sink_alloc(struct send_sink *sink, size_t n);
 
-/* Returns true if the next alloc and send of any batch will not wait for room in the NIC's queue.  If the result is
- * false, the thread can serve other sinks first.  Releases references in the same way as send_sink_reap(). */
+/* Returns true if the NIC's queue has room for a batch of any size.  The next send_sink_alloc() and send_sink_send()
+ * then do not wait for room.  If the result is false, the thread can serve other sinks first.  Releases references in
+ * the same way as send_sink_reap(). */
 bool send_sink_has_room(struct send_sink *sink);
 
 /* Interval at which a thread calls send_sink_has_room() again for a sink without room. */

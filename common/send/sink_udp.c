@@ -4,8 +4,8 @@
  * as one packet.  On the wire the packets are separate.  The packets for each destination leave in order.  If the
  * kernel or the NIC refuses joined packets, each packet is sent alone.
  *
- * The kernel gathers headers and payloads from their places in memory.  Small packets are copied to one buffer first,
- * because a copy is cheaper than many parts. */
+ * The kernel gathers headers and payloads from their places in memory.  Small packets are copied to one buffer first.
+ * For small packets, a copy costs less time than many parts. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/send/sink.h"

@@ -41,9 +41,9 @@
 #define SLOT_BYTES  (SLOT_HEADER + PACKET_SINK_HEADER_MAX)
 
 #define STALL_NS NS_PER_S
-/* RATE_MARGIN: ratio of the NIC's rate limit to the sender's rate, above 1 so that the sender's pace decides.
- * RATE_MIN_BYTES_S: smallest rate that the NIC is asked to limit.  At lower rates a paced batch could take longer
- * than STALL_NS. */
+/* RATE_MARGIN: the NIC's rate limit divided by the sender's rate.  The ratio is above 1, so that the sender's pace
+ * decides.  RATE_MIN_BYTES_S: below this rate the NIC gets no rate limit.  A batch that the NIC paced could then take
+ * longer than STALL_NS. */
 #define RATE_MARGIN      1.05
 #define RATE_MIN_BYTES_S 10e6
 /* overhead of a packet on the wire: headers, preamble, check sequence, gap */
@@ -72,7 +72,7 @@ struct verbs_sink {
     size_t n_slots;    /* largest number of packets in flight; a power of two */
     uint8_t *slots;    /* [n_slots][SLOT_BYTES], then [PACKET_SINK_BATCH_MAX][packet_bytes] for copies */
     uint8_t *copies;   /* the part of 'slots' for copies */
-    uint64_t n_copied; /* number of the packet after the last packet with a copied payload */
+    uint64_t n_copied; /* number of the first packet after the last batch that used 'copies' */
     struct verbs_memory slot_memory;
 
     struct verbs_memory *memories; /* [n_memories] added memories */
@@ -116,7 +116,7 @@ static uint32_t card_rate(const struct verbs_sink *sink)
     return (uint32_t)(bits_s / 1000);
 }
 
-/* Sets the NIC's rate limit.  If the NIC cannot pace packets, only the sender paces. */
+/* Sets the NIC's rate limit.  If the NIC cannot pace packets, only the sender's schedule paces the packets. */
 static void set_rate(struct verbs_sink *sink)
 {
     struct ibv_qp_rate_limit_attr attr = {.rate_limit = card_rate(sink)};

@@ -98,8 +98,8 @@ void send_stream_bound_drain(struct send_stream *stream)
     }
 }
 
-/* Returns the number of heaps in all groups that have not left.  The group in progress is included, because a partly
- * sent heap is lost. */
+/* Returns the number of heaps in the groups that the stream has not sent completely.  All heaps of the group in
+ * progress count, because a partly sent heap is lost. */
 static uint64_t heaps_left(const struct send_stream *stream)
 {
     uint64_t n_heaps = 0;
@@ -125,10 +125,9 @@ void send_stream_give_up(struct send_stream *stream)
 
 /* ---- Creation and end -------------------------------------------------------------------------------------------- */
 
-/* Returns the weight of a descriptor byte in the schedule of the stream.  With the weight 1, descriptors leave at the
- * stream's rate.  The weight is 1 if the descriptors then take at most SENDER_LATE_MAX_NS, the largest delay that
- * data can make up for.  Otherwise the weight is smaller, so that the descriptors leave faster, within
- * SENDER_LATE_MAX_NS. */
+/* Returns the weight of a descriptor byte in the schedule of the stream.  If the descriptors take at most
+ * SENDER_LATE_MAX_NS at the stream's rate, the weight is 1.  Otherwise the weight is smaller, so that the descriptors
+ * leave within SENDER_LATE_MAX_NS.  Data can make up for a delay of at most SENDER_LATE_MAX_NS. */
 static double choose_haste(const struct send_stream *stream)
 {
     double all_ns = 0;
@@ -138,8 +137,8 @@ static double choose_haste(const struct send_stream *stream)
     return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
 }
 
-/* Returns the mean rate of descriptor bytes, multiplied by their weight, in bytes/s.  This rate is added to the
- * stream's rate, so that data keep the configured rate. */
+/* Returns the mean rate of descriptor bytes, in bytes/s.  The rate is multiplied by the weight of a descriptor byte.
+ * The caller adds the result to the stream's rate, so that data keep the configured rate. */
 static double descriptors_rate(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;
@@ -187,10 +186,10 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     return 0;
 }
 
-/* On the network the counts of each process begin at the clock's time, so that a restarted process does not soon use
- * the same counts.  Otherwise a receiver with a part of an old heap would join this part with a new heap.  The start
- * leaves half of the 48 bits for the growth of the counts.  In a capture the counts begin at 'start', so that a replay
- * gives the same capture every time. */
+/* On the network each process computes its first heap count from the clock.  So a restarted process does not soon use
+ * the same counts.  Otherwise a receiver could join a part of an old heap with a new heap of the same count.  The
+ * clock's part of the first count is below half of the range of 48 bits, so that the counts can grow.  In a capture the
+ * first count is 'start', so that each replay gives the same capture. */
 uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture)
 {
     if (is_capture)
@@ -252,7 +251,8 @@ static int open_sink(struct send_stream *stream, const struct send_stream_config
     }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
     int err = send_sink_open(&sink, &stream->sink, why, why_bytes);
-    /* without added memory, batches would wait for copies of the descriptors */
+    /* The NIC reads descriptors directly from added memory.  Otherwise batches would wait for copies of the
+     * descriptors. */
     if (!err && stream->descriptors.n_heaps > 0)
         err = send_sink_add_memory(stream->sink, stream->descriptor_payload, stream->descriptors.heaps[0].payload_bytes,
                                    why, why_bytes);

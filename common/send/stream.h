@@ -51,7 +51,8 @@ struct send_stream {
     uint64_t n_given_up; /* number of heaps not sent, or sent only in part, before the deadline */
     uint64_t n_ending;   /* number of heaps whose last packet is in the current piece */
 
-    /* These members are the position in the oldest job, or in the descriptors. */
+    /* The following members are the stream's position in the oldest job.  While descriptors are sent, the members are
+     * the position in the descriptors. */
     size_t group;                     /* index of the group in progress, or of the first group not yet examined */
     const struct send_group *current; /* group in progress, or else the last group */
     size_t run_bytes;                 /* payload bytes of a run */
@@ -72,7 +73,7 @@ int send_stream_create(const struct send_stream_config *config, struct send_stre
 /* Makes the first descriptors due.  The schedule of later descriptors begins when the first descriptors leave. */
 void send_stream_start(struct send_stream *stream);
 
-/* Queues a job.  If no group of the job must be sent, returns the job at once. */
+/* Queues a job.  If the job has no group to send, returns the job at once. */
 void send_stream_take(struct send_stream *stream, struct send_job *job);
 
 /* Returns true if data or descriptors must be sent before the stop heaps. */
@@ -81,8 +82,8 @@ bool send_stream_has_work(const struct send_stream *stream);
 /* Returns the time when the next packet is due; NEVER_NS if neither jobs nor descriptors remain. */
 int64_t send_stream_due_ns(const struct send_stream *stream);
 
-/* Returns the time at which the stream must be served.  The time is 'now_ns' or earlier if the sender must not sleep
- * first. */
+/* Returns the time at which the sender must serve the stream.  If the sender must serve the stream without a sleep, the
+ * result is 'now_ns' or earlier. */
 int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns);
 
 /* Sends a piece: packets that are due within SENDER_QUANTUM_NS.  Waits until the gap after the last piece is long

@@ -49,8 +49,9 @@ static inline bool send_stream_is_descriptors(const struct send_stream *stream)
 
 /* ---- stream.c ---- */
 
-/* Returns all jobs unsent, at the deadline or after a device failure.  A failure leaves payloads undefined.  After a
- * failure a NIC may still read packets in flight, because no operation changes the device's memory any more. */
+/* Releases all jobs without sending them.  Called at the deadline or after a device failure.  After a device failure,
+ * payloads are undefined.  A NIC may then still read the payloads of packets in flight, because no operation changes
+ * the device's memory any more. */
 void send_stream_drop_jobs(struct send_stream *stream);
 
 /* ---- stream_packets.c ---- */
@@ -63,7 +64,7 @@ size_t send_job_find_group(const struct send_job *job, size_t from);
  * queued. */
 bool send_stream_descriptors_due(const struct send_stream *stream, int64_t now_ns);
 
-/* Begins the descriptors if they are due, or else the next group of the jobs. */
+/* If the descriptors are due, begins the descriptors.  Otherwise begins the next group of the jobs. */
 void send_stream_begin_group(struct send_stream *stream, int64_t now_ns);
 
 /* Returns the weighted size of 'n_bytes' bytes of the group in progress.  A descriptor byte may weigh less than 1. */

@@ -37,7 +37,7 @@ struct data_time {
 void data_time_init(struct data_time *time, const struct timebase *timebase, int64_t chunk_samples,
                     int64_t tolerance_ns);
 
-/* Registers the gauge 'program'_clock_synchronised.  Registers no gauge with 'from_packets', because the program then
+/* Registers the gauge 'program'_clock_synchronised.  If 'from_packets' is true, registers no gauge, because the program
  * does not use the clock. */
 void data_time_metrics(const char *program, bool from_packets);
 

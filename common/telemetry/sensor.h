@@ -40,7 +40,7 @@ enum sensor_status {
     SENSOR_INACTIVE
 };
 
-#define SENSOR_N_NUMBERS 7 /* largest count of numbers from which a text sensor's value is composed */
+#define SENSOR_N_NUMBERS 7 /* the text of a text sensor is made from at most this number of values */
 
 union sensor_value {
     int64_t integer; /* for SENSOR_INTEGER, SENSOR_BOOLEAN and SENSOR_DISCRETE */
@@ -61,7 +61,8 @@ struct sensor_desc {
     const char *units; /* "": no units */
     enum sensor_type type;
     const char *const *words; /* for SENSOR_DISCRETE: names of the values, ending with NULL; static */
-    /* For SENSOR_STRING: converts the numbers of a value to text, in 'text'.  NULL: the main thread sets the text. */
+    /* For SENSOR_STRING: writes the numbers of 'value' to 'text', as text.  If this member is NULL, the main thread
+     * sets the text. */
     void (*format)(const union sensor_value *value, char *text, size_t text_bytes);
     /* Shortest interval, in seconds, between two reports of the strategy 'auto'.  If the interval is 0, 'auto'
      * reports every reading.  Otherwise 'auto' reports only changes; this is for readings that change with each

@@ -14,7 +14,7 @@
 
 enum snapshot_turn { SNAPSHOT_READER, SNAPSHOT_WANTED, SNAPSHOT_WRITER, SNAPSHOT_FULL };
 
-/* A zeroed snapshot belongs to the reader. */
+/* If a snapshot is all zeros, the reader owns the memory. */
 struct snapshot {
     _Atomic int turn; /* enum snapshot_turn */
 };

@@ -235,7 +235,7 @@ static void put_head(FILE *out, const char *name, size_t name_bytes, const char 
     fprintf(out, "\n# TYPE %.*s%s %s\n", (int)name_bytes, name, suffix, type);
 }
 
-/* Writes a separate family, which has the times at which the counters of a family began to count. */
+/* Writes the times at which the counters of 'family' began to count.  These times are a family of their own. */
 static void put_created(FILE *out, const struct family *family)
 {
     size_t name_bytes = strlen(family->name) - strlen("_total");
