@@ -31,7 +31,7 @@ struct fgpu_antenna {
     struct fgpu_device_input *previous;
     struct fgpu_device_input *current; /* device input that the outputs are reading */
     int64_t newest_samples;            /* timestamp of the newest pair */
-    bool restarts;                     /* true if a chunk after the newest pair began a new stream */
+    bool restarts;                     /* true if the first chunk of a new stream came after the newest pair */
     bool went_back;                    /* true if the data's time went back after the last call of command_steady() */
     struct fgpu_output **outputs;      /* [n_outputs] */
     struct fgpu_gnss *gnss;            /* [const] shared by all antennas */
@@ -43,7 +43,7 @@ struct fgpu_antenna {
     struct counter unmatched_chunks;
 };
 
-/* ---- Pairs of chunks to device inputs -------------------------------------------------------------------------- */
+/* ---- From pairs of chunks to device inputs --------------------------------------------------------------------- */
 
 static struct fgpu_antenna *antenna_of(const struct lane *lane)
 {
@@ -55,7 +55,7 @@ void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chun
     fgpu_monitor_chunk(&antenna_of(lane)->monitors[pol], chunk);
 }
 
-/* Releases the previous device input.  No work that is queued later reads this input. */
+/* Releases the previous device input.  Work that is queued after this call must not read the input. */
 static void release_previous(struct fgpu_antenna *a)
 {
     if (a->previous)

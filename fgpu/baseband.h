@@ -27,8 +27,8 @@ uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu
 /* Returns the parameters of the down-converter (ddc) for a band: n_taps, subsampling and sample_bits. */
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band);
 
-/* Designs the filter of a band: fgpu_band_taps() values in '*filter', which the caller frees.  Returns 0, -ENOMEM, or
- * -EDOM in the same cases as design_ddc(). */
+/* Designs the filter of a band.  '*filter' becomes a new array of fgpu_band_taps() values.  The caller frees this
+ * array.  Returns 0, -ENOMEM, or -EDOM in the same cases as design_ddc(). */
 int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_band *band, float **filter);
 
 /* Creates the baseband of a band.  'filter' and 'shape' are read only during the call.  A 'shape' of zeros selects the
@@ -56,9 +56,9 @@ void fgpu_baseband_restart(struct fgpu_baseband *baseband);
  * its timestamp / subsampling. */
 void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
 
-/* The first function returns the array of baseband samples of the last input: complex float in device memory.  The
- * second function returns the index in this array of the sample at 'timestamp_samples'.  'timestamp_samples' is a
- * multiple of the subsampling. */
+/* fgpu_baseband_samples() returns the array of baseband samples of the last input: complex float in device memory.
+ * fgpu_baseband_index() returns an index in this array: the index of the sample at 'timestamp_samples'.
+ * 'timestamp_samples' is a multiple of the subsampling. */
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 

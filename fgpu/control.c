@@ -133,8 +133,8 @@ static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
     return w->eq == w->end;
 }
 
-/* Sets the gains of a request for the inputs of antenna 'ant'.  If the request restores the configured gains, sets the
- * gains of both inputs of the antenna. */
+/* Sets gains of antenna 'ant' from a request.  The gains of inputs that the request does not name stay unchanged.  If
+ * the request restores the configured gains, sets the gains of both inputs of the antenna. */
 static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t ant)
 {
     if (!w->gains) {

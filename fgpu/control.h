@@ -34,7 +34,7 @@ struct katcp_device;
 int fgpu_control_create(const struct fgpu_config *config, struct engine *engine, struct fgpu_settings *settings,
                         const struct fgpu_choice *choices, struct fgpu_control **control);
 
-/* Registers the requests with 'device', with this control as the argument of their handlers. */
+/* Registers the handlers of the requests with 'device'.  'control' is the argument of each handler. */
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);
 
 /* Stops the engine's command channel.  The server must have closed, so that no request waits for a reply.

@@ -78,8 +78,9 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
     return &queue->models[find(queue, t_samples)];
 }
 
-/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, it moves to
- * the earlier multiple if the fine delay is positive, and to the later multiple otherwise. */
+/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, the sign of
+ * the fine delay decides.  A positive fine delay selects the earlier multiple.  Any other fine delay selects the later
+ * multiple. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;

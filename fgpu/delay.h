@@ -1,14 +1,15 @@
 /* delay.h - delay models of one input: the input sample for each output time, and the remaining correction.
  *
- * With r = t - start, a model defines
+ * A model defines the delay and the phase at time t, with r = t - start:
  *
  *     delay(t) = delay + rate r + acceleration r^2 / 2               samples
  *     phase(t) = phase + phase_rate r + phase_acceleration r^2 / 2   radians, the correction at the band's centre
  *
- * where t is the time of the *output*: a positive delay makes input sample t appear at t + delay.  A spectrum whose
- * window starts at output time t uses the input from t - coarse on.  The coarse delay is delay(t), rounded half to
- * even, the same for the whole window.  A phase slope over the channels corrects the fine delay, delay(t) - coarse.
- * All arithmetic is in double precision and all times are 64-bit integers, so precision does not fall as time passes.
+ * t is the time of the *output*: a positive delay makes input sample t appear at t + delay.  The coarse delay is
+ * delay(t), rounded half to even.  All samples of a window have the same coarse delay.  If a window starts at output
+ * time t, the window's first input sample is t - coarse.  A phase slope over the channels corrects the fine delay,
+ * delay(t) - coarse.  All arithmetic is in double precision and all times are 64-bit integers, so precision does not
+ * fall as time passes.
  *
  * Grid:      the samples of a narrow band are at multiples of the subsampling A (ddc.h), so windows start at such
  *            multiples.  A window starts at the multiple nearest to the exact delay.  The fine delay includes the
@@ -81,10 +82,10 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
  * true if a model was forgotten. */
 bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples);
 
-/* Returns the output time at which an output can begin again: a multiple of 'align_samples' at or after 'start_samples'
- * (>= 0).  At this time the windows of all 'n' queues start at or after first_samples[i] of their inputs.  Returns
- * INT64_MAX if there is no such time below 2^61, because a delay grows as fast as time.  The result is the smallest
- * such time if rates stay within +-1. */
+/* Returns an output time at which an output can begin again.  This time is a multiple of 'align_samples' at or after
+ * 'start_samples' (>= 0).  At this time the windows of all 'n' queues start at or after first_samples[i] of their
+ * inputs.  If all delay rates are within +-1, this time is the smallest such time.  If a delay grows as fast as time,
+ * there may be no such time below 2^61.  In this case the function returns INT64_MAX. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 

@@ -91,8 +91,8 @@ const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, s
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* The first number of a reading holds the bits of the start, which is an integer.  The other numbers are in the order
- * of enum delay_number.  These numbers are computed with the same operations as in katgpucbf. */
+/* The first number of a reading contains the bits of an int64_t: the start of the model.  The other numbers are in the
+ * order of enum delay_number.  These numbers are computed with the same operations as in katgpucbf. */
 _Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a sensor reading must have room for a model");
 
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
@@ -137,7 +137,8 @@ struct reader {
     struct fgpu_delay_queue *pols;
 };
 
-/* Reads the start in UNIX seconds as the nearest sample, or refuses the row. */
+/* Reads a start in UNIX seconds, and rounds the start to the nearest sample.  If the start is not valid, refuses the
+ * row. */
 static int parse_start(const struct table_row *row, const struct reader *r, int64_t *start_samples)
 {
     const char *text = row->fields[0];

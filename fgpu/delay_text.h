@@ -1,9 +1,14 @@
 /* delay_text.h - delay models as text.  The text is in seconds, the models of delay.h are in samples.
  *
+ * A request (delay_request.h) has the form
+ *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]
- *         in a request (delay_request.h)
+ *
+ * A sensor has the form
+ *
  *     (start, delay, rate, phase, phase rate[, acceleration, phase acceleration])
- *         in a sensor; the start in ADC samples, -1 if no start was set
+ *
+ * The start is in ADC samples; -1 if no start was set.
  *
  * Threads: pure functions. */
 #ifndef FGPU_DELAY_TEXT_H

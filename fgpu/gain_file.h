@@ -15,9 +15,9 @@
 
 #include <stddef.h>
 
-/* Reads a file into gains[output]: complex [chan][pol].  The caller has filled the arrays with the defaults.
- * If the file must not name an output, its gains[output] is NULL.  Returns 0, or negative errno with one sentence in
- * 'why' that begins with "PATH:line: ". */
+/* Reads a file into gains[output], arrays of complex [chan][pol].  The caller has filled the arrays with the defaults.
+ * For an output that the file must not name, the caller sets gains[output] to NULL.  Returns 0, or negative errno with
+ * one sentence in 'why'.  The sentence begins with "PATH:line: ". */
 int fgpu_gain_file_read(const char *path, const struct fgpu_config *config, float *const *gains, char *why,
                         size_t why_bytes);
 

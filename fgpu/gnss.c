@@ -242,8 +242,8 @@ static bool must_wait(const struct gnss_stream *s)
            device_ok(gnss->engine->c.device);
 }
 
-/* Begins to follow the signal that an order describes at an ADC sample.  Tracking begins with a complex sample: the
- * last complex sample whose filter has its middle at or before this ADC sample. */
+/* Begins to follow a signal.  The order gives the state of the signal at one ADC sample.  Tracking begins with the last
+ * complex sample whose filter is centred at or before this ADC sample. */
 static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
 {
     const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;

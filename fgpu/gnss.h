@@ -37,7 +37,7 @@ enum fgpu_gnss_action { FGPU_GNSS_NO_ACTION, FGPU_GNSS_ADD, FGPU_GNSS_DROP, FGPU
 struct fgpu_gnss_order {
     enum fgpu_gnss_action action;
     size_t ant, stream, satellite; /* 'ant' may be FGPU_GNSS_ALL_ANTENNAS */
-    int64_t timestamp_samples;     /* for STEER: ADC timestamp, modulo 2^48, of the code phase below */
+    int64_t timestamp_samples;     /* for STEER: ADC timestamp, modulo 2^48, at which the code phase is 'code_chips' */
     double code_chips, doppler_hz;
 };
 
@@ -50,9 +50,10 @@ int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout 
 /* Destroys the streams and the search thread.  The device's streams must be idle.  NULL is accepted. */
 void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 
-/* Queues all work of an antenna's streams for one input.  'compute' is the stream of the antenna's lane.  Returns false
- * if the call must be repeated, because no buffer is free or a replay waits for sums or a search.  If 'may_wait' is
- * false and no buffer is free, the input is skipped and counted instead. */
+/* Queues all work of an antenna's streams for one input.  'compute' is the stream of the antenna's lane.  If a replay
+ * waits for sums or a search, the function returns false.  If no buffer is free and 'may_wait' is true, the function
+ * also returns false.  In both cases the caller must repeat the call.  If no buffer is free and 'may_wait' is false,
+ * the function skips and counts the input. */
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 

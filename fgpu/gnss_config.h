@@ -48,7 +48,7 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
 struct fgpu_gnss_sizes {
     size_t n_satellites;
     size_t chunk_samples;  /* maximum number of complex samples from one chunk */
-    size_t pitch_samples;  /* length of a row, which has a polarisation's 8-bit samples */
+    size_t pitch_samples;  /* length of a row; a row contains the 8-bit samples of one polarisation */
     size_t max_pieces;     /* maximum number of pieces of integrations in a chunk */
     size_t heap_bytes;     /* max_pieces records */
     size_t search_samples; /* number of samples per polarisation in the longest block of a search */

@@ -6,8 +6,8 @@
 #define MOMENTS_SECONDS 0.5
 #define CARRIER_SECONDS 0.3
 
-/* Returns the weight of a new sum of 'data_s' seconds of data in a mean over at most 'limit_s' seconds.  Adds
- * 'data_s' to '*seconds', up to 'limit_s'. */
+/* A new sum covers 'data_s' seconds of data.  Adds 'data_s' to '*seconds', up to 'limit_s'.  Returns the weight of the
+ * new sum in a mean over '*seconds' seconds. */
 static double weight_of(double *seconds, double data_s, double limit_s)
 {
     *seconds = fmin(*seconds + data_s, limit_s);

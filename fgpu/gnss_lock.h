@@ -19,9 +19,9 @@
 #define FGPU_GNSS_LOCK_H
 
 struct fgpu_gnss_lock {
-    double seconds;         /* seconds of data in the moments m2 and m4, at most their time constant */
+    double seconds;         /* seconds of data that m2 and m4 cover, at most the time constant */
     double m2, m4;          /* second and fourth moment of |P| */
-    double data_s;          /* mean duration of the data in a sum */
+    double data_s;          /* mean number of seconds of data in a sum */
     double carrier_seconds; /* seconds of data in 'difference' and 'sum', at most their time constant */
     double difference, sum; /* means of I^2 - Q^2 and I^2 + Q^2 */
 };

@@ -4,8 +4,9 @@
  *            unused records after these records are filled with zeros, so their 'prn' is 0.
  * Measured:  the signal's carrier phase at 'timestamp' is the replica's phase plus the phase of the prompt sum.  The
  *            signal's code phase is the replica's code phase plus the offset that early and late sums show.
- * Time:      'timestamp' is the ADC timestamp of a complex sample: the timestamp of the first ADC sample from which
- *            the filter computes this sample.  The signal in this sample is later by (taps - 1) / 2 ADC samples.
+ * Time:      'timestamp' is the ADC timestamp of a complex sample.  The filter computes the complex sample from several
+ *            ADC samples.  'timestamp' is the timestamp of the first of these ADC samples.  The signal in the complex
+ *            sample is (taps - 1) / 2 ADC samples later than 'timestamp'.
  * Units:     sums are in units of the baseband's samples times the replica's amplitude, GNSS_AMPLITUDE.  All sums
  *            are exact.
  * Bytes:     little-endian, as in memory. */

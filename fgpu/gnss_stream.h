@@ -49,7 +49,7 @@ struct gnss_followed {
     struct fgpu_gnss_track track;
     bool is_dropped;                     /* true after ?gnss-drop: the satellite is neither searched for nor followed */
     int64_t retry_sample;                /* first sample at which a search for the satellite may begin */
-    struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite, beginning with the first input */
+    struct fgpu_gnss_order first_order;  /* STEER: order that waits for the first input */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; C/N0 in thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
     double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums over both polarisations */

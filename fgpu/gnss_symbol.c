@@ -35,7 +35,8 @@ void fgpu_gnss_symbol_init(struct fgpu_gnss_symbol *symbol, enum gnss_signal sig
     symbol->n_wanted = n * (uint32_t)lrint(SEARCH_SECONDS / (n * period_s));
 }
 
-/* Returns how well the sums agree with symbols that begin with period 'first'; larger values are better. */
+/* Assumes that the symbols begin with period 'first'.  Returns how well the sums agree with this assumption; larger
+ * values are better. */
 static double agreement(const struct fgpu_gnss_symbol *symbol, uint32_t first)
 {
     double sum = 0;

@@ -9,7 +9,7 @@
 #define MIN_CODE       25.0 /* minimum C/N0 of a locked code, in dB-Hz */
 #define MIN_CARRIER    0.25 /* minimum indicator of a locked carrier */
 #define MAX_DOPPLER_HZ 5e4  /* a satellite's Doppler is up to 5 kHz; the limit also allows for oscillator errors */
-#define MOMENTS_MIN_S  0.4  /* with fewer seconds of data in the moments, the code counts as locked */
+#define MOMENTS_MIN_S  0.4  /* if m2 and m4 cover fewer seconds of data, the code counts as locked */
 
 static const struct {
     double frequency_hz, phase_hz, code_hz; /* bandwidths of the loops; 0: this loop is not used */

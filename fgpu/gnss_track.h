@@ -109,7 +109,7 @@ struct fgpu_gnss_integration {
     double code_subchips;          /* code phase within the period */
     int64_t carrier_turns;         /* whole turns */
     uint64_t carrier_phase;        /* 2^-64 turns */
-    uint32_t n_samples, n_present; /* number of all samples, and of samples that arrived */
+    uint32_t n_samples, n_present; /* number of samples; number of these samples that arrived */
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
@@ -131,7 +131,7 @@ struct fgpu_gnss_track {
     struct fgpu_gnss_symbol symbol;
     int pol;      /* polarisation of the phase loop */
     bool is_pure; /* true if the phase loop has no ambiguity of half a turn */
-    /* sum of the products of prompt sums and the secondary code's chips; used until 'is_pure' is true */
+    /* sum of the prompt sums, each multiplied by its chip of the secondary code; used until 'is_pure' is true */
     double polarity;
     int n_polarity;
     int64_t last_period;    /* code period of the sums in 'last'; -1: none */
@@ -139,7 +139,7 @@ struct fgpu_gnss_track {
 
     int64_t next_sample;     /* first sample after all pieces made so far */
     uint32_t n_integrations; /* number of integrations since the latest start */
-    uint32_t open_samples;   /* number of remaining samples of an integration that a chunk's end has cut; 0: none */
+    uint32_t open_samples;   /* number of samples that an integration still lacks at a chunk's end; 0: none */
     struct gnss_piece open;  /* piece that has the 'open_samples' samples */
     struct fgpu_gnss_piece_pending open_pending;
 
@@ -185,8 +185,8 @@ void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
 
 /* Adds the sums of the oldest piece whose sums are outstanding.  Call this function once for each piece, in order.
  * Multiplies the sums of each polarisation by the polarisation's 'unit'.  'n_missing' is the number of samples that
- * were zeros.  If the piece was not computed, all samples of the piece count.  Writes the integrations that ended to
- * 'ended' and returns their number, 0 to 2. */
+ * were zeros.  If the piece was not computed, 'n_missing' is the number of all samples of the piece.  Writes the
+ * integrations that ended to 'ended' and returns their number, 0 to 2. */
 size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
                             uint32_t n_missing, struct fgpu_gnss_integration ended[2]);
 

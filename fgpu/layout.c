@@ -265,7 +265,8 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
 
     for (size_t o = 0; o < l.n_outputs; o++) {
         const struct fgpu_config_output *output = fgpu_config_output(config, o);
-        /* The windows of two polarisations may be moved to the grid in opposite directions. */
+        /* The start of each window is rounded to a multiple of the subsampling.  The windows of the two polarisations
+         * may be rounded in opposite directions. */
         int64_t window = fgpu_window_samples(output) + fgpu_subsampling(output) - 1;
         window_max = window > window_max ? window : window_max;
     }

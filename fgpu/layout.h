@@ -38,15 +38,15 @@ struct fgpu_layout {
     size_t packet_bytes;    /* bytes of a digitiser heap */
     size_t heaps_per_chunk; /* number of heaps in a chunk of one input */
     size_t chunk_bytes;
-    int64_t history_samples; /* samples kept of the previous chunk: longest window + max_delay_diff, in whole heaps */
+    int64_t history_samples; /* kept samples of the previous chunk: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
     struct memory_use memory; /* UINT64_MAX: the size exceeds 64 bits; device bytes include exported memory */
     size_t frames_per_heap;   /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
-/* Returns the timebase of the timestamps: sync time, ADC sample rate, and whether packets are used instead of the
- * host's clock. */
+/* Returns the timebase of the timestamps: the sync time, the ADC sample rate and a flag.  The flag is true if the time
+ * comes from packets instead of the host's clock. */
 static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
 {
     return (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz,
@@ -86,8 +86,9 @@ static inline int64_t fgpu_subsampling(const struct fgpu_config_output *output)
 /* Returns the number of input samples in the window of an output's spectrum. */
 int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 
-/* Returns the index of the output that measures the inputs' power.  The first wideband output measures the power,
- * because its filter measures the samples that it reads.  Without a wideband output, output 0 measures the power. */
+/* Returns the index of the output that measures the inputs' power.  The filter of a wideband output reads the input
+ * samples, and can measure their power.  Therefore the first wideband output measures the power.  Without a wideband
+ * output, output 0 measures the power. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
 /* Derives the layout.  'shared_bytes' is the result of device_shared_bytes().  'choices' is [output], or NULL for the
@@ -134,8 +135,8 @@ struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const st
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 
-/* The first function returns the number of spectra of a batch that the status page averages.  The second function
- * returns the size in bytes of the voltages of these spectra. */
+/* The status page averages some spectra of a batch.  The first function returns the number of these spectra.  The
+ * second function returns the size in bytes of the voltages of these spectra. */
 size_t fgpu_preview_spectra(const struct fgpu_config_output *output);
 size_t fgpu_preview_bytes(const struct fgpu_config_output *output);
 

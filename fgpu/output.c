@@ -49,7 +49,7 @@ struct fgpu_output {
     int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* end of the last input */
     bool is_ahead;               /* true if the output is ahead of its input; the delay sensors report this */
-    int64_t skipped_samples;     /* timestamp before which batches no longer count as skipped; 0 after a restart */
+    int64_t skipped_samples;     /* batches before this timestamp no longer count as skipped; 0 after a restart */
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
@@ -124,9 +124,9 @@ static void finish_buffer(struct fgpu_output *w)
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
     if (buffer->power)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
-    /* Once the download has ended, a NIC may read the voltages.  The callback runs with the same guarantees as a host
-     * that has waited for the download (cudaLaunchHostFunc).  CUDA's synchronisation is sufficient for a NIC that reads
-     * the GPU's memory.  Only writes by a NIC would need a flush (GPUDirect RDMA, "Synchronization and Memory
+    /* When the download has ended, a NIC may read the voltages.  CUDA gives the callback (cudaLaunchHostFunc) the same
+     * guarantees as host code that has waited for the download.  CUDA's synchronisation is sufficient for a NIC that
+     * reads the GPU's memory.  Only writes by a NIC would need a flush (GPUDirect RDMA, "Synchronization and Memory
      * Ordering"). */
     outbuf_download(&buffer->base, w->download);
 }
@@ -182,8 +182,9 @@ static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_i
     return fit;
 }
 
-/* Places the windows of up to 'n_max' spectra.  The first spectrum starts at 'next_samples'.  Returns the number of
- * spectra that fit.  '*fit' is the position of the windows of the last spectrum that was tried. */
+/* Places the windows of up to 'n_max' spectra.  The first spectrum starts at 'next_samples'.  Tries the spectra in
+ * order, until a spectrum does not fit.  Returns the number of spectra that fit.  '*fit' becomes the position of the
+ * last tried spectrum's windows. */
 static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
 {
     for (size_t i = 0; i < n_max; i++) {
@@ -302,7 +303,7 @@ static void note_models(struct fgpu_output *w, int64_t first_samples, int64_t la
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         const struct fgpu_delay_model *model = fgpu_delay_queue_model(&w->delays[pol], last_samples);
         int64_t since = model->start_samples > first_samples ? model->start_samples : first_samples;
-        /* If time jumped back to before 'shown_since', the model counts as in effect since the jump. */
+        /* If time jumped to a time before 'shown_since', the model is shown again, as in effect since the jump. */
         if (memcmp(model, &w->shown[pol], sizeof(*model)) == 0 && w->shown_since[pol] <= since)
             continue;
         w->shown[pol] = *model;
@@ -382,8 +383,8 @@ static int64_t set_steady(struct fgpu_output *w, int64_t samples)
     return samples;
 }
 
-/* Moves 'next_samples' back to the first batch whose windows begin after all input so far.  Does nothing if
- * 'next_samples' is already earlier. */
+/* Finds the first batch whose windows begin after all input so far.  If this batch is earlier than 'next_samples',
+ * moves 'next_samples' back to the batch.  Otherwise does nothing. */
 static void resume(struct fgpu_output *w)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};

@@ -66,7 +66,7 @@ struct fgpu_output_config {
 /* The delay models of both polarisations. */
 struct fgpu_delays {
     struct fgpu_delay_queue pols[N_POLS];
-    bool resumes; /* true if an output that is ahead of its input shall resume immediately */
+    bool resumes; /* if true, an output that is ahead of its input resumes immediately */
 };
 
 /* Gains on their way to the worker. */
@@ -91,8 +91,8 @@ int64_t fgpu_output_set_delays(struct fgpu_output *walk, const struct fgpu_delay
 /* [worker] Returns the models of a polarisation. */
 const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *walk, unsigned pol);
 
-/* Returns gains for the caller to fill in and to post, or NULL if all gains are on their way to the worker.  Called
- * from one thread at a time, which is not the worker. */
+/* Returns gains for the caller to fill in and to post.  If all gains are on their way to the worker, returns NULL.
+ * Never called from the worker, and called from one thread at a time. */
 struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *walk);
 
 /* Sets gains that take effect with the first batch of the next buffer.  Discards earlier gains that have not taken
@@ -106,7 +106,8 @@ void fgpu_output_flush(struct fgpu_output *walk);
 /* Flushes the output.  The next input starts a new stream, at any timestamp. */
 void fgpu_output_restart(struct fgpu_output *walk);
 
-/* [worker] Returns the timestamp from which the output uses all settings; 0 before the first setting. */
+/* [worker] Returns a timestamp.  From this timestamp on, the output uses all settings that were made.  The timestamp is
+ * 0 before the first setting. */
 int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
 
 /* [any] Returns the last confirmed time.  If the output's present time is earlier, returns the present time.  Returns

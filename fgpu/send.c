@@ -29,7 +29,8 @@ struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t 
     return &send->streams[ant * send->layout->n_outputs + output];
 }
 
-/* Copies a batch's flag, arrival time and clip counts to the groups that represent the batch in the shares. */
+/* Each share of a stream has its own group for a batch.  Copies the flag and the arrival time of batch 'b' to these
+ * groups.  Copies the clip counts to the group of share 0. */
 static void share_group(struct fgpu_buffer *buffer, size_t b)
 {
     const struct send_group *group = &buffer->job.groups[b];
@@ -117,8 +118,8 @@ static int create_shares(struct fgpu_buffer *buffer)
     return buffer->shares ? 0 : -ENOMEM;
 }
 
-/* Creates the heaps of a buffer.  The payloads lie one after the other, and 'payloads' is the first of them.  The
- * heaps are laid out only once, because later only their timestamps change. */
+/* Creates the heaps of a buffer.  The payloads lie one after the other.  'payloads' points to the first payload.  The
+ * heaps are laid out only once, because later only the timestamps of the heaps change. */
 static int create_job(struct fgpu_buffer *buffer, const uint8_t *payloads, uint64_t feng_id)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
@@ -277,7 +278,7 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
     return err;
 }
 
-/* Writes the descriptors of the items in heaps of 'output' with 'n_chan' channels. */
+/* Writes the descriptors of the items in a heap of 'output'.  The heap has 'n_chan' channels. */
 static void describe(const struct fgpu_config_output *output, int64_t n_chan,
                      struct spead_descriptor descriptors[N_ITEMS])
 {
@@ -318,8 +319,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     config.n_items = N_ITEMS;
     config.rate_bytes_per_s =
         fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n;
-    /* Heaps of different antennas have different heap counts.  Heaps of different shares also have different heap
-     * counts, although no receiver receives heaps of two shares. */
+    /* Two antennas never use the same heap count.  Two shares also never use the same heap count, although no receiver
+     * receives heaps of two shares. */
     config.heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size;
     config.heap_cnt_step = stream->n_shares * (uint64_t)c->array_size;
     config.descriptors = descriptors;
@@ -338,8 +339,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     return err;
 }
 
-/* With send.gpudirect, allocates the voltages of all buffers as one block.  So each share registers memory with the
- * NIC only once. */
+/* With send.gpudirect, allocates the voltages of all buffers as one block.  Each share of the stream then registers
+ * only this block with the NIC. */
 static int create_exported(struct fgpu_send *send, struct fgpu_stream *stream, char *why, size_t why_bytes)
 {
     char reason[400];

@@ -29,7 +29,7 @@ struct fgpu_buffer {
     uint64_t *power;                /* [const] pinned host copy of parts.power; NULL without measurement */
     int64_t timestamp_samples;      /* timestamp of spectrum 0 */
     size_t n_filled;                /* number of spectra that were made */
-    bool whole;                     /* true if no spectrum of the buffer lacks input */
+    bool whole;                     /* true if every spectrum of the buffer has all its input */
     bool sampled_for_status;        /* the status page has requested a sample of this buffer (status.h) */
     struct send_job job;            /* job with one group for each batch; group->send is true if the batch is valid */
     struct send_job *shares;        /* shape [n_shares]: the buffer's part for each share of the stream */
@@ -43,7 +43,8 @@ struct fgpu_stream {
     struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
     size_t n_buffers;                        /* [const] */
     struct device_exported exported;         /* [const] with send.gpudirect, voltages of all buffers; else zeros */
-    uint8_t *preview_voltages;  /* [const] pinned, with send.gpudirect: status page's spectra, [chan][spectrum][pol] */
+    /* [const] with send.gpudirect, the status page's spectra in pinned memory: [chan][spectrum][pol] */
+    uint8_t *preview_voltages;
     struct snapshot look;       /* the status page's request for a sample, exchanged between HTTP and the worker */
     struct outbuf_pool pool;    /* [worker] */
     struct send_stream **sends; /* [const] [n_shares] */
@@ -72,7 +73,8 @@ struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t 
 /* Returns the first batch of a finished buffer that will be sent; n_groups if no batch will be sent. */
 size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
 
-/* Hands a downloaded buffer to its sender.  Fills in timestamps and saturation counts, and updates their sensors. */
+/* Hands a downloaded buffer to its sender.  Fills in timestamps and saturation counts.  Updates the sensors of the
+ * saturation counts. */
 void fgpu_send_push(struct fgpu_buffer *buffer);
 
 /* Logs the heaps that each stream sent.  Called after the senders have stopped. */

@@ -34,7 +34,7 @@ struct setting {
     float *gains;                               /* complex [chan][pol] */
     float *config_gains;                        /* gains from the configuration */
     bool begins_with_delays, begins_with_gains; /* true if the settings differ from those of a new output */
-    bool keep_delays, keep_gains[N_POLS];       /* true if a request or a kept file has made the settings */
+    bool keep_delays, keep_gains[N_POLS];       /* true if the settings come from a request or a kept file */
     struct gauge mean_gain[N_POLS];             /* mean magnitude of the gains, in units of 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
@@ -181,7 +181,7 @@ static bool write_gains(FILE *text, void *arg)
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
-/* Returns a time before which no data are expected any more. */
+/* Returns a time.  No more data with timestamps before this time are expected. */
 static int64_t past_samples(const struct setting *item)
 {
     const struct fgpu_settings *s = item->settings;

@@ -35,7 +35,7 @@ struct fgpu_settings;
  * buffer. */
 struct fgpu_command {
     struct command base; /* first */
-    /* order about a satellite; if the order has an action, the fields below are not used */
+    /* request about a satellite; if 'gnss.action' is not FGPU_GNSS_NO_ACTION, the members below are not used */
     struct fgpu_gnss_order gnss;
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
@@ -52,9 +52,9 @@ int fgpu_settings_create(const struct fgpu_config *config, const struct engine *
  * worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
-/* These functions post a snapshot of the delay models, or of the gains.  The answered command contains 'request'.
- * They return false if no command or no gain buffer is free.  In this case 'channel' wakes main as soon as a command
- * or buffer is free. */
+/* These functions post a snapshot of the delay models, or of the gains.  The functions store 'request' in the command
+ * that carries the snapshot.  If no command or no gain buffer is free, the functions return false.  In this case
+ * 'channel' wakes main as soon as a command or buffer is free. */
 bool fgpu_settings_post_delays(struct fgpu_settings *settings, size_t ant, size_t output,
                                struct command_channel *channel, void *request);
 bool fgpu_settings_post_gains(struct fgpu_settings *settings, size_t ant, size_t output,
@@ -70,8 +70,8 @@ void fgpu_settings_set_gains(struct fgpu_settings *settings, size_t ant, size_t 
 /* Restores the gains of the configuration. */
 void fgpu_settings_reset_gains(struct fgpu_settings *settings, size_t ant, size_t output);
 
-/* Returns true if there is room for a model that starts at 'start_samples', or if removing models that are no longer
- * needed makes room. */
+/* Returns true if there is room for a model that starts at 'start_samples'.  If there is no room, forgets the oldest
+ * model, if this model is no longer needed.  Then there is room, and the function also returns true. */
 bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                             int64_t start_samples);
 
@@ -79,7 +79,7 @@ bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t o
 void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                              const struct fgpu_delay_model *model);
 
-/* Resumes an output that is ahead of its input (output.h).  No setting changes. */
+/* Resumes an output that is ahead of its input (output.h).  All settings stay unchanged. */
 void fgpu_settings_resume(struct fgpu_settings *settings, size_t ant, size_t output);
 
 /* Writes all settings that are kept and have not been written yet.  No setting may change afterwards.  Idempotent. */

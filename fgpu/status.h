@@ -20,10 +20,9 @@ struct fgpu_status;
 int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_send *send,
                        struct fgpu_status **status);
 
-/* Computes values for the status page from a buffer of a stream of 'antenna', if HTTP has requested a sample.  Called
- * after the download of the buffer and before the sending of the buffer. */
-void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna,
-                        const struct fgpu_buffer *buffer);
+/* If HTTP has requested a sample, computes values for the status page from 'buffer'.  The buffer belongs to a stream of
+ * 'antenna'.  Called after the buffer's download and before the sending of the buffer. */
+void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna, const struct fgpu_buffer *buffer);
 
 /* Describes fgpu as in common/http/status.h; 'arg' is the struct fgpu_status. */
 void fgpu_status_describe(void *arg, const struct status_query *query, json_t *into);

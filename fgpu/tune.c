@@ -1,4 +1,4 @@
-/* tune.c - derives the sizes of the kernels that the tuner measures from the outputs' configuration. */
+/* tune.c - derives the sizes of kernels from the outputs' configuration.  The tuner measures these kernels. */
 #include "fgpu/tune.h"
 
 #include "fgpu/baseband.h"
