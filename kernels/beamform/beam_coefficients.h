@@ -64,7 +64,7 @@ struct beam_coefficients_args {
     const uint32_t *slot_of;              /* shape [beam] */
     /* time at which the steering is evaluated, in the units of the rates; negative times modulo 2^64 */
     uint64_t time;
-    int64_t at;                           /* time that selects the model, in the units of 'starts' */
+    int64_t at; /* time that selects the model, in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;
     uint32_t n_beams;

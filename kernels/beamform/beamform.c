@@ -97,10 +97,10 @@ const struct kernel beamform_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define N_WARPS     4
-#define BLOCK_STEPS 8   /* number of steps in shared memory at a time; a step has the coefficients of 16 antennas */
+#define BLOCK_STEPS 8 /* number of steps in shared memory at a time; a step has the coefficients of 16 antennas */
 /* with up to 256 antennas, the sum over the antennas fits in 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
 #define NARROW_ANTS 256
-#define HELD_STEPS  6   /* maximum number of steps whose voltages fit in a warp's registers */
+#define HELD_STEPS  6 /* maximum number of steps whose voltages fit in a warp's registers */
 /* maximum number of groups of a block with beamform_held.h; the shared memory for slots limits this number */
 #define HELD_GROUPS 32
 
@@ -109,7 +109,7 @@ const struct kernel beamform_kernel = {
 #define WHOLE_SPECTRA 256 /* number of spectra that a block has in shared memory */
 #define WHOLE_BYTES   4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
 /* minimum number of groups for beamform_whole.h; with fewer groups, some warps would have no group */
-#define WHOLE_GROUPS  5
+#define WHOLE_GROUPS 5
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {

@@ -284,7 +284,8 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
 static __device__ __forceinline__ float total_of(int high, int low)
 {
 #if FLOAT_SUMS
-    return BEAM_PLUS(fmaf(__uint_as_float((uint32_t)high), 256.0f, -257.0f * 12582912.0f), __uint_as_float((uint32_t)low));
+    return BEAM_PLUS(fmaf(__uint_as_float((uint32_t)high), 256.0f, -257.0f * 12582912.0f),
+                     __uint_as_float((uint32_t)low));
 #else
     return (float)(((total)high << 8) + low);
 #endif
