@@ -1,12 +1,12 @@
-/* channelise_front_fetch.h - fetches samples from device memory to shared memory, into a ring of STAGES stages of
- * STEP_SPECTRA rows.  This file also finds a thread's samples in a stage.
+/* channelise_front_fetch.h - fetches samples from device memory into a ring in shared memory.  The ring has STAGES
+ * stages of STEP_SPECTRA rows.  This file also finds a thread's samples in a stage.
  *
  * channelise_front.cu includes this file after its sizes (kernels/README.md lists them).
  *
- * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
- * on) one lane of the block fetches a stage as boxes of bytes.  Boxes need few instructions and do not use the L1
- * cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned chunks of 16 bytes of these
- * pieces. */
+ * A block has M1 pieces of each row of each polarisation.  Each piece belongs to one j1.  With FRONT_TENSORS (from
+ * compute capability 9.0 on) one lane of the block fetches a stage as boxes of bytes.  Boxes need few instructions and
+ * do not use the L1 cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned chunks of
+ * 16 bytes of these pieces. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 
@@ -25,14 +25,14 @@
 #define STAGE_BYTES (2 * STEP_SPECTRA * M1 * PIECE_BYTES)
 
 /* Usually a box has the pieces of a row side by side.  If a warp has four pieces of 48 bytes, this order would cause
- * bank conflicts.  Then a box has the same piece of two rows side by side, so that pieces are 96 bytes apart, and
- * each pair of rows has one box. */
+ * bank conflicts.  In this case, a box has the same piece of two rows side by side.  The pieces of one row are then 96
+ * bytes apart.  Each pair of rows has one box. */
 #define ROW_PAIRS   (WARP_PIECES == 4 && PIECE_BYTES == 48)
 #define BOX_ROWS    (ROW_PAIRS ? 2 : STEP_SPECTRA)
 #define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
 #define ROW_AT(row) ((row) / BOX_ROWS * BOX_WORDS + (row) % BOX_ROWS * (ROW_PAIRS ? 1 : M1) * PIECE_WORDS)
 
-/* Distance of the two polarisations in a stage, in words. */
+/* Distance between the two polarisations in a stage, in words. */
 #define POL_WORDS ((STEP_SPECTRA * M1 * PIECE_WORDS + 31) / 32 * 32)
 
 struct __align__(128) stage
@@ -53,7 +53,8 @@ static __device__ __forceinline__ uint32_t first_bit(const struct channelise_fro
 }
 
 #ifdef EMULATE_CUDA
-/* Copies of boxes that are in flight, for each slot of the ring. */
+/* State of each slot of the ring.  If 'any' is true, copies of boxes are in flight, and 'row' is the first row of the
+ * boxes. */
 static struct {
     bool any;
     int32_t row;
