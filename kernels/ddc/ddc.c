@@ -125,7 +125,7 @@ const struct kernel ddc_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_WEIGHT       0x1p14 /* largest magnitude of a stored weight; the largest half float is 65504 */
+#define MAX_WEIGHT 0x1p14 /* largest magnitude of a stored weight; the largest half float is 65504 */
 /* maximum number of packed words in a thread's registers, at a time when the thread holds no sums */
 #define MAX_PACKED_WORDS 56
 

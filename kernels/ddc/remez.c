@@ -20,14 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRID_DENSITY   16
+#define GRID_DENSITY 16
 /* with at least this number of taps, the code first finds the filter with half as many taps */
 #define HALVED_TAPS    64
 #define MAX_ITERATIONS 250
 /* the iteration has converged if the largest error exceeds the alternating error by at most this fraction */
-#define CONVERGED      1e-7
-#define N_REFINEMENTS  2    /* number of times that find_taps() refines the taps */
-#define BLOCK          64   /* number of grid points whose errors are computed together */
+#define CONVERGED     1e-7
+#define N_REFINEMENTS 2  /* number of times that find_taps() refines the taps */
+#define BLOCK         64 /* number of grid points whose errors are computed together */
 
 struct exchange {
     size_t n; /* number of coefficients; there are n + 1 extrema */

@@ -18,8 +18,8 @@ struct channelise {
     size_t n_spectra; /* number of spectra of an output buffer */
     uint32_t unzip;   /* FFTs per spectrum */
     struct device *device;
-    float *weights;         /* device: [n_taps][spacing] */
-    float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
+    float *weights;  /* device: [n_taps][spacing] */
+    float *filtered; /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
     /* device: complex [pol][n_spectra][unzip][n_chan / unzip]; for complex input, the same shape as 'filtered' */
     float *transformed;
     struct device_fft *fft; /* Fourier transform from 'filtered' to 'transformed' */

@@ -42,7 +42,7 @@ struct channelise_config {
     unsigned spectra_per_heap; /* a multiple of 16 */
     /* number of batches of an output buffer; CUDA: the batches have at most CHANNELISE_CUDA_SPECTRA spectra in all */
     unsigned n_batches;
-    unsigned out_bits;         /* 8 or 4 */
+    unsigned out_bits; /* 8 or 4 */
     bool dither;
     bool power; /* true: a buffer's 'power' is computed; possible only for real input */
     uint64_t seed;
@@ -65,7 +65,7 @@ struct channelise_spectrum {
     int64_t offset; /* index of the window's first sample in the device input */
     /* delay that remains after the shift by whole samples, in samples: [-1/2, 1/2]; in a narrow band [-1, 1] */
     float fine;
-    float phase;    /* phase at the band's centre, in radians */
+    float phase; /* phase at the band's centre, in radians */
 };
 
 /* Arrays of an output buffer.  n_spectra is n_batches * spectra_per_heap. */

@@ -184,7 +184,7 @@ static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
     return threadIdx.x * THREAD_COLUMNS / COLUMNS * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
 }
 
-/* Returns the position, in bits within the thread's piece, of the thread's first sample of a polarisation. */
+/* Returns the position of the thread's first sample of a polarisation, in bits from the start of the thread's piece. */
 static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol, uint32_t)
 {
     return first_bit(args, pol) % 128 + threadIdx.x * THREAD_COLUMNS % COLUMNS * SAMPLE_BITS;
@@ -213,7 +213,8 @@ struct stage {
     uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES]; /* [row][pol][chunk][piece] */
 };
 
-/* Returns the index of the aligned 16-byte chunk with the bit that is 'bits' bits after the start of sample 'first'. */
+/* Returns the index of the aligned 16-byte chunk that contains a bit.  The bit is 'bits' bits after the start of sample
+ * 'first'. */
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
     return (first * SAMPLE_BITS + bits) / 128;
@@ -230,7 +231,7 @@ struct fetcher {
     uint32_t oldest, newest; /* index of the next stage to use, and index of the next stage to fill */
 };
 
-/* Returns the index of the polarisation's sample in the block's first column and in the first row of the window. */
+/* Returns the index of the block's first sample of a polarisation.  The sample lies in the first row of the window. */
 static __device__ __forceinline__ int64_t first_sample(const struct channelise_front_args &args, int pol,
                                                        uint32_t begin)
 {
@@ -328,10 +329,11 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
-/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  Bits 0..15 of 'how' select the samples' four bytes,
- * reversed, from two words.  Bits 16..20 of 'how' are 'shift' of unpack().  Bits 0..15 of 'words' are the index of the
- * first word in a row of the polarisation.  Bits 16..31 of 'words' are the index of the second word.  With boxes the
- * second word follows the first word.  If the samples lie in one word, the second word is loaded but not used. */
+/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  The samples lie within four bytes of two words.  Bits
+ * 0..15 of 'how' select these bytes, in reverse order.  Bits 16..20 of 'how' are 'shift' of unpack().  Bits 0..15 of
+ * 'words' are the index of the first word in a row of the polarisation.  Bits 16..31 of 'words' are the index of the
+ * second word.  With boxes the second word follows the first word.  If the samples lie in one word, the second word is
+ * loaded but not used. */
 struct place {
     uint32_t how, words;
 };
