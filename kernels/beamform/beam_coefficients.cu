@@ -42,7 +42,7 @@ struct place {
     uint32_t chan;   /* channel of the warp; may be beyond the last channel */
     uint32_t first;  /* first step that the lane processes */
     bool has_beam;
-    int8_t *fragments;      /* address in 'fragments' of the lane's bytes of step 0, in the slice of high bytes */
+    int8_t *fragments;      /* address in 'fragments' where the lane's high bytes of step 0 begin */
     uint32_t *coefficients; /* the beam's coefficients in the channel: a word for each antenna */
 };
 

@@ -64,7 +64,7 @@ struct beam_coefficients_args {
     const uint32_t *slot_of;              /* shape [beam] */
     /* time at which the steering is evaluated, in the units of the rates; negative times modulo 2^64 */
     uint64_t time;
-    int64_t at;                           /* time that selects the model, in the units of 'starts' */
+    int64_t at; /* time that selects the model, in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;
     uint32_t n_beams;
@@ -85,7 +85,7 @@ static inline uint32_t beam_coefficients_beam(const struct beam_coefficients_arg
     return args->listed ? args->listed[i] : i;
 }
 
-/* Returns the steering [ant] of the beam's model that applies at time 'at'. */
+/* Finds the beam's model for time args->at.  Returns the model's steering, [ant]. */
 static inline const struct beam_steering *beam_coefficients_model(const struct beam_coefficients_args *args,
                                                                   uint32_t beam)
 {
@@ -173,7 +173,7 @@ static inline uint32_t beam_coefficients_spread(const struct beam_coefficients_a
     return spread;
 }
 
-/* Returns the number of units.  A unit is the 8 / spread beams that a block computes. */
+/* Returns the number of units.  A unit has up to 8 / spread beams.  A block computes one unit. */
 static inline uint32_t beam_coefficients_units(const struct beam_coefficients_args *args)
 {
     uint32_t unit_beams = 8 / beam_coefficients_spread(args);

@@ -122,8 +122,7 @@ void beam_detect_constants(const struct beam_detect_args *args, struct kernel_co
 }
 
 /* Returns the grid.  The wgmma variant also stores the spans in shared memory.  If warps keep voltages in registers
- * (beamform_held.h), shared memory has the fragments of two pairs of groups: this turn's pair and the next turn's
- * pair. */
+ * (beamform_held.h), shared memory has the fragments of this turn's pair of groups and of the next turn's pair. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
     const struct beamform_args form = form_of(args);

@@ -1,19 +1,20 @@
 /* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums for few beams.  beamform_held.h or
  * beamform_whole.h computes the sums for many beams.
  *
- * A pair is two groups of slots, for polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32
- * spectra of a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
+ * A pair consists of two groups of slots, for polarisations 0 and 1 of the same 8 beams.  A warp has 32 spectra of each
+ * beam.  Four lanes detect these spectra.  Each lane detects 8 consecutive spectra.  A lane rounds a sample to a word
+ * of two 16-bit parts.
  *
  * The product of two parts is computed as two products.  The first part is multiplied by the low byte and by the high
  * byte of the second part.  So a sum of products is stored as two 32-bit sums (struct power).  Four lanes add their
- * sums.  No sum overflows, because a power sums 32 spectra of four parts each: 128 * 32767 * 255 < 2^31.  Only the
- * powers of a window are 64-bit integers.
+ * sums.  No sum overflows.  A power adds up at most four products of parts for each of 32 spectra, and 128 * 32767 *
+ * 255 < 2^31.  Only the powers of a window are 64-bit integers.
  *
  * A lane finds the windows of its spectra once for all beams.  If all 32 spectra of the warp are in one window, four
  * lanes add up their sums, and then one lane adds the result to the powers.
  *
  * Constants: the constants of beamform.cu, and PRODUCTS. */
-/* groups in shared memory: one pair; with HOLDS the pairs of two turns */
+/* number of groups in shared memory: the groups of one pair; with HOLDS, this turn's pair and the next turn's pair */
 #define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2)
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beamform_tile.h"
@@ -43,12 +44,12 @@ struct samples {
     uint32_t words[SAMPLE_POLS][LANE_SPECTRA];
 };
 
-/* The block adds to the powers of one group of channels: index of this group, and number of groups. */
+/* Index of the block's group of channels, and number of groups.  The block adds to the powers of its group. */
 struct cell {
     uint32_t group, n_groups;
 };
 
-/* A sum with the value 256 high + low. */
+/* A sum in two parts.  The value of the sum is 256 * high + low. */
 struct power {
     int low, high;
 };

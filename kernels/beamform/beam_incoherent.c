@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Sums of a block of spectra of one channel. */
+/* Sums over the antennas for each spectrum of a block, in one channel. */
 struct block {
     int64_t x[BEAMFORM_BLOCK_SPECTRA], y[BEAMFORM_BLOCK_SPECTRA];
     int64_t re[BEAMFORM_BLOCK_SPECTRA], im[BEAMFORM_BLOCK_SPECTRA];

@@ -1,4 +1,5 @@
-/* beamform.c - plain C twin of beamform: runs for each batch that reaches the X-engine, as correlate does. */
+/* beamform.c - plain C twin of beamform.  The kernel runs for each batch that reaches the X-engine, as correlate
+ * does. */
 #include "kernels/beamform/beamform.h"
 
 #include "common/base/units.h"
@@ -19,7 +20,7 @@ static int8_t round_even(float v, bool *clipped)
     return (int8_t)lrintf(clip(v, -BEAMFORM_LIMIT, BEAMFORM_LIMIT, 0, clipped));
 }
 
-/* Rounds a dithered part.  'half' is one half of beamform_dither_word(). */
+/* Dithers, clips and rounds a real or imaginary part.  'half' is one half of beamform_dither_word(). */
 static int8_t round_dithered(float v, uint32_t half, bool *clipped)
 {
     v += 128 + (float)(half | 1) / 65536;
@@ -96,10 +97,10 @@ const struct kernel beamform_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define N_WARPS     4
-#define BLOCK_STEPS 8   /* number of steps of 16 antennas whose coefficients are in shared memory together */
-/* with up to 256 antennas, the sum of 256 high + low fits in 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+#define BLOCK_STEPS 8 /* number of steps in shared memory at a time; a step has the coefficients of 16 antennas */
+/* with up to 256 antennas, the sum over the antennas fits in 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
 #define NARROW_ANTS 256
-#define HELD_STEPS  6   /* maximum number of steps whose voltages fit in a warp's registers */
+#define HELD_STEPS  6 /* maximum number of steps whose voltages fit in a warp's registers */
 /* maximum number of groups of a block with beamform_held.h; the shared memory for slots limits this number */
 #define HELD_GROUPS 32
 
@@ -108,7 +109,7 @@ const struct kernel beamform_kernel = {
 #define WHOLE_SPECTRA 256 /* number of spectra that a block has in shared memory */
 #define WHOLE_BYTES   4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
 /* minimum number of groups for beamform_whole.h; with fewer groups, some warps would have no group */
-#define WHOLE_GROUPS  5
+#define WHOLE_GROUPS 5
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {

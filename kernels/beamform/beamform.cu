@@ -21,8 +21,8 @@
 /* a real or imaginary part within this limit is not clipped, whatever the dither */
 #define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f)
 
-/* Returns 128.5 + dither of a part.  The result is a float between 128 and 129 whose last 16 bits are one half of
- * 'word'. */
+/* Returns 128.5 + dither for a real or imaginary part.  The result is a float between 128 and 129.  The last 16 bits of
+ * the float are one half of 'word'. */
 static __device__ __forceinline__ float dither_of(uint32_t word, int part)
 {
     return __uint_as_float(__byte_perm(word, 0x4300u, part ? 0x5432 : 0x5410));

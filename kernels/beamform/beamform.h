@@ -74,8 +74,8 @@ static inline float beamform_scale(int32_t exponent)
     return beam_power_of_two(exponent > -64 ? -exponent : 64);
 }
 
-/* Makes the random words for the dither of spectra 8 * eight to 8 * eight + 7.  'chan' is the channel's index in
- * the band. */
+/* Makes the random words for the dither of eight spectra.  The first spectrum has the number 8 * 'eight'.  'chan' is
+ * the channel's index in the band. */
 static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t eight, uint32_t words[4])
 {
     const uint32_t counter[4] = {chan, (uint32_t)eight, (uint32_t)(eight >> 32), 0};
@@ -85,9 +85,9 @@ static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t eight,
 }
 
 /* Returns the random word for spectrum 8 * eight + s.  Each half h of the word gives the dither of one part: (h | 1) /
- * 65536 - 1/2.  The lower half is for the real part.  The last four words are c w[s] + w[s + 1] with an odd c.  So any
- * two of the eight words are independent and uniform.  Independent, uniform words are enough for the mean values and
- * powers of the rounding errors. */
+ * 65536 - 1/2.  The lower half is for the real part.  The first four spectra use w[0] to w[3].  For each of the other
+ * spectra, the word is c * w[i] + w[(i + 1) % 4], with i = s - 4 and an odd c.  So any two of the eight words are
+ * independent and uniform.  Independence in pairs is enough for the mean values and powers of the rounding errors. */
 static inline uint32_t beamform_dither_word(const uint32_t words[4], uint32_t s)
 {
     return s < 4 ? words[s] : BEAMFORM_DITHER_FACTOR * words[s - 4] + words[(s - 3) % 4];
@@ -111,7 +111,7 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 /* number of groups of a block if neither beamform_held.h nor beamform_whole.h is used */
 #define BEAMFORM_TILE_GROUPS 2
 bool beamform_is_whole(const struct beamform_args *args); /* returns true if beamform_whole.h computes the sums */
-/* returns true if beamform_held.h computes the sums, unless beamform_is_whole() is true */
+/* if beamform_is_whole() is false: returns true for beamform_held.h, and false for beamform_tile.h alone */
 bool beamform_holds(const struct beamform_args *args);
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);

@@ -34,8 +34,8 @@ static __device__ __forceinline__ void hold(const struct beamform_args &args, co
         select(v[step], selectors, held.operands[step]);
 }
 
-/* Starts to copy the fragments of N groups of the block to shared memory.  The groups begin with 'group', and the
- * buffers begin with 'to_group'. */
+/* Starts to copy the fragments of N groups of the block to shared memory.  'group' is the index of the first group.
+ * 'to_group' is the index of the first buffer. */
 template <int N>
 static __device__ __forceinline__ void copy_groups(const struct beamform_args &args, const struct place &place,
                                                    uint32_t group, uint32_t to_group)

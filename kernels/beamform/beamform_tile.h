@@ -52,8 +52,8 @@ typedef int64_t total;
 typedef int total;
 #endif
 
-/* Voltages that a lane loads in a step: four spectra of both polarisations of each of its antennas.  A word has one
- * spectrum: re, im, re, im.  If voltages have 4 bits, a word has two spectra. */
+/* Voltages that a lane loads in a step.  For each of its antennas, the lane loads four spectra with both polarisations.
+ * A word has one spectrum: re, im, re, im.  If voltages have 4 bits, a word has two spectra. */
 struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
@@ -165,7 +165,8 @@ static __device__ __forceinline__ void begin_piece(const struct beamform_args &a
 }
 
 /* Loads the voltages of a step, and moves the cursor to the next step.  With i = 2 (l % 4), lane l loads antennas i, i
- * + 1, i + 8 and i + 9 of the step.  Instead of antennas beyond the last antenna, a lane loads the last antenna. */
+ * + 1, i + 8 and i + 9 of the step.  If an antenna is beyond the last antenna, the lane loads the last antenna
+ * instead. */
 static __device__ __forceinline__ void load_step(const struct beamform_args &args, struct cursor &cursor,
                                                  struct voltages &v)
 {
@@ -283,7 +284,8 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
 static __device__ __forceinline__ float total_of(int high, int low)
 {
 #if FLOAT_SUMS
-    return BEAM_PLUS(fmaf(__uint_as_float((uint32_t)high), 256.0f, -257.0f * 12582912.0f), __uint_as_float((uint32_t)low));
+    return BEAM_PLUS(fmaf(__uint_as_float((uint32_t)high), 256.0f, -257.0f * 12582912.0f),
+                     __uint_as_float((uint32_t)low));
 #else
     return (float)(((total)high << 8) + low);
 #endif
@@ -340,8 +342,8 @@ static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2],
 }
 
 #if !WHOLE
-/* Sums all antennas for 32 spectra of a piece and the groups of the block.  Before the call 'v' has the voltages of the
- * piece's first step, and after the call the voltages of the next piece's first step. */
+/* Sums all antennas for the warp's 32 spectra of a piece, and for each group of the block.  Before the call, 'v' has
+ * the voltages of the piece's first step.  After the call, 'v' has the voltages of the next piece's first step. */
 static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, const struct place &place,
                                                     uint32_t piece, struct cursor &cursor, struct voltages &v,
                                                     int (&sums)[TILE_GROUPS][2][4][4])

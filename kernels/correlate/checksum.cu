@@ -3,9 +3,10 @@
  * A block processes a slice of the antennas of one channel, for a part of the launch's spectra.  The block processes
  * its part in steps.  In a step each warp loads its antennas.  A lane loads 8 bytes of each antenna: 1, 2 or 4 spectra
  * that no other lane loads.  The lane keeps these bytes in registers and adds them to S in shared memory.  The lane
- * also adds the antennas of other slices to S, but does not keep these antennas.  After a barrier every lane reads S of
- * its spectra, and multiplies.  Each lane sums its products to the end of the part.  Then the lanes exchange sums until
- * each lane has one sum over all lanes.  All these exchanges take 31 shuffles, instead of 5 shuffles for each sum.
+ * also adds the antennas of other slices to S, but does not keep these antennas.  After a barrier every lane reads S
+ * for its own spectra, and multiplies its kept bytes by S.  Each lane sums its products to the end of the part.  Then
+ * the lanes exchange sums until each lane has one sum over all lanes.  All these exchanges take 31 shuffles, instead of
+ * 5 shuffles for each sum.
  *
  * Integers: S has three buffers, which the steps use in rotation.  When the barrier opens, all warps have read the
  * buffer of the previous step.  This buffer is then cleared for the step after the next.  So a step has only one
@@ -30,7 +31,8 @@
 #define LOAD_SPECTRA   (8 / SPECTRUM_BYTES)
 #define STEP_SPECTRA   (32 * LOAD_SPECTRA)
 #define ZERO_VOLTAGES  (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
-#define N_PARTS        (HALVES ? 3 : 2)                       /* number of parts of a value of S and of a row */
+/* number of parts of each value of S, and of each row: re and im; for half floats also a magnitude */
+#define N_PARTS        (HALVES ? 3 : 2)
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
 #define PACKED         (!HALVES && N_TERMS == 1)
@@ -116,7 +118,8 @@ static __device__ __forceinline__ void multiply(uint2 load, const partial (&s)[N
     }
 }
 #else
-/* Returns one of the terms whose sum is a part of S.  The term and its negative fit in 16 bits. */
+/* A part of S is low + 2^15 high.  Returns 'low' for term 0, and 'high' for term 1.  With N_TERMS = 1, 'low' is the
+ * whole part.  The result and its negative fit in 16 bits. */
 static __device__ __forceinline__ int term_of(int value, int term)
 {
     int high = (value + 16384) >> 15;

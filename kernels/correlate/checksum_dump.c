@@ -47,7 +47,7 @@ void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool rea
 
 /* ---- A channel: subtracts the sums of correlate from the rows; zeros must remain --------------------------------- */
 
-/* A baseline, with the indices of its sums and of the rows of its antennas. */
+/* A baseline.  'at' is the index of the baseline's first sum. */
 struct baseline {
     size_t at;
     size_t first, second; /* index of each antenna's row for polarisation 0; the next row is for polarisation 1 */
@@ -130,8 +130,8 @@ static uint64_t take_chan(const struct checksum_dump_args *a, size_t chan)
     return n_clipped;
 }
 
-/* Returns true if the remainder of a row is zero.  For half floats, the remainder may also be within the tolerance.
- * Zeroes the row. */
+/* Checks a row from which all sums have been subtracted.  Returns true if the row is zero.  For half floats, the row
+ * may also be within the tolerance.  Zeroes the row. */
 static bool row_agrees(const struct checksum_dump_args *a, size_t row)
 {
     if (!correlate_sums_real(a->format)) {

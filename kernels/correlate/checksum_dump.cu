@@ -55,7 +55,7 @@ static __device__ __forceinline__ uint32_t word_of(wide part, int imaginary, boo
 #endif
 }
 
-/* Returns how many products of a baseline the kernel reduce clips. */
+/* Returns the number of a baseline's products that the kernel 'reduce' will clip. */
 static __device__ __forceinline__ uint32_t count_clipped(const wide (&parts)[N_PARTS], bool missing)
 {
     uint32_t n_clipped = 0;

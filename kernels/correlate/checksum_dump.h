@@ -1,6 +1,6 @@
-/* checksum_dump - compares the sums of an accumulation with checksum.h's rows of the same voltages.  The kernel also
- * computes checksums of the words that the kernel reduce must write for these sums.  checksum_dump runs before
- * reduce, because reduce zeroes the sums.
+/* checksum_dump - compares the sums of an accumulation with checksum.h's rows of the same voltages.  The kernel
+ * 'reduce' later writes words for these sums.  checksum_dump also computes checksums of the words that 'reduce' must
+ * write.  checksum_dump runs before 'reduce', because 'reduce' zeroes the sums.
  *   sums, totals  as in reduce.h; the kernel does not change them; totals may be NULL
  *   rows          as in checksum.h; read, then zeroed
  *   weights       uint32 [baseline]
@@ -33,8 +33,8 @@
 /* Indices of 'verdict'. */
 enum { VERDICT_N_AGREED, VERDICT_FIRST_WRONG, VERDICT_N_SATURATED, VERDICT_LENGTH };
 
-/* Tolerance for half floats: twice the loss of precision that the sums of correlate may have (xbgpu/audit.h).
- * checksum's sums and the conversion to float add a small loss. */
+/* Tolerance for half floats.  The sums of the kernel 'correlate' may lose some precision (xbgpu/audit.h).  The
+ * tolerance is twice this loss.  The sums of the kernel 'checksum' and the conversion to float add a small loss. */
 #define CHECKSUM_TOLERANCE 0x1p-9
 
 struct checksum_dump_args {

@@ -178,8 +178,8 @@ static void multiply(enum voltage_format format, const union widened *e1, const 
         multiply_integer(e1, e2, n_spectra, partial->integer);
 }
 
-/* Returns the number of antennas of block 'first' that form a baseline with antenna i2 of block 'second'.  If both
- * blocks are the same block, these are the antennas up to i2.  Otherwise these are all antennas of 'first'. */
+/* Antenna i2 of block 'second' forms baselines with antennas of block 'first'.  Returns the number of these baselines.
+ * If both blocks are the same block, counts the antennas up to i2.  Otherwise counts all antennas of 'first'. */
 static size_t n_partners(const struct antenna_block *first, const struct antenna_block *second, size_t i2)
 {
     return first == second ? i2 + 1 : first->n;
@@ -233,7 +233,8 @@ static void correlate_blocks(const struct correlate_args *a, size_t chan, struct
     add_block(a, chan, first, second, &partial);
 }
 
-/* Correlates the baselines of one channel whose second antenna is in the block that begins with 'ant2'. */
+/* Correlates some baselines of one channel.  The second antennas of these baselines are in the block that begins with
+ * antenna 'ant2'. */
 static void correlate_rows(const struct correlate_args *a, size_t chan, size_t ant2)
 {
     struct antenna_block first, second;

@@ -52,7 +52,7 @@
 #define ZEROS         (OFFSET ? 0x88888888u : 0u)
 #define ROWS          (8 * ROW_EIGHTS) /* antennas of a tile */
 #define COLUMNS       (8 * COLUMN_EIGHTS)
-#define PARTS         2 /* products with plain columns, and products with turned columns */
+#define PARTS         2 /* products with plain columns (re, im), and with turned columns (im, -re) */
 
 #if BITS == 16
 typedef float sum_type;
@@ -68,20 +68,22 @@ struct fragment {
     uint32_t r[INSTRUCTIONS][4];
 };
 
-/* A lane's sums of 8 x 8 antennas, for row g: v[polarisation p1 of the column][re, im][polarisation p2 of the row * 2 +
- * column 2 t or 2 t + 1]. */
+/* A lane's sums of 8 x 8 antennas: row g, and columns 2 t and 2 t + 1.  The indices are v[p1][re, im][p2 * 2 + i].
+ * p1 is the polarisation of the column, and p2 is the polarisation of the row.  i is 0 for column 2 t, and 1 for
+ * column 2 t + 1. */
 struct sums {
     sum_type v[2][PARTS][4];
 };
 
 struct tile {
     struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS]; /* indices [group of 8 rows][group of 8 columns] */
-    int32_t row_im[ROW_EIGHTS][2];               /* indices [8 rows][pol]; the lane's part of the sums of im e2 */
+    /* indices [group of 8 rows][pol]; the lane's part of a row's sum of im e2 */
+    int32_t row_im[ROW_EIGHTS][2];
 };
 
-/* Antennas of a block and of a warp.  Each antenna of the block has a slot in shared memory.  The first slots have
- * the antennas that begin with first_row.  If the block is a square off the diagonal, the slots that begin with
- * BLOCK_ROWS * ROWS have the antennas that begin with first_column. */
+/* Antennas of a block and of a warp.  Each antenna of the block has a slot in shared memory.  Slot 0 has antenna
+ * first_row, and the next slots have the next antennas.  If the block is a square off the diagonal, slot BLOCK_ROWS *
+ * ROWS has antenna first_column, and the next slots have the next antennas. */
 struct place {
     uint32_t n_slots, first_row, first_column;
     uint32_t row, column; /* first row antenna and first column antenna of the warp's tile */
@@ -156,7 +158,7 @@ static __device__ __forceinline__ struct fragment turn(const struct fragment &pl
     return f;
 }
 
-/* Adds the imaginary parts of the lane's fragment of a row to 'row_im', for both polarisations. */
+/* 'f' is the lane's fragment of a row.  Adds the fragment's imaginary parts to 'row_im', for both polarisations. */
 static __device__ __forceinline__ void add_im(const struct fragment &f, int32_t (&row_im)[2])
 {
 #pragma unroll
@@ -264,8 +266,9 @@ static __device__ __forceinline__ void load_slice(const struct correlate_args &a
 }
 
 /* Multiplies the voltages of row antennas by the voltages of column antennas for one step.  Adds the products to the
- * tile's sums.  The lane reads one antenna of each eight.  'rows' is the address of the lane's bytes of the first
- * eight row antennas.  'columns' is the address of the lane's bytes of the first eight column antennas. */
+ * tile's sums.  The lane reads one antenna out of each group of eight.  'rows' is the address of the lane's bytes in
+ * the first group of row antennas.  'columns' is the address of the lane's bytes in the first group of column
+ * antennas. */
 static __device__ __forceinline__ void multiply_step(const uint8_t *rows, const uint8_t *columns, struct tile &tile)
 {
     struct fragment plain[COLUMN_EIGHTS], turned[COLUMN_EIGHTS];

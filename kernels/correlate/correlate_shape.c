@@ -8,15 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STEP_BYTES        64 /* number of bytes of an antenna in a step */
-#define MAX_WARPS         32
+#define STEP_BYTES 64 /* number of bytes of an antenna in a step */
+#define MAX_WARPS  32
 /* maximum number of squares of 8 x 8 antennas in a tile; the sums of a square need 16 registers */
 #define MAX_TILE_EIGHTS   12
 #define MAX_REGISTERS     256 /* maximum number of registers of a thread */
 #define QUARTER_REGISTERS 16384
 /* registers of a thread besides those of the sums; with fewer registers the assembler spills */
-#define OTHER_REGISTERS   56
-#define MAX_PARTS         64
+#define OTHER_REGISTERS 56
+#define MAX_PARTS       64
 
 /* Sizes of both wgmma kernels. */
 #define WGMMA_THREADS 512 /* threads of a block */
@@ -124,7 +124,8 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
-    /* All antennas of a column of blocks must belong to the same row of blocks. */
+    /* The height of a block must be a multiple of its width.  Then one row of blocks has all column antennas of a block
+     * as rows. */
     if (!s->n_runs && (s->block_rows < 1 || s->block_columns < 1 ||
                        (s->block_rows * s->row_eights) % (s->block_columns * s->column_eights)))
         return false;

@@ -1,13 +1,15 @@
 /* correlate_shape - tile sizes of the CUDA variants of correlate, for array sizes, formats and GPUs.
  *
- * A warp has a tile of sums in registers: row_eights * 8 antennas against column_eights * 8, both polarisations each.
- * In correlate.cu rows are the second antennas of baselines and columns the first antennas.  In correlate_wgmma.cu and
- * correlate_whole.cu rows are the first antennas.  Only tiles that reach below the diagonal exist.  All tiles of a
- * block use the same copies of voltages in shared memory.  The tiles of a block have one of two arrangements:
+ * A warp has a tile of sums in registers.  The rows of a tile are row_eights * 8 antennas.  The columns of a tile are
+ * column_eights * 8 antennas.  Rows and columns have both polarisations.  In correlate.cu rows are the second antennas
+ * of baselines and columns the first antennas.  In correlate_wgmma.cu and correlate_whole.cu rows are the first
+ * antennas.  Only tiles that reach below the diagonal exist.  All tiles of a block use the same copies of voltages in
+ * shared memory.  The tiles of a block have one of two arrangements:
  *
- *   runs    (n_runs > 0)    all tiles of the triangle, strip by strip of rows, are cut into n_runs runs of equal
- *                           length.  A block computes one run, and reads all antennas up to the run's last row.  One
- *                           run is the whole triangle.  Runs suit arrays whose tiles fit into few blocks.
+ *   runs    (n_runs > 0)    a strip is a row of tiles.  The tiles of the triangle are numbered strip by strip, and are
+ *                           divided into n_runs runs of equal length.  A block computes one run, and reads all antennas
+ *                           up to the run's last row.  One run is the whole triangle.  Runs suit arrays whose tiles fit
+ *                           into few blocks.
  *   squares (n_runs == 0)   a block has block_rows x block_columns tiles.  Only blocks that reach below the diagonal
  *                           exist.  In blocks on the diagonal some warps are idle.
  *
@@ -23,7 +25,7 @@ struct correlate_shape {
     uint32_t n_runs;
     uint32_t block_rows, block_columns; /* for squares: numbers of rows and of columns of tiles in a block */
     uint32_t time_warps;
-    uint32_t steps;       /* steps between two barriers; a step is 64 bytes of each antenna */
+    uint32_t steps; /* steps between two barriers; a step is 64 bytes of each antenna */
     /* number of slices in shared memory, each of 'steps' steps; all slices but one are being loaded */
     uint32_t stages;
     uint32_t resident;    /* number of blocks that a multiprocessor runs at a time */

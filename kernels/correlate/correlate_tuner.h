@@ -8,8 +8,8 @@
 #include "common/device/tuner.h"
 #include "kernels/correlate/correlate_shape.h"
 
-/* The sizes of a tuner are a struct correlate_args whose addresses of voltages and sums are not used.  A shape is a
- * struct correlate_shape. */
+/* The tuner gets its sizes as a struct correlate_args.  The tuner ignores the addresses of voltages and sums in this
+ * struct.  A shape is a struct correlate_shape. */
 extern const struct tuner_kernel correlate_tuner;
 
 #endif

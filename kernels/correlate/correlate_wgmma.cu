@@ -57,8 +57,9 @@
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* Returns the numbers of the blocks of antennas of item 'number' of a channel: x of the row antennas, and y > x of the
- * column antennas.  The pairs are counted in the order (0, 1), (0, 2), (1, 2), (0, 3) ... */
+/* An item joins two blocks of antennas.  Returns the numbers of the two blocks for item 'number' of a channel.  x is
+ * the block of the row antennas, and y > x is the block of the column antennas.  The pairs are counted in the order
+ * (0, 1), (0, 2), (1, 2), (0, 3) ... */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     uint2 block = {number, 1};
@@ -166,7 +167,8 @@ static __device__ __forceinline__ void find_column_sums(shared_address shared, u
                                    (unsigned)load_int(sum_slot(shared, last_slot - 1) + at + pol * 4));
 }
 
-/* Returns the number that a thread adds in memory to sum 'value' of its i-th baseline. */
+/* A thread adds a number to each of a baseline's eight sums in memory.  Returns this number for sum 'value' of the
+ * thread's i-th baseline. */
 static __device__ __forceinline__ partial find_product(const struct products *products, const int (&column_sums)[2],
                                                        int i, int value)
 {
@@ -233,7 +235,8 @@ static __device__ __forceinline__ void multiply_rows(const struct group *group, 
     }
 }
 
-/* Multiplies the current stage.  Returns true if the item, or the block's part of the item, ends with this stage. */
+/* Multiplies the rows by the columns of the current stage.  Then makes the rows of the next stage.  Returns true if the
+ * multiplied stage is the last stage of the item, or of the block's part of the item. */
 template <unsigned N>
 static __device__ __forceinline__ bool multiply_stage(struct group *group, shared_address shared,
                                                       struct products *products)
@@ -318,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    /* shows the compiler that all lanes have one value */
+    /* tells the compiler that all lanes have the same value */
     uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0);
 
     begin_slots(shared);

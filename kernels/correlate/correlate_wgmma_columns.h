@@ -5,10 +5,10 @@
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 
 /* A warp processes antennas in groups of 4.  Each of the four warps has one group of every 16 antennas, so the warps
- * have equally many groups.  Eight lanes load 128 bytes of an antenna at a time, 16 bytes a lane.  Lanes t and t + 4
- * load the bytes that belong to thread t of four in an operation.  The antennas of a group are chosen so that a warp's
- * stores have no bank conflicts.  Columns: [antenna / 8][pol][antenna % 8].  The 16-byte chunks of a column are
- * swizzled by the column's number modulo 8. */
+ * have equally many groups.  Eight lanes load 128 bytes of an antenna at a time.  Each lane loads 16 bytes.  In an
+ * operation, four threads have the bytes of a row.  Lanes t and t + 4 load the columns' bytes that match the row's
+ * bytes of thread t.  The antennas of a group are chosen so that a warp's stores have no bank conflicts.  Columns:
+ * [antenna / 8][pol][antenna % 8].  The 16-byte chunks of a column are swizzled by the column's number modulo 8. */
 #define EIGHT_COLUMNS 16 /* number of columns (inputs) of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
@@ -32,7 +32,8 @@ static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
     return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_TILES;
 }
 
-/* Returns the offset in a stage of a thread's word in the first 16-byte chunk of its first group. */
+/* A thread stores words of several groups in a stage.  Returns the offset of the first word of the thread's first
+ * group, for polarisation 0. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t column = producing_warp() / 2 * EIGHT_COLUMNS + lane_ant();
@@ -66,7 +67,7 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
-    /* opaque(), so that the compiler does not keep the value in a register; it is used once per item */
+    /* opaque() prevents the compiler from keeping the value in a register; the value is used once per item */
     uint32_t thread = opaque(threadIdx.x % GROUP_THREADS);
     /* index of the first of the 4 baselines that 128 bytes hold */
     uint32_t line = thread % 16 * 4;
@@ -135,7 +136,8 @@ static __device__ __forceinline__ void advance_prefetching(struct cursor *c, con
         prefetch_sums(chan, row_ant, column_ant, sums);
 }
 
-/* Loads a producer's stages of the block's share: every second stage, beginning with stage 'number'. */
+/* Loads a producer's stages.  The producer has every second stage of the block's share, beginning with stage
+ * 'number'. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {

@@ -9,7 +9,7 @@
 #define N_GROUPS      2 /* consumer warpgroups; consumers multiply */
 #define N_PRODUCERS   2 /* producer warpgroups */
 #define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
-#define TILE_ANTS     16  /* number of antennas of a tile; they have 64 rows, or 32 columns */
+#define TILE_ANTS     16  /* number of antennas of a tile: 64 rows (32 plain, 32 turned), or 32 columns */
 #define COLUMN_BYTES  128 /* number of bytes of an input in a stage */
 #define TILE_BYTES    (2 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES   (N_TILES * TILE_BYTES)
@@ -30,19 +30,19 @@
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of one spectrum of an antenna */
 #define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* a stage has 128 bytes of an input, for four operations */
 /* a unit lies in one heap */
-#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16)
-#define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
-#define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
-#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of one channel of a heap */
-#define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
-#define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
+#define UNIT_SPECTRA (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16)
+#define HEAP_UNITS   (N_SPECTRA / UNIT_SPECTRA)
+#define STAGE_UNITS  (STAGE_SPECTRA / UNIT_SPECTRA)
+#define CHAN_BYTES   (N_SPECTRA * SPECTRUM_BYTES) /* bytes of one channel of a heap */
+#define HEAP_BYTES   ((uint64_t)N_CHAN * CHAN_BYTES)
+#define BATCH_BYTES  (N_ANTS * HEAP_BYTES)
 
 /* number of spectra in a thread's load of 16 bytes; four loads are consecutive */
 #define LOAD_SPECTRA (16 / SPECTRUM_BYTES)
 /* number of pieces of a load; a piece is 4 bytes of each polarisation, and an operation needs two pieces */
-#define LOAD_PIECES  (NIBBLES ? 4 : 2)
-#define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
-#define N_TASKS      (N_LOADS / 2) /* number of loads of a producer's thread for an antenna */
+#define LOAD_PIECES (NIBBLES ? 4 : 2)
+#define N_LOADS     (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
+#define N_TASKS     (N_LOADS / 2) /* number of loads of a producer's thread for an antenna */
 
 #define ZERO_VOLTAGES (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
 
@@ -61,7 +61,8 @@ typedef float partial;
 typedef int partial;
 #endif
 
-/* Makes the registers of one piece from a load's 16 bytes: 2 spectra (1 of half floats) of each polarisation. */
+/* Unpacks piece 'piece' of a load's 16 bytes into two registers, one for each polarisation.  A register has 2 spectra.
+ * With half floats, a register has 1 spectrum. */
 static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t *pol0, uint32_t *pol1)
 {
     const uint32_t words[4] = {load.x, load.y, load.z, load.w};
@@ -88,8 +89,8 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 #endif
 }
 
-/* Returns the sum plus 'lacking'.  'lacking' is the sum of im, which is missing from the sum because ~re replaced
- * -re. */
+/* Returns the sum plus 'lacking'.  With 4-bit voltages, divides the result by 256.  Turned rows have ~re = -re - 1
+ * instead of -re, so their sums lack the sum of im.  'lacking' is this sum of im, or 0 for plain rows. */
 static __device__ __forceinline__ partial finish(partial sum, int lacking)
 {
 #if HALVES

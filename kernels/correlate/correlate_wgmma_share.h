@@ -3,8 +3,8 @@
  *
  * Include this file after correlate_wgmma_formats.h, ROW_ANTS, COL_ANTS and find_block().  The including file defines
  * uint2 find_block(uint32_t number).  'number' is the number of an item within its channel, below N_BLOCKS.
- * find_block() returns numbers of blocks of antennas, not numbers of antennas.  The item's first row antenna is
- * x * ROW_ANTS, and the item's first column antenna is y * COL_ANTS. */
+ * find_block() returns (x, y).  x is the number of a block of row antennas, and y is the number of a block of column
+ * antennas.  The item's first row antenna is x * ROW_ANTS, and the item's first column antenna is y * COL_ANTS. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 
@@ -17,8 +17,8 @@ struct cursor {
     const uint8_t *voltages;    /* address of antenna 0, channel 0, in the launch's first batch */
     uint32_t n_units, n_stages; /* number of units of an item, and number of stages of an item */
     uint32_t round, n_rounds;
-    uint32_t last_item, last_stage; /* item and stage at which the block's part of the remaining items begins */
-    uint32_t n_left;                /* number of stages left in the share, including the current stage */
+    uint32_t last_item, last_stage; /* first item and first stage of the block's part of the remaining items */
+    uint32_t n_left;                /* number of stages that remain in the block's share, including the current stage */
     uint32_t item, stage;
     uint32_t chan, row_ant, column_ant; /* channel and first antennas of the item */
 };
@@ -65,7 +65,7 @@ static __device__ __forceinline__ uint32_t count_share(uint32_t n_stages)
            2 * (uint32_t)(find_pair(n_stages, blockIdx.x + 1) - find_pair(n_stages, blockIdx.x));
 }
 
-/* Begins the share.  Returns true if the share has at least one stage. */
+/* Moves the cursor to the first stage of the block's share.  Returns true if the share has at least one stage. */
 static __device__ __forceinline__ bool begin_share(struct cursor *c, const struct correlate_args *args)
 {
     c->voltages = (const uint8_t *)args->voltages + args->first_batch * BATCH_BYTES;
@@ -127,7 +127,7 @@ static __device__ __forceinline__ void advance_producer(struct cursor *c)
     c->stage += number;
 }
 
-/* Moves beyond all of the block's stages of the current item. */
+/* Skips the remaining stages of the current item.  Moves to the block's next item, if there is one. */
 static __device__ __forceinline__ void next_item(struct cursor *c)
 {
     uint32_t n = c->n_stages - c->stage;
@@ -143,8 +143,8 @@ static __device__ __forceinline__ bool is_last(const struct cursor *c)
     return c->n_left <= N_PRODUCERS || c->stage + N_PRODUCERS >= c->n_stages;
 }
 
-/* Returns the unit that has a spectrum of the stage.  'first' is the same for all threads, and is known at compile
- * time.  'lane' is the thread's offset from 'first' in spectra, below 'span'. */
+/* The thread's spectrum of the stage is 'first' + 'lane'.  Returns the unit that contains this spectrum.  'first' is
+ * the same for all threads, and is known at compile time.  'lane' is less than 'span'. */
 static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uint32_t first, uint32_t span,
                                                      uint32_t lane)
 {
@@ -155,8 +155,8 @@ static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uin
 }
 
 /* Returns the address of an antenna's spectra of a unit, for one thread.  'lane' is the offset of the thread's first
- * spectrum.  The last unit replaces units beyond the end.  The replacement adds no products, because rows or columns
- * become ZERO_VOLTAGES. */
+ * spectrum.  If the unit is beyond the end, returns an address in the last unit.  The voltages at this address add no
+ * products, because the kernel replaces the rows or the columns by ZERO_VOLTAGES. */
 static __device__ __forceinline__ const uint8_t *find_voltages(const struct cursor *c, uint32_t ant, uint32_t unit,
                                                                uint32_t lane)
 {
@@ -169,8 +169,8 @@ static __device__ __forceinline__ const uint8_t *find_voltages(const struct curs
     return voltages;
 }
 
-/* Addresses of a thread's N loads of 16 bytes of an antenna.  Each load covers 'span' consecutive spectra, over all
- * threads of the antenna. */
+/* Addresses of a thread's N loads for one antenna.  A load has 16 bytes.  In each load, all threads of the antenna
+ * together load 'span' consecutive spectra. */
 template <int N> struct places {
     const uint8_t *at[N];
 };

@@ -1,5 +1,5 @@
-/* correlate_wgmma_slots.h - shared memory of correlate_wgmma.cu and correlate_whole.cu, and the barriers with which
- * producer and consumer warpgroups hand over its slots.
+/* correlate_wgmma_slots.h - shared memory of correlate_wgmma.cu and correlate_whole.cu, and the barriers of its slots.
+ * With these barriers, producer and consumer warpgroups hand over the slots.
  *
  * Include this file after correlate_wgmma_formats.h. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SLOTS_H

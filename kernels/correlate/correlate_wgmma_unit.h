@@ -97,7 +97,7 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 
 #if HALVES
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
-#define SCALES       ", 1, 1, 1, 0;" /* the operands mean: add to the sums, negate nothing, columns are K-major */
+#define SCALES       ", 1, 1, 1, 0;" /* these operands select addition to the sums, no negation and K-major columns */
 #define SUM_OPERAND  "+f"
 #else
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "

@@ -51,8 +51,8 @@
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* Returns the number of the block of antennas of item 'number' of a channel: the same block for rows (x) and columns
- * (y). */
+/* An item has one block of antennas.  Returns this block's number for item 'number' of a channel.  x (rows) and y
+ * (columns) are the same block. */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     return {number, number};
@@ -144,8 +144,8 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
             put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
 }
 
-/* Stores the sums of the columns, [pol][antenna], in the slot of a producer's last stage of an item.  Zeroes the
- * sums. */
+/* The caller has stored a producer's last stage of an item.  Stores the sums of the columns, [pol][antenna], in the
+ * slot of this stage.  Zeroes the sums. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
@@ -164,8 +164,9 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
 #define BASELINE_SUMS 8 /* [product][re, im] */
 #define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
 
-/* Returns the address of an item's first sum, for the baseline of the first antenna with itself.  find_baseline()
- * returns the offset of baseline (a1, a2) of the block from this address. */
+/* Returns the index of an item's first sum.  This sum belongs to the baseline of the item's first antenna with itself.
+ * find_baseline() returns the offset of baseline (a1, a2) from the first sum.  a1 and a2 count from the item's first
+ * antenna. */
 static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
 {
     return c->chan * (uint64_t)CHAN_SUMS + c->row_ant * (uint64_t)(c->row_ant + 3) / 2 * BASELINE_SUMS;
@@ -226,8 +227,8 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* Returns the consumer of tile 'tile' of n_tiles.  The tiles are assigned in order, the longest first, each tile to
- * the consumer that has fewer products so far. */
+/* Returns the consumer of tile 'tile' of n_tiles.  The tiles are assigned from the longest to the shortest.  Each tile
+ * goes to the consumer that has fewer products so far. */
 static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
 {
     unsigned n[N_GROUPS] = {}, group = 0;
@@ -272,7 +273,8 @@ static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tile
     return n == 3 ? 3 : 2 * n;
 }
 
-/* Returns the offset in a tile of the row that a lane loads for its warp, in the first half of a stage. */
+/* Each lane loads 16 bytes of a row for its warp.  Returns the offset of these bytes in a tile, for the first half of a
+ * stage. */
 static __device__ __forceinline__ uint32_t find_row(void)
 {
     uint32_t warp = threadIdx.x % GROUP_THREADS / 32, row = threadIdx.x % 8, chunk = threadIdx.x % 32 / 8 ^ row;
@@ -302,8 +304,8 @@ static __device__ __forceinline__ void multiply_half(partial *sums, shared_addre
     matrix_end();
 }
 
-/* Multiplies half a stage for a consumer's tiles, beginning with tile TILE of N.  Each tile's columns start with the
- * tile's antennas. */
+/* Multiplies the rows by the columns of half a stage, for the consumer's tiles from TILE to N - 1.  A tile's columns
+ * begin with the tile's own antennas. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint32_t row, unsigned half, partial *sums)
 {
@@ -316,9 +318,10 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint
     }
 }
 
-/* A thread's part of the sums of products of one row with four column antennas.  Four threads share these sums.
- * After wgmma the thread has two of these antennas, in polarisation 'column_pol'.  After exchange() the thread adds
- * one part, real or imaginary, of all four antennas to memory. */
+/* A thread's part of some sums.  The sums are the products of one row with four column antennas.  Four threads share
+ * these sums.  After wgmma the thread has the sums of two of these antennas, in polarisation 'column_pol'.  After
+ * exchange() the thread has one part, real or imaginary, of the sums of all four antennas.  The thread adds this part
+ * to memory. */
 struct quarter {
     uint32_t lane, row_ant, column_pol, part;
 };
@@ -333,8 +336,8 @@ static __device__ __forceinline__ struct quarter find_quarter(void)
 }
 
 /* Returns the sums of the imaginary parts of a thread's two columns, over both producers.  The columns belong to two
- * of four consecutive antennas.  'first_ant' is the first of the four antennas.  The turned products lack these
- * sums. */
+ * of four consecutive antennas.  'first_ant' is the first of the four antennas.  The products of turned rows lack these
+ * sums, because turned rows have ~re instead of -re. */
 static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
                                                     shared_address slot, shared_address slot_before)
 {

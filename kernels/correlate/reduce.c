@@ -27,7 +27,8 @@ static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
 
 /* ---- A dump ------------------------------------------------------------------------------------------------------ */
 
-/* Writes the sums of a baseline in one channel, plus its totals, to 'taken'.  Zeroes the sums and totals. */
+/* Writes the sums of a baseline in one channel to 'taken'.  If totals exist, adds the baseline's totals to 'taken'.
+ * Zeroes the sums and totals. */
 static inline void take_integers(const struct reduce_args *a, size_t at, int64_t taken[N_PARTS])
 {
     int32_t *sums = a->sums.integer + at;
@@ -135,7 +136,7 @@ void reduce_constants(const struct reduce_args *args, struct kernel_constant *co
 
 struct kernel_grid reduce_grid(const struct reduce_args *args)
 {
-    /* An item is two visibilities; with totals, an item is one visibility. */
+    /* Without totals, an item has two visibilities.  With totals, an item has one visibility. */
     uint64_t n_items = (uint64_t)args->n_chan * args->n_baselines * N_POL_PRODUCTS / (args->totals.integer ? 1 : 2);
     uint64_t of_block = REDUCE_THREADS * REDUCE_ITEMS;
 

@@ -56,7 +56,7 @@ static __device__ __forceinline__ wide add(wide total, int2 sum)
 struct items {
     uint64_t first, n; /* index of the thread's first item, and number of items of the launch */
     uint32_t chan_n;   /* number of items of a channel */
-    uint32_t in_chan;  /* index of the first item in the item's channel; may be beyond the channel's end */
+    uint32_t in_chan;  /* index of the thread's first item within a channel; may be beyond the channel's end */
 };
 
 static __device__ __forceinline__ struct items find_items(const struct reduce_args &args, uint32_t baseline_items)

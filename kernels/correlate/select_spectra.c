@@ -122,8 +122,8 @@ const struct kernel select_spectra_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_THREADS 256 /* number of threads of a block; values worth measuring: 64, 128, 256, 512 */
-/* number of antennas for which a thread looks up a spectrum once; values worth measuring: 1, 4, 8, 16 */
-#define BLOCK_ANTS  8
+/* number of antennas of a block; a thread looks up a spectrum once for these antennas; worth measuring: 1, 4, 8, 16 */
+#define BLOCK_ANTS 8
 
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants)
 {

@@ -24,8 +24,8 @@ typedef uint2 pair;
 
 #define N_POLS 2
 
-/* Returns the index in 'in' of spectrum 'from' of an antenna's channel.  The index counts spectra, each with both
- * polarisations. */
+/* Finds spectrum 'from' of one antenna and channel.  Returns the spectrum's index in 'in'.  The index counts spectra,
+ * each with both polarisations. */
 static __device__ __forceinline__ size_t place(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                                uint32_t chan)
 {

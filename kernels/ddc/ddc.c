@@ -125,7 +125,7 @@ const struct kernel ddc_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_WEIGHT       0x1p14 /* largest magnitude of a stored weight; the largest half float is 65504 */
+#define MAX_WEIGHT 0x1p14 /* largest magnitude of a stored weight; the largest half float is 65504 */
 /* maximum number of packed words in a thread's registers, at a time when the thread holds no sums */
 #define MAX_PACKED_WORDS 56
 
@@ -175,9 +175,9 @@ size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *sh
     return n_steps_of(args, shape) * STEP_HALVES * sizeof(uint16_t);
 }
 
-/* Returns the weight of a sample for output 'out' of a row of outputs.  The sample is in 'column' of the row that is
- * 'shift' rows after the outputs' row.  The weight includes the rotation from the row's first output to this output,
- * e^{2 pi i f A out}.  So the kernel needs only one rotation for a whole row of outputs. */
+/* Returns the weight of a sample for output 'out' of a row of outputs.  The sample's row is 'shift' rows after the row
+ * of outputs.  The sample's column is 'column'.  The weight includes the rotation from the row's first output to output
+ * 'out', e^{2 pi i f A out}.  So the kernel needs only one rotation for a whole row of outputs. */
 static double complex row_weight(const struct ddc_args *args, const float *filter, const struct mixer *mixer,
                                  uint32_t shift, uint32_t column, uint32_t out)
 {

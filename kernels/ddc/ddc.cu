@@ -49,7 +49,7 @@
 #define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* groups of a row */
 /* number of words of a group that begins at the start of a word */
 #define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32)
-/* number of words of a group that may begin at any bit of a word */
+/* number of words that contain a group; the group may begin at any bit of the first word */
 #define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32)
 
 /* Packed samples of a chunk in shared memory: one segment, or one segment for each row if rows have several chunks. */
@@ -108,7 +108,7 @@ static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint3
 /* Input of a block.  The first quad (16 aligned bytes) has the block's first sample. */
 struct source {
     const uint4 *quads;
-    uint32_t first_bit; /* position in the first quad of the first row's first bit; < 128 */
+    uint32_t first_bit; /* position of the block's first sample in the first quad, in bits; < 128 */
     uint32_t last_quad; /* last quad that has a sample of the block */
 };
 
@@ -171,8 +171,9 @@ static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM
     return __funnelshift_r(stream[word + 1], stream[word], (uint32_t)(32 + shift));
 }
 
-/* Extracts a field of each of two samples.  Returns 1024 plus each field as half floats.  A field has 'bits' <= 10
- * bits, and becomes the mantissa of its half float.  'flip' inverts the sign bit, which adds 2^(bits - 1). */
+/* Extracts a field of each of two samples.  A field has 'bits' <= 10 bits, and becomes the mantissa of a half float.
+ * Returns the two half floats.  The value of a half float is 1024 plus the field.  'flip' inverts a field's sign bit.
+ * The inversion adds 2^(bits - 1) to the field. */
 static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[STREAM_WORDS + 1], int position,
                                                       int bits, uint32_t flip)
 {
@@ -183,7 +184,8 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
     return and_xor(both, mask * 0x10001u, (0x6400u ^ flip) * 0x10001u);
 }
 
-/* Pairs of equal half floats: 1, 64, 256 and -(1024 + n).  n is the value of the inverted sign bit. */
+/* Pairs of equal half floats: 1, 64, 256 and -(1024 + n).  If the sign bit is inverted, n is 2^(bits - 1).  Otherwise n
+ * is 0. */
 #define HALF_1   0x3c003c00u
 #define HALF_64  0x54005400u
 #define HALF_256 0x5c005c00u
@@ -303,8 +305,8 @@ static __device__ __forceinline__ void unpack(const struct source &source, uint3
  * outputs is lane % 4. */
 typedef float block_sums[N_TILES][2][4];
 
-/* Adds the products of the columns in shared memory and their weights.  'row' is the row of the warp's first tile
- * that this lane addresses for ldmatrix.  'weights' is [shift][step][high, low][lane]. */
+/* Multiplies the columns in shared memory by their weights, and adds the products to 'sums'.  'row' is a row of the
+ * warp's first tile.  This lane passes the row's address to ldmatrix.  'weights' is [shift][step][high, low][lane]. */
 static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
 {
 #pragma unroll 1

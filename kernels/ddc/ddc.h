@@ -59,8 +59,8 @@ struct ddc_shape {
 
 #define DDC_ROW_OUTPUTS 8
 
-/* Number of 16-byte units that contain n_bits consecutive bits at any alignment, and the word after these bits.  The
- * number is odd, so eight adjacent segments of this length begin in different banks. */
+/* Number of 16-byte units of a segment.  A segment contains n_bits consecutive bits at any alignment, and also the word
+ * after these bits.  The number is odd, so eight adjacent segments begin in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
 /* Returns the default shape for the sizes in 'args'.  This function and the functions below use only n_taps,

@@ -20,14 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRID_DENSITY   16
+#define GRID_DENSITY 16
 /* with at least this number of taps, the code first finds the filter with half as many taps */
 #define HALVED_TAPS    64
 #define MAX_ITERATIONS 250
 /* the iteration has converged if the largest error exceeds the alternating error by at most this fraction */
-#define CONVERGED      1e-7
-#define N_REFINEMENTS  2    /* number of times that find_taps() refines the taps */
-#define BLOCK          64   /* number of grid points whose errors are computed together */
+#define CONVERGED     1e-7
+#define N_REFINEMENTS 2  /* number of times that find_taps() refines the taps */
+#define BLOCK         64 /* number of grid points whose errors are computed together */
 
 struct exchange {
     size_t n; /* number of coefficients; there are n + 1 extrema */
@@ -246,8 +246,9 @@ static int iterate(struct exchange *e)
     return -EDOM;
 }
 
-/* Removes a node.  n values define a polynomial of n coefficients; n + 1 rounded values would contradict each other.
- * The node with the largest factor is removed, because the other nodes determine the value at this node best. */
+/* Removes a node.  n values define a polynomial of n coefficients.  n + 1 rounded values would contradict each other.
+ * The function removes the node with the largest factor, because the other nodes determine the value at this node most
+ * accurately. */
 static void drop_node(struct exchange *e)
 {
     size_t dropped = 0;
@@ -259,13 +260,13 @@ static void drop_node(struct exchange *e)
         e->factors[i] *= e->nodes[i] - e->nodes[dropped];
 }
 
-/* Adds to taps[n_taps] the filter that has e->values at the nodes.  The taps are the inverse transform of the
- * polynomial at n_taps equally spaced frequencies.  Overwrites the grid's arrays. */
+/* Computes a filter whose response at the nodes is e->values.  Adds the taps of this filter to taps[n_taps].  The taps
+ * are the inverse transform of the polynomial at n_taps equally spaced frequencies.  Overwrites the grid's arrays. */
 static void add_taps(struct exchange *e, size_t n_taps, double *taps)
 {
     /* the arrays are large enough: 2 n_taps <= 4 n <= n_grid */
     double *x = e->x, *response = e->error, *cosines = e->frequency;
-    /* the other points mirror these points; at frequency 1/2 the response is 0 if n_taps is even */
+    /* the other points mirror these points; if n_taps is even, the response at frequency 1/2 is 0 */
     size_t n_points = n_taps / 2 + (e->even ? 0 : 1);
 
     for (size_t j = 0; j < n_points; j++)

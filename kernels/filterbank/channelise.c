@@ -18,8 +18,8 @@ struct channelise {
     size_t n_spectra; /* number of spectra of an output buffer */
     uint32_t unzip;   /* FFTs per spectrum */
     struct device *device;
-    float *weights;         /* device: [n_taps][spacing] */
-    float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
+    float *weights;  /* device: [n_taps][spacing] */
+    float *filtered; /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
     /* device: complex [pol][n_spectra][unzip][n_chan / unzip]; for complex input, the same shape as 'filtered' */
     float *transformed;
     struct device_fft *fft; /* Fourier transform from 'filtered' to 'transformed' */
@@ -64,8 +64,8 @@ static size_t spectra_bytes(const struct channelise_config *config)
     return N_POLS * n_spectra_of(config) * row * sizeof(float);
 }
 
-/* Returns true if the two fused kernels for real input run.  They need a device that runs CUDA variants, real input,
- * and enough shared memory for the numbers of channels and taps. */
+/* Returns true if the object uses the two fused kernels for real input.  The kernels need real input and a device that
+ * runs CUDA variants.  The kernels also need enough shared memory for the numbers of channels and taps. */
 static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
     struct channelise_shape shape;

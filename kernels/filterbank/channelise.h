@@ -42,7 +42,7 @@ struct channelise_config {
     unsigned spectra_per_heap; /* a multiple of 16 */
     /* number of batches of an output buffer; CUDA: the batches have at most CHANNELISE_CUDA_SPECTRA spectra in all */
     unsigned n_batches;
-    unsigned out_bits;         /* 8 or 4 */
+    unsigned out_bits; /* 8 or 4 */
     bool dither;
     bool power; /* true: a buffer's 'power' is computed; possible only for real input */
     uint64_t seed;
@@ -65,7 +65,7 @@ struct channelise_spectrum {
     int64_t offset; /* index of the window's first sample in the device input */
     /* delay that remains after the shift by whole samples, in samples: [-1/2, 1/2]; in a narrow band [-1, 1] */
     float fine;
-    float phase;    /* phase at the band's centre, in radians */
+    float phase; /* phase at the band's centre, in radians */
 };
 
 /* Arrays of an output buffer.  n_spectra is n_batches * spectra_per_heap. */
@@ -74,8 +74,8 @@ struct channelise_buffer {
     uint32_t *saturated;    /* device: [batch][pol] */
     float *rotation;        /* pinned host: [pol][n_spectra][fine delay, phase]; append writes it, finish copies it */
     float *rotation_device; /* device: copy of 'rotation' */
-    /* device: [pol]; for each spectrum, append adds the exact sum of squares of the window's first 2 n_chan samples.
-     * So each sample counts once if consecutive windows advance by 2 n_chan samples. */
+    /* device: [pol]; for each spectrum, channelise_append() adds the exact sum of squares of the window's first 2
+     * n_chan samples.  If consecutive windows advance by 2 n_chan samples, each sample counts once. */
     uint64_t *power;
 };
 
@@ -96,9 +96,9 @@ size_t channelise_scratch_bytes(const struct channelise_config *config, size_t s
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
 void channelise_destroy(struct channelise *channelise);
 
-/* Filters 'n' spectra from input[pol] (device memory, packed samples or complex float) to the output buffer's spectra
- * [first, first + n).  The window of every spectra[pol][0..n) must lie in the input.  Splits the spectra into several
- * launches where the offset does not advance by exactly the spacing.  Reads 'spectra' before returning. */
+/* Filters 'n' spectra from input[pol] (device memory, packed samples or complex float).  Writes to the output buffer's
+ * spectra [first, first + n).  The window of every spectra[pol][0..n) must lie in the input.  If the offset does not
+ * advance by exactly the spacing, a new launch begins with the next spectrum.  Reads 'spectra' before returning. */
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS]);

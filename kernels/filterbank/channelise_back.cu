@@ -43,7 +43,7 @@ struct tile {
 #define LINE_SPECTRA (128 / (OUT_BITS / 2))
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
-/* gridDim.x is the number of groups of pairs of rows; each block has one group */
+/* value of gridDim.x; each block has PAIRS of the M1 / 2 pairs of rows */
 #define N_PLACES     (M1 / 2 / PAIRS)
 
 /* Returns the first tile of the block. */

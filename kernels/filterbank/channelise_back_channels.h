@@ -16,9 +16,9 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
     return c;
 }
 
-/* Difference between the float that is made from dither bits, and the dither.  The last bits of the float are 16 bits
- * of dither with the sign bit inverted.  With the float's exponent, one unit of these bits has the value 1/65536.
- * The last multiplication subtracts DITHER_BEFORE. */
+/* add_dither() makes a float from dither bits.  DITHER_BEFORE is the difference between this float and the dither.  The
+ * last 16 bits of the float are the dither bits, with an inverted sign bit.  The float's exponent gives one unit of
+ * these bits the value 1/65536.  The last multiplication subtracts DITHER_BEFORE. */
 #define DITHER_BEFORE (DITHER ? 128.5f : 0.0f)
 
 static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
@@ -281,7 +281,8 @@ static __device__ __forceinline__ struct delivery enable_delivery(uint32_t first
             keep((uint32_t)to) | (uint64_t)keep((uint32_t)(to >> 32)) << 32};
 }
 
-/* Copies the chunks of the warp's i-th channels to the output.  The lane's i-th channel is k. */
+/* Each lane of the warp has an i-th channel.  Copies the chunks of these channels to the output.  k is the i-th channel
+ * of this lane. */
 static __device__ __forceinline__ void deliver(uint8_t *out, const struct chunk *kept, const struct delivery &delivery,
                                                unsigned k, unsigned i)
 {

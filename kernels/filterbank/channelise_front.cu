@@ -46,14 +46,14 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* Unpacking leaves the samples of a thread's column i shifted up by this number of bits.  The column's weights are
+/* After unpacking, the samples of a thread's column i are 2^SAMPLE_SHIFT(i) times too large.  The column's weights are
  * divided by 2^SAMPLE_SHIFT(i). */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
-/* Unpacks the samples in four bytes.  If samples fit in a float's mantissa, they lie 'shift' bits above the lowest
- * bit.  Then one operation masks a sample, inverts its sign bit and sets the exponent of a float, and the sample is
- * the float's mantissa.  This needs only one operation because masks[] is in registers.  If samples do not fit, they
- * lie 'shift' bits below the highest bit. */
+/* Unpacks the samples in four bytes.  If the samples fit in a float's mantissa, the samples lie 'shift' bits above the
+ * lowest bit.  One operation masks a sample, inverts its sign bit and sets the exponent of a float.  The float's
+ * mantissa then contains the sample.  One operation is enough, because masks[] is in registers.  If the samples do not
+ * fit in a mantissa, the samples lie 'shift' bits below the highest bit. */
 static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[THREAD_COLUMNS],
                                               float (&x)[THREAD_COLUMNS])
 {
@@ -287,7 +287,8 @@ static __device__ __forceinline__ void begin_section(const struct channelise_fro
     }
 }
 
-/* Filters the STEP_SPECTRA rows of a stage into points.  The first row is 'row' of the section's n rows. */
+/* Filters the STEP_SPECTRA rows of a stage into points.  'row' is the index of the stage's first row in the section.
+ * The section has n rows. */
 static __device__ __forceinline__ void filter_stage(const struct place (&places)[2],
                                                     const uint32_t (&masks)[THREAD_COLUMNS], const struct stage *stage,
                                                     const struct weights *weights, int row, int n,

@@ -1,12 +1,12 @@
-/* channelise_front_fetch.h - fetches samples from device memory to shared memory, into a ring of STAGES stages of
- * STEP_SPECTRA rows.  This file also finds a thread's samples in a stage.
+/* channelise_front_fetch.h - fetches samples from device memory into a ring in shared memory.  The ring has STAGES
+ * stages of STEP_SPECTRA rows.  This file also finds a thread's samples in a stage.
  *
  * channelise_front.cu includes this file after its sizes (kernels/README.md lists them).
  *
- * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
- * on) one lane of the block fetches a stage as boxes of bytes.  Boxes need few instructions and do not use the L1
- * cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned chunks of 16 bytes of these
- * pieces. */
+ * A block has M1 pieces of each row of each polarisation.  Each piece belongs to one j1.  With FRONT_TENSORS (from
+ * compute capability 9.0 on) one lane of the block fetches a stage as boxes of bytes.  Boxes need few instructions and
+ * do not use the L1 cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned chunks of
+ * 16 bytes of these pieces. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 
@@ -25,14 +25,14 @@
 #define STAGE_BYTES (2 * STEP_SPECTRA * M1 * PIECE_BYTES)
 
 /* Usually a box has the pieces of a row side by side.  If a warp has four pieces of 48 bytes, this order would cause
- * bank conflicts.  Then a box has the same piece of two rows side by side, so that pieces are 96 bytes apart, and
- * each pair of rows has one box. */
+ * bank conflicts.  In this case, a box has the same piece of two rows side by side.  The pieces of one row are then 96
+ * bytes apart.  Each pair of rows has one box. */
 #define ROW_PAIRS   (WARP_PIECES == 4 && PIECE_BYTES == 48)
 #define BOX_ROWS    (ROW_PAIRS ? 2 : STEP_SPECTRA)
 #define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
 #define ROW_AT(row) ((row) / BOX_ROWS * BOX_WORDS + (row) % BOX_ROWS * (ROW_PAIRS ? 1 : M1) * PIECE_WORDS)
 
-/* Distance of the two polarisations in a stage, in words. */
+/* Distance between the two polarisations in a stage, in words. */
 #define POL_WORDS ((STEP_SPECTRA * M1 * PIECE_WORDS + 31) / 32 * 32)
 
 struct __align__(128) stage
@@ -53,7 +53,8 @@ static __device__ __forceinline__ uint32_t first_bit(const struct channelise_fro
 }
 
 #ifdef EMULATE_CUDA
-/* Copies of boxes that are in flight, for each slot of the ring. */
+/* State of each slot of the ring.  If 'any' is true, copies of boxes are in flight, and 'row' is the first row of the
+ * boxes. */
 static struct {
     bool any;
     int32_t row;
@@ -183,7 +184,7 @@ static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
     return threadIdx.x * THREAD_COLUMNS / COLUMNS * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
 }
 
-/* Returns the position, in bits within the thread's piece, of the thread's first sample of a polarisation. */
+/* Returns the position of the thread's first sample of a polarisation, in bits from the start of the thread's piece. */
 static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol, uint32_t)
 {
     return first_bit(args, pol) % 128 + threadIdx.x * THREAD_COLUMNS % COLUMNS * SAMPLE_BITS;
@@ -212,7 +213,8 @@ struct stage {
     uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES]; /* [row][pol][chunk][piece] */
 };
 
-/* Returns the index of the aligned 16-byte chunk with the bit that is 'bits' bits after the start of sample 'first'. */
+/* Returns the index of the aligned 16-byte chunk that contains a bit.  The bit is 'bits' bits after the start of sample
+ * 'first'. */
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
     return (first * SAMPLE_BITS + bits) / 128;
@@ -229,7 +231,7 @@ struct fetcher {
     uint32_t oldest, newest; /* index of the next stage to use, and index of the next stage to fill */
 };
 
-/* Returns the index of the polarisation's sample in the block's first column and in the first row of the window. */
+/* Returns the index of the block's first sample of a polarisation.  The sample lies in the first row of the window. */
 static __device__ __forceinline__ int64_t first_sample(const struct channelise_front_args &args, int pol,
                                                        uint32_t begin)
 {
@@ -327,10 +329,11 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
-/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  Bits 0..15 of 'how' select the samples' four bytes,
- * reversed, from two words.  Bits 16..20 of 'how' are 'shift' of unpack().  Bits 0..15 of 'words' are the index of the
- * first word in a row of the polarisation.  Bits 16..31 of 'words' are the index of the second word.  With boxes the
- * second word follows the first word.  If the samples lie in one word, the second word is loaded but not used. */
+/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  The samples lie within four bytes of two words.  Bits
+ * 0..15 of 'how' select these bytes, in reverse order.  Bits 16..20 of 'how' are 'shift' of unpack().  Bits 0..15 of
+ * 'words' are the index of the first word in a row of the polarisation.  Bits 16..31 of 'words' are the index of the
+ * second word.  With boxes the second word follows the first word.  If the samples lie in one word, the second word is
+ * loaded but not used. */
 struct place {
     uint32_t how, words;
 };

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BLOCKS    16 /* blocks per multiprocessor */
-#define MIN_SECTION   64 /* minimum number of spectra of a section, by default */
-#define MAX_SECTION   (1 << 20)
+#define MAX_BLOCKS  16 /* blocks per multiprocessor */
+#define MIN_SECTION 64 /* minimum number of spectra of a section, by default */
+#define MAX_SECTION (1 << 20)
 /* minimum of front_section; with this minimum, CHANNELISE_CUDA_SPECTRA spectra have 16384 sections */
 #define LEAST_SECTION 16
 /* time that it takes to start a block, as the number of rows that a block filters in the same time */
-#define START_ROWS    16
+#define START_ROWS 16
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensor copies and bulk
  * copies.  Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)
@@ -60,7 +60,7 @@ static uint32_t back_points(const struct channelise_config *config, const struct
     return 2 * config->n_chan / s->front_rows;
 }
 
-/* Returns the number of pieces of a row that a warp has.  A piece has front_columns samples. */
+/* Each warp has some pieces of a row.  Returns the number of these pieces.  A piece has front_columns samples. */
 static uint32_t front_warp_pieces(const struct channelise_shape *s)
 {
     return 32 * s->front_per_thread / s->front_columns;
@@ -78,7 +78,8 @@ static size_t front_piece_bytes(const struct channelise_config *config, const st
     return (s->front_columns * config->sample_bits + 254) / 128 * 16;
 }
 
-/* Returns true if a box has the same piece of two rows side by side.  channelise_front_fetch.h gives the reason. */
+/* Returns true if a box has pieces of two rows.  The same piece of both rows lies side by side.
+ * channelise_front_fetch.h gives the reason. */
 static bool front_row_pairs(const struct channelise_config *config, const struct channelise_shape *s)
 {
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
@@ -143,10 +144,10 @@ static bool back_valid(const struct channelise_config *config, const struct chan
 }
 
 /* This choice was the fastest on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows a
- * block of the front kernel reads long pieces and needs only one pass.  But with few rows the lines of the back
- * kernel are long, and the back kernel has at most two passes with a radix of at most 32 each.  With radix 16 the
- * back kernel has more warps or more spectra.  With boxes, the front kernel is as fast with many rows as with few
- * rows. */
+ * block of the front kernel reads long pieces and needs only one pass.  But with few rows the lines of the back kernel
+ * are long.  The back kernel has at most two passes, each with a radix of at most 32.  With radix 16 the back kernel
+ * has more warps or more spectra than with radix 32.  With boxes, the front kernel is as fast with many rows as with
+ * few rows. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -170,8 +171,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  .back_spectra = 4,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
 
-    /* Without boxes blocks have 256 threads, so that a multiprocessor can run two blocks.  With boxes blocks have 512
-     * threads, because longer boxes are faster.  Pieces of fewer than 16 columns are too short. */
+    /* Without boxes, a block has 256 threads, so that a multiprocessor can run two blocks.  With boxes, a block has 512
+     * threads, because longer boxes are faster.  A piece of fewer than 16 columns is too short. */
     columns = (s.front_tensors ? 512 : 256) * s.front_per_thread / rows;
     columns = columns < 16 ? 16 : columns;
     columns = smaller(columns, 512 * s.front_per_thread / rows);
@@ -198,8 +199,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : s.back_bulk ? 6 : 768 / s.back_threads;
-    /* Two tiles make the stored pieces 32 bytes long, or 16 bytes if out_bits is 4.  Without bulk copies the points in
-     * flight need the L1 cache, and the kept tile would occupy half of this cache. */
+    /* Two tiles make the stored pieces 32 bytes long, or 16 bytes if out_bits is 4.  Without bulk copies, the loads in
+     * flight need the L1 cache.  The channels that a block with two tiles keeps would occupy half of this cache. */
     s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
     return s;
 }
@@ -290,8 +291,8 @@ static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
             put_turn(to, i * j, n, scale);
 }
 
-/* Writes the factors of put_turns(), not scaled, as [i / 2][j][i % 2], so that a thread can load two factors with one
- * instruction. */
+/* Writes the factors of put_turns() without a scale.  The order is [i / 2][j][i % 2], so that a thread can load two
+ * factors with one instruction. */
 static void put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)

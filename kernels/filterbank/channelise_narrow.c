@@ -8,8 +8,9 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* about twice the number of blocks of the largest size that an H200 runs at a time */
-#define MIN_SECTION  64  /* minimum number of spectra of a section; a section has n_taps - 1 more rows than spectra */
+/* about twice the number of blocks that an H200 runs at a time, if the blocks have the largest size */
+#define MANY_BLOCKS 256
+#define MIN_SECTION 64 /* minimum number of spectra of a section; a section has n_taps - 1 more rows than spectra */
 
 const struct kernel channelise_narrow_front_kernel = {
     .name = "channelise_narrow_front",
@@ -74,7 +75,8 @@ bool channelise_narrow_valid(const struct channelise_config *config, const struc
            back_shared_bytes(shape) <= shared_bytes;
 }
 
-/* Returns the number of spectra of a block of the front for a call of channelise_append() with 'n' spectra. */
+/* A call of channelise_append() divides its 'n' spectra among blocks of the front.  Returns the number of spectra of a
+ * block. */
 static size_t section_of(const struct channelise_config *config, const struct channelise_narrow_shape *s, size_t n)
 {
     size_t n_columns = config->n_bins / rows_of(s) / s->columns, section = n * n_columns * N_POLS / MANY_BLOCKS;
@@ -140,7 +142,7 @@ bool channelise_narrow_fits(const struct channelise_config *config, size_t share
     return false;
 }
 
-/* Returns the number of floats of the weights, the first table. */
+/* The weights are the first table.  Returns the number of floats of this table. */
 static size_t weights_floats(const struct channelise_config *config)
 {
     return (size_t)config->n_taps * config->n_bins;

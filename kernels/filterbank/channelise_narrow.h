@@ -1,15 +1,15 @@
-/* channelise_narrow - computes channels of complex samples in two CUDA kernels.  Between the kernels the data are
- * written to device memory once and read once.
+/* channelise_narrow - computes channels of complex samples in two CUDA kernels.  The first kernel, the front, writes
+ * its results to device memory once.  The second kernel, the back, reads these results once.
  *
  * For each polarisation, z_j are the windowed sums (pfb_fir_complex.h), j = 0 .. M-1, M = n_bins.  With j = j1 M2 + j2
  * and k = k1 + M1 k2 (Cooley and Tukey, 1965):
  *   front   FIR, then for each j2 the transform over j1, times e^{-2 pi i j2 k1 / M} -> between [pol][spectrum][k1][j2]
  *   back    for each k1 the transform over j2; then steps 2 and 3 of postproc.h for the n_chan bins in the middle
  *
- * front: a block has M1 x NARROW_COLUMNS points of all spectra of a section of one polarisation.  A thread has one of
- *        these points, its weights and n_taps - 1 unfinished sums.  After NARROW_TOGETHER spectra the block transforms
- *        the points in shared memory.
- * back:  a block has a row k1 of NARROW_BACK_SPECTRA spectra of both polarisations.
+ * front: a block has M1 x NARROW_COLUMNS points of each spectrum of a section, in one polarisation.  A thread has one
+ *        of these points, its weights and n_taps - 1 unfinished sums.  After NARROW_TOGETHER spectra the block
+ *        transforms the points in shared memory.
+ * back:  a block has one row k1 of NARROW_BACK_SPECTRA spectra, in both polarisations.
  *
  * Constants: N_CHAN, N_BINS, N_TAPS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and the fields of struct
  *            channelise_narrow_shape.

@@ -49,8 +49,8 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
     }
 }
 
-/* Returns true if point b of the last pass belongs to a channel.  Only the first and the last of a row's bins are
- * channels. */
+/* Returns true if point b of the last pass belongs to a channel.  The channels of a row are its first bins and its last
+ * bins. */
 static __device__ __forceinline__ constexpr bool is_kept(int b)
 {
     return b * 2 * N_BINS < RADIX_B * N_CHAN || (RADIX_B - 1 - b) * 2 * N_BINS < RADIX_B * N_CHAN;

@@ -120,8 +120,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
     for (int b = 0; b < RADIX_LAST; b++)
         kept[b] = outer[threadIdx.x % (N_FIRST * COLUMNS) + b * N_FIRST * COLUMNS];
     for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* 's' is the first spectrum that these rows complete */
-        /* Two buffers alternate.  So no thread waits for threads that are still in the last pass of the other
-         * buffer. */
+        /* Successive steps use two buffers in turn.  So no thread waits for slower threads, which may still be in the
+         * last pass of the previous step. */
         float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM_POINTS;
 #pragma unroll
         for (int i = 0; i < STEP_SPECTRA; i++) {

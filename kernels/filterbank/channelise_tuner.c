@@ -56,8 +56,8 @@ static bool front_plausible(const struct channelise_config *config, const struct
     return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
 }
 
-/* Returns true if a shape of the back is worth measuring.  A shape is worth measuring if each thread has enough
- * points, but not too many, and enough registers for the longer pass. */
+/* Returns true if a shape of the back is worth measuring.  In such a shape, each thread has a moderate number of
+ * points.  Each thread also has enough registers for the longer pass. */
 static bool back_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t m2 = 2 * config->n_chan / s->front_rows, a = s->back_radix, b = m2 / a;

@@ -34,7 +34,7 @@ void design_pfb(size_t step, size_t n_taps, double w_cutoff, enum pfb_window win
         double weight = raw_weight(i, step, n_taps, w_cutoff, window);
         power += weight * weight;
     }
-    assert(power > 0); /* only a Hann window of two points has no weight other than zero */
+    assert(power > 0); /* the power is 0 only for a Hann window of two points; both weights of this window are 0 */
     /* The weights are computed again instead of being stored, so that no memory is allocated and no weight is rounded
      * twice. */
     for (size_t i = 0; i < step * n_taps; i++)

@@ -56,7 +56,7 @@ static __device__ __forceinline__ void fft_butterfly(int k, float2 &e, float2 &o
         float t = fft_tangent(k);
         u = make_float2(fmaf(t, o.y, o.x), fmaf(-t, o.x, o.y));
         c = fft_cosine(k);
-    } else { /* w o = -i sin (o + i cot o); sin and cot of k are cos and tan of 8 - k */
+    } else { /* w o = -i sin(k) (o + i cot(k) o); sin(k) = cos(8 - k), cot(k) = tan(8 - k) */
         float t = fft_tangent(8 - k);
         u = make_float2(fmaf(t, o.x, o.y), fmaf(t, o.y, -o.x));
         c = fft_cosine(8 - k);

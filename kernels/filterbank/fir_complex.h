@@ -6,7 +6,8 @@
 
 #define N_SUMS (N_TAPS > 1 ? N_TAPS - 1 : 1)
 
-/* Adds one row of samples to the sums.  Returns the sum that the row completes.  Then sums[i] needs i + 1 more rows. */
+/* Adds one row of samples to the sums.  Returns the sum that the row completes.  After the call, i + 1 more rows
+ * complete sums[i]. */
 static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
 {
     float2 begun = make_float2(weights[0] * x.x, weights[0] * x.y), done;

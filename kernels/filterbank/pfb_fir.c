@@ -114,8 +114,8 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
-    /* Copies the weights to closer rows.  The original rows are a power of two apart, so they would compete for the
-     * same few cache sets. */
+    /* Copies the weights, so that the rows of weights are closer together.  The original rows are a power of two apart.
+     * So the original rows would compete for the same few cache sets. */
     for (size_t i = 0; i < a->n_taps; i++)
         memcpy(weights[i], a->weights + i * step + column, n * sizeof(float));
     for (size_t s = s0; s < s1; s++) {
@@ -159,8 +159,8 @@ const struct kernel pfb_fir_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 /* number of threads of a block; a thread has one column, or a pair of columns of real samples */
-#define MAX_THREADS  128
-#define MANY_BLOCKS  4096 /* about six times the number of blocks that an H200 runs at a time */
+#define MAX_THREADS 128
+#define MANY_BLOCKS 4096 /* about six times the number of blocks that an H200 runs at a time */
 /* minimum number of spectra of a section; a section has n_taps - 1 more rows than spectra */
 #define MIN_SECTION  64
 #define MAX_BLOCKS_Y 65535

@@ -1,8 +1,8 @@
 /* pfb_fir.cu - see pfb_fir.h.
  *
- * A thread filters a pair of columns of all spectra of a section, row by row.  There are gridDim.y sections.  Each
- * sample is loaded and unpacked once, and is immediately added to its n_taps sums (the transposed form of the filter).
- * So registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
+ * The spectra are divided into gridDim.y sections.  A thread filters two columns of a section, row by row.  Each sample
+ * is loaded and unpacked once, and is immediately added to its n_taps sums (the transposed form of the filter).  So
+ * registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, UNZIP, N_THREADS. */
 #include "kernels/filterbank/pfb_fir.h"
@@ -12,8 +12,8 @@
 #define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define ROWS_AHEAD 4 /* number of rows that a thread loads while it filters the previous ROWS_AHEAD rows */
 
-/* Place of the pair's samples in a row.  The samples lie within 4 bytes.  'selector' selects these bytes, reversed,
- * from the words with the samples' first and last bits. */
+/* Place of the pair's samples in a row.  The samples lie within 4 bytes.  'selector' selects these bytes, in reverse
+ * order, from two words.  The first word has the samples' first bit, and the last word has the samples' last bit. */
 struct place {
     const uint32_t *words; /* words of the row to load next */
     uint32_t last;         /* 1 if the samples' first and last bits are in different words, otherwise 0 */
@@ -48,9 +48,9 @@ static __device__ __forceinline__ void load_rows(struct place &place, int n, str
     place.words += ROWS_AHEAD * PITCH;
 }
 
-/* Returns the sample that ends 'at' bits above the lowest bit of 'bits'.  This takes two operations.  The masked sample
- * with inverted sign bit becomes the mantissa of a float with a set exponent: 2^23 + (sample + 2^(SAMPLE_BITS - 1))
- * 2^at. */
+/* Returns the sample that ends 'at' bits above the lowest bit of 'bits'.  The function takes two operations.  The first
+ * operation masks the sample, inverts its sign bit and sets the exponent of a float.  The float is 2^23 + (sample +
+ * 2^(SAMPLE_BITS - 1)) 2^at.  The second operation subtracts a constant, and scales. */
 static __device__ __forceinline__ float unpack_one(uint32_t bits, int at)
 {
     const uint32_t mask = ((1u << SAMPLE_BITS) - 1) << at, sign = 1u << (at + SAMPLE_BITS - 1);
@@ -111,7 +111,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_spectra = min(section, (int)args.n_spectra - begin), n_rows = n_spectra + N_TAPS - 1;
     struct place place = make_place(args.in, args.offset + (int64_t)begin * STEP + 2 * pair);
-    /* Address in the output for row 0, as if row 0 completed a spectrum. */
+    /* Address in the output for row 0.  Row N_TAPS - 1 completes the section's first spectrum, so this address lies
+     * N_TAPS - 1 spectra before the section. */
     float2 *out =
         (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_CHAN + pair % UNZIP * (N_CHAN / UNZIP) + pair / UNZIP;
     float2 weights[N_TAPS], sums[N_SUMS];

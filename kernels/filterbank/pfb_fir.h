@@ -3,8 +3,8 @@
  *   weights  float [n_taps][2 * n_chan]
  *   out      float [spectrum][2 * n_chan]     one polarisation; order within a spectrum: see below
  *   power    uint64                           optional; the kernel adds the sum of x[j]^2 over n_spectra * 2 n_chan
- *                                             samples, beginning at 'offset': the first tap's samples; contiguous
- *                                             runs count each sample once
+ *                                             samples, beginning at 'offset'.  These are the samples of the first tap.
+ *                                             If runs are contiguous, each sample counts once
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
  *

@@ -1,7 +1,7 @@
 /* pfb_fir_complex.cu - see pfb_fir_complex.h.
  *
- * A thread filters a column of all spectra of a section, row by row.  There are gridDim.y sections.  Each sample is
- * loaded once, and is immediately added to its n_taps sums (the transposed form of the filter).
+ * The spectra are divided into gridDim.y sections.  A thread filters one column of a section, row by row.  Each sample
+ * is loaded once, and is immediately added to its n_taps sums (the transposed form of the filter).
  *
  * Constants: N_BINS, N_TAPS, N_THREADS. */
 #include "kernels/filterbank/pfb_fir_complex.h"
@@ -24,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const st
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_rows = min(section, (int)args.n_spectra - begin) + N_TAPS - 1;
     const float2 *in = (const float2 *)args.in + args.offset + (int64_t)begin * N_BINS + column;
-    /* Address for row 0, as if row 0 completed a spectrum. */
+    /* Address in the output for row 0.  Row N_TAPS - 1 completes the section's first spectrum, so this address lies
+     * N_TAPS - 1 spectra before the section. */
     float2 *out = (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column;
     float weights[N_TAPS];
     float2 sums[N_SUMS], now[ROWS_AHEAD], next[ROWS_AHEAD];
