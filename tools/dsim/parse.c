@@ -623,8 +623,8 @@ static struct dsim_node *parse_term(struct parser *p)
 
 static struct dsim_node *parse_expression(struct parser *p)
 {
-    char c = peek(p);
-    size_t start = p->offset;
+    size_t start = next_offset(p);
+    char c;
 
     if (p->nesting == MAX_NESTING)
         return fail(p, start, "nested more than %d deep", MAX_NESTING);
