@@ -46,8 +46,8 @@ $(BUILD)/common/device/texts.c: FORCE
 $(BUILD)/common/http/page.c: FORCE
 	$(call embed,common/http/page.h,page_text,$(wildcard common/http/page/*))
 
-# The file with the build id changes only when the build id changes.  So --version shows the right build id after
-# every build.
+# If the build id has changed, make writes the file build-id, and compiles version.c again.  So --version shows the
+# right build id after every build.
 BUILD_ID ?= $(shell git describe --always --dirty 2>/dev/null || echo release)
 BUILD_ID := $(BUILD_ID)
 $(BUILD)/build-id: FORCE

@@ -1,6 +1,6 @@
 # Tests.  A unit test is one Check suite for a file of the same folder: tests/unit/FOLDER/check_*.c.
 UNIT_SOURCES := $(sort $(wildcard $(addsuffix check_*.c,tests/unit/*/ tests/unit/*/*/ tests/unit/*/*/*/)))
-# Tests of parts that are not built are left out.
+# If the parts with libibverbs are not built, the tests of these parts are left out.
 UNIT_SOURCES := $(filter-out $(if $(VERBS),,%/check_fake_verbs.c %/check_sink_verbs.c %/check_source_verbs.c),$(UNIT_SOURCES))
 UNIT_TESTS   := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_SOURCES)))
 EMULATOR     := tests/fakes/emulator/device_emulated.c tests/fakes/emulator/kernel_cache.c

@@ -64,8 +64,8 @@ def check_ports(plan, given, host, faults):
 
 
 def networks_of(text):
-    """Returns the networks in a text such as '10.8.0.0/16, 192.168.1.7'.  Leaves out parts that are not networks,
-    because the engines report them."""
+    """Returns the networks in a text such as '10.8.0.0/16, 192.168.1.7'.  Leaves out parts that are not networks.  The
+    engines report such parts as faults, so this function does not."""
     networks = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         try:

@@ -22,7 +22,7 @@ class Panel:
     queries: dict  # {legend or table column: PromQL}; SEL stands for the labels that the dashboard's user chooses
     steps: tuple = ()  # (value, colour of this and higher values); the first colour also serves lower values
     states: dict = field(default_factory=dict)  # {value: (text, colour)}
-    # for tables: {column: (unit, steps, states)}; default: the panel's values
+    # only for tables: {column: (unit, steps, states)}; all other columns use the panel's unit, steps and states
     columns: dict = field(default_factory=dict)
 
 

@@ -46,16 +46,18 @@ def within(directory, parent):
 
 
 def disk_of(recorder, host=None):
-    """Returns the disk of a host to which a recorder writes, or None.  If several disks have a directory that
-    contains the recorder's directory, returns the disk with the longest directory."""
+    """Returns the disk to which a recorder writes, or None.  The mount point of this disk contains the recorder's
+    directory.  If several mount points contain the directory, returns the disk with the longest mount point.  'host':
+    the host of the disk; default: the recorder's host."""
     disks = [disk for disk in (host or recorder.host)["disks"] if within(recorder.directory, disk["directory"])]
     return max(disks, key=lambda disk: len(disk["directory"]), default=None)
 
 
 def kept_bytes(plan, recorder):
-    """Returns the space in bytes that a recorder's files need; 0 if nothing removes the files.
+    """Returns the space in bytes that a recorder's files need.  If no program removes old files, returns 0: the need
+    has no limit.
 
-    A file's age counts from its last write.  systemd-tmpfiles removes old files once a day.
+    A file's age counts from the file's last write.  systemd-tmpfiles removes old files once a day.
     """
     if not recorder.given["retention"]:
         return 0.0
@@ -120,7 +122,7 @@ def check(plan, faults):
 
 
 def describe(plan, recorder):
-    """Returns a text for people: the rate of a recorder, and how long its files are kept."""
+    """Returns a text for the printed plan: the data rate of a recorder, and how long the files are kept."""
     kept = f", kept for {recorder.given['retention']} days" if recorder.given["retention"] else ""
     return f"{bytes_per_s(plan, recorder) / GB:.3g} GB/s to the disk{kept}"
 

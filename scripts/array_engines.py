@@ -20,7 +20,7 @@ MARKER = "# Made by scripts/array"  # first line of files that may be overwritte
 
 
 class Lines:
-    """Lines of YAML.  Each line has the place in array.yaml from which it was made."""
+    """Lines of YAML.  A line may have a mark: the place in array.yaml from which the line was made."""
 
     def __init__(self):
         self.lines = []
@@ -38,7 +38,8 @@ class Lines:
             self.add(f"  {key}: {text}", at)
 
     def items(self, name, items, mark=None):
-        """Adds a list whose items are the lists of keys in 'items'.  Adds nothing if there are no items."""
+        """Adds a list of mappings.  Each item of 'items' has the keys of one mapping, [(name, text, mark)].  If 'items'
+        is empty, adds nothing."""
         if not items:
             return
         self.add("")
@@ -52,8 +53,8 @@ class Lines:
         return "".join(text + "\n" for text, _ in self.lines)
 
     def mark(self, line):
-        """Returns the place in array.yaml from which line number 'line' was made.  The first line has number 1.  A
-        line without a place has the place of the line before it."""
+        """Returns the place in array.yaml from which line number 'line' was made.  The first line has number 1.  If the
+        line has no mark, returns the mark of the last line before it that has one."""
         for _, mark in reversed(self.lines[:line]):
             if mark is not None:
                 return mark
@@ -136,7 +137,8 @@ def begin(plan, engine):
 
 
 def seed_keys(array, stream):
-    """Returns the seed of a stream's dither, unless array.yaml sets one.
+    """Returns the key with the default seed of a stream's dither.  If array.yaml sets a seed or the stream has no
+    dither, returns no key.
 
     The seed depends on the names of the array and of the stream.  So each instance of an engine sends the same bytes.
     All engines may have the same seed, because the dither also depends on the antenna (fgpu) and the channel (xbgpu).
@@ -184,8 +186,8 @@ def window_keys(array, stream):
 
 
 def sky_keys(array, stream):
-    """Returns the stream's centre on the sky.  X-engines show frequencies that rise with the channel's index.  In a
-    lower side band the frequencies fall, so the function returns no key."""
+    """Returns the key with the stream's centre on the sky.  X-engines show frequencies that rise with the channel's
+    index.  In a lower side band, frequencies fall with the channel's index.  So the function then returns no key."""
     if stream["sideband"] == "lower" or "centre_frequency" in array["xbgpu"]["recv"].given:
         return []
     return [("centre_frequency", text, mark) for _, text, mark in stream.texts("sky_centre_frequency")]

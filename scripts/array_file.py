@@ -1,4 +1,4 @@
-"""A reader of array.yaml, which returns values with their places, and all faults.
+"""A reader of array.yaml.  The reader returns each value with the value's place in the file, and collects all faults.
 
 array_schema.py has the keys.
 """

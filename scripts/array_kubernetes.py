@@ -88,7 +88,8 @@ def node_labels(plan):
 
 
 def convert(plan, files, tag, programs, output):
-    """Replaces the files of Ansible by manifests in 'files', {name: text}.  Returns the next command."""
+    """Replaces Ansible's files in 'files', {name: text}, by manifests of Kubernetes.  Returns the command that labels
+    the nodes and applies the manifests."""
     for name in ("inventory.yaml", "playbook.yaml"):
         del files[name]
     array = plan.array["name"]

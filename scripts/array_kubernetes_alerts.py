@@ -78,7 +78,7 @@ def with_commands(text, namespace):
 
 
 def convert(plan, files, namespace):
-    """Returns the files of Prometheus for a cluster, {name: text}, made from 'files' for hosts."""
+    """Returns Prometheus's files for a cluster, {name: text}.  'files' has the files for hosts, {name: text}."""
     return {
         "prometheus/kubernetes.yaml": rules(plan, namespace),
         "prometheus/rules.yaml": with_commands(files["prometheus/rules.yaml"], namespace),

@@ -17,8 +17,9 @@ STATE, CACHE = "/var/lib/cbf", "/var/cache/cbf"
 DRAIN_S = 90  # TimeoutStopSec= of the units
 START_S = 300  # TimeoutStartSec= of the units
 WATCHDOG_S = 10  # WatchdogSec= of the units
-LOST_S = 5  # time in s after which a program leaves a node that the cluster has lost
-# (CPUs, bytes of memory) that the cluster reserves for programs without a row in the plan's table of loads.
+LOST_S = 5  # time in s from the loss of a node to the removal of the node's programs
+# Resources that the cluster reserves for programs without a row in the plan's table of loads: {program: (CPUs, bytes of
+# memory)}.
 REQUESTS = {"visrec": (2, 2 << 30), "beamrec": (2, 2 << 30), "cbf-control": (1, 1 << 30)}
 RDMA = "rdma/cbf"  # resource of the RDMA device plugin: the devices of a NIC in /dev/infiniband
 MIB = 1 << 20
@@ -34,9 +35,9 @@ def match(key, operator, *values):
 def affinity(plan, program, pinned):
     """Returns rules for the scheduler.
 
-    An engine runs on a node of the array, if possible on the host that it has in the plan.  A node runs only programs
-    of one host of the plan, and no program twice.  So a spare node can take all engines of one lost host, and their
-    ports are free there.  'pinned': the program runs only on its host.
+    An engine runs on a node of the array.  The scheduler prefers the host that the plan gives to the engine.  A node
+    runs only programs of one host of the plan, and no program twice.  So a spare node can take all engines of one lost
+    host, and the engines' ports are free on the spare node.  'pinned': the program runs only on the plan's host.
     """
     host = program.host["name"]
     node = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [
@@ -97,8 +98,9 @@ def resources(plan, program, text, programs):
 
 
 def security(plan, program):
-    """SYS_NICE lets the system call filter pass mbind(), IPC_LOCK replaces LimitMEMLOCK= of units, and NET_RAW makes
-    raw packet queues.  The process is root, because a process of another user would not get these capabilities."""
+    """Returns the security context of a container.  With SYS_NICE, the filter of system calls permits mbind().
+    IPC_LOCK replaces LimitMEMLOCK= of units.  NET_RAW permits raw packet queues.  The process is root, because a
+    process of another user would not get these capabilities."""
     engine = program.kind in ("fgpu", "xbgpu")
     capabilities = (["SYS_NICE", "IPC_LOCK"] if engine else []) + (["NET_RAW"] if uses_verbs(plan, program) else [])
     return {"runAsUser": 0, "runAsGroup": 0, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
@@ -109,8 +111,9 @@ def security(plan, program):
 def probes(listen):
     """Returns the probes.  'listen': address and port of the HTTP server.
 
-    /healthz fails while a recorder loses data, and after a wrong result.  A restart would only lose more data.  So
-    Kubernetes ends a running program only if its HTTP server does not answer.
+    /healthz fails while a recorder loses data, and after a wrong result.  In these cases a restart would only lose more
+    data.  So the liveness probe does not use /healthz.  Kubernetes ends a running program only if the program's HTTP
+    server does not answer.
     """
     address, _, port = listen.rpartition(":")
     where = {"port": int(port)} | ({} if address == "0.0.0.0" else {"host": address})  # default: the node's address

@@ -37,7 +37,8 @@ def refused(program, reasons):
 
 
 def unless_here(expression, program):
-    """Removes from the expression all engines that dropped data themselves or whose sockets dropped data."""
+    """Returns PromQL: the series of 'expression', without the series of some engines.  These engines dropped data, or
+    their sockets dropped data."""
     here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0 or " \
            f"{rate(program + '_input_contested_heaps_total')} > 0"
     if program == "fgpu":
@@ -280,7 +281,8 @@ RULES = {
         Rule("XEngineSendFails", rate("xbgpu_output_x_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
-        # Not for a single dump: an F-engine that starts later than the X-engine makes one dump incomplete.
+        # A single incomplete dump does not cause the alert.  If an F-engine starts later than the X-engine, one dump is
+        # incomplete.
         Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
              "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} lack baselines",
              "see the other alerts, which name the cause"),
@@ -316,9 +318,9 @@ SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "_
 
 
 def quiet_s(plan):
-    """Returns the longest normal pauses between heaps in s: of an fgpu's input, and of its output.  After a longer
-    pause the input or the output counts as silent.  An fgpu counts input heaps after each chunk, and output heaps
-    after each buffer."""
+    """Returns two times in s: the longest normal pause between an fgpu's input heaps, and the longest normal pause
+    between the fgpu's output heaps.  After a longer pause, the input or the output counts as silent.  An fgpu counts
+    input heaps after each chunk, and output heaps after each buffer."""
     array = plan.array
     chunk = array["fgpu"]["recv"]["chunk_samples"]
     buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])

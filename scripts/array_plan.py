@@ -287,20 +287,21 @@ def check_ports(array, host, faults, n=None):
 
 
 def place_interface(plan, home, name):
-    """Returns the interface of a program of 'home'; 'name' is the interface's name on 'home', or None.  On a spare,
-    returns the interface at the same position of the list."""
+    """Returns the interface of a program of the host 'home'.  'name' is the interface's name on 'home'; None is the
+    first interface.  If a spare runs the program, returns the spare's interface at the same position in the list."""
     names = [interface["name"] for interface in home["interfaces"]]
     return plan.place(home)["interfaces"][names.index(name or names[0])]
 
 
 def numbered_gpus(home):
-    """Returns the GPUs that the engines of a host name, without duplicates, in the order of the engines."""
+    """Returns the GPUs in the keys 'gpu' of a host's engines, without duplicates, in the order of the engines."""
     gpus = [engine["gpu"] for engine in home["engines"]]
     return list(dict.fromkeys(gpu for gpu in gpus if gpu not in ("auto", "cpu", None)))
 
 
 def place_gpu(plan, home, gpu):
-    """Returns the GPU of an engine of 'home'.  On a spare, the spare's GPUs replace those of 'home' in their order."""
+    """Returns the GPU of an engine of the host 'home'.  If a spare runs the engine, the spare's first GPU replaces the
+    first GPU of 'home', and so on."""
     gpus, place = numbered_gpus(home), plan.place(home)
     return place["gpus"][gpus.index(gpu)] if place is not home and gpu in gpus else gpu
 
@@ -441,7 +442,7 @@ def detected_gbps(array, stream, detected):
 
 
 def beams_gbps(array, stream):
-    """Rate in Gb/s of all voltage beams and detected beams that are made from one substream of a stream."""
+    """Rate in Gb/s of all voltage beams and detected beams that one X-engine makes from a stream."""
     return len(made_of(array, "beams", stream)) * beam_gbps(array, stream) \
         + sum(detected_gbps(array, stream, detected) for detected in made_of(array, "detected", stream))
 

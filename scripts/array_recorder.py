@@ -16,7 +16,7 @@ class Recorder:
     host: Section
     given: Section
     index: int  # number of the recorder on its host; the engines have the first numbers
-    home: Section  # the host that has the recorder in array.yaml; 'host' is a spare if the recorder has moved
+    home: Section  # the recorder's host in array.yaml; if the recorder has moved, 'host' is a spare
     interface: str
     output: Section  # item of x_outputs that a visrec records, or item of f_outputs whose beams a beamrec records
     kind: str = "visrec"
@@ -129,8 +129,8 @@ def shape_keys(stream):
 
 
 def sky_keys(given, stream):
-    """Returns the key for the centre of the band: the recorder's key, the stream's centre on the sky, or the centre of
-    a narrow band in the digitised band.  The first that array.yaml has is used."""
+    """Returns the key for the centre of the band.  There are three candidates: the recorder's key, the stream's centre
+    on the sky, and the centre of a narrow band in the digitised band.  The first candidate in array.yaml is used."""
     keys = given.texts("centre_frequency") or stream.texts("sky_centre_frequency") or stream.texts("centre_frequency")
     return [("centre_frequency", text, mark) for _, text, mark in keys]
 
@@ -144,8 +144,8 @@ def stream_keys(array, output, stream):
 
 
 def beam_keys(plan, recorder, beam, name, dada):
-    """Keys of a voltage beam or of a stream of detected beams.  'name' is a part of the names of its files.  'dada': the
-    key of PSRDADA files, which given[dada] requests."""
+    """Keys of a voltage beam or of a stream of detected beams.  The names of the files contain 'name'.  'dada' is the
+    name of the key for PSRDADA files.  If given[dada] is true, the recorder also writes PSRDADA files."""
     array, given = plan.array, recorder.given
     file, mark = f"{recorder.directory}/{array['name']}-{name}-%Y%m%dT%H%M%SZ", given.mark_at("directory")
     keys = [("name", beam["name"], beam.mark),

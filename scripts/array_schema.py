@@ -1,14 +1,15 @@
 """The keys of array.yaml: a JSON Schema.
 
-Keys that go into the engines' files unchanged (sizes of outputs, buffers, ...) come from the engines' own schemas
-(fgpu --print-schema).  So keys, ranges and defaults equal the engines'.
+Some keys go into the engines' files unchanged (sizes of outputs, buffers, ...).  The schemas of these keys come from
+the engines (fgpu --print-schema).  So these keys have the same names, ranges and defaults in array.yaml and in the
+engines' files.
 """
 import json
 import subprocess
 from pathlib import Path
 
-# Keys of the engines' files that the same sections of array.yaml do not have.  scripts/array sets these keys, or each
-# engine needs its own value.
+# Keys of the engines' files that the same sections of array.yaml lack.  scripts/array sets such a key, or each engine
+# has a different value.
 DEALT = {
     "device": ("kind", "gpu"),
     "http": ("listen",),
@@ -41,7 +42,7 @@ def engine_schemas(programs):
 
 
 def without(rule, names, **more):
-    """Returns the rule of an object with the keys 'names' removed and the keys 'more' added."""
+    """Returns a new rule of an object: 'rule' without the keys 'names', and with the keys 'more'."""
     properties = {name: key for name, key in rule["properties"].items() if name not in names}
     required = [name for name in rule["required"] if name not in names]
     return {**rule, "properties": {**more, **properties}, "required": required}
@@ -106,7 +107,7 @@ def _outputs(fgpu, xbgpu):
 
 
 def _host(fgpu):
-    """The schema of an item of hosts."""
+    """The schema of one host in the list 'hosts'."""
     affinity = fgpu["recv"]["properties"]["affinity"]
     engine = _object(
         "A process.", ["kind"],

@@ -1,8 +1,8 @@
 """Spares: hosts to which the programs of a dead host move.
 
-The moves are kept in moves.yaml of the output directory, so that they are part of later plans.  A moved program keeps
-its name, its streams, its multicast addresses, its TCP ports and its seeds.  Its control address, its interface and its
-GPU are those of the spare.
+The file moves.yaml in the output directory keeps the moves, so later plans contain the moves.  A moved program keeps
+its name, its streams, its multicast addresses, its TCP ports and its seeds.  A moved program uses the control address,
+the interface and the GPU of the spare.
 """
 import re
 from pathlib import Path
@@ -21,9 +21,10 @@ GPU = r"\d+|GPU-[0-9a-fA-F-]{36}|([0-9a-fA-F]+:)+[0-9a-fA-F]+(\.[0-9a-fA-F]+)?" 
 
 
 def plan_of(array, faults, moves=None):
-    """Returns the whole plan of an array whose keys are right, or None after a conflict was reported.
+    """Returns the complete plan of an array.  If there is a conflict, reports the conflict and returns None.  The keys
+    of the array must be checked before.
 
-    moves: {name of a host: name of the spare that runs its programs}
+    moves: {name of a host: name of the spare that runs the host's programs}
     """
     moves = moves or {}
     for home, place in moves.items():
@@ -87,7 +88,7 @@ def check_spares(array, moves, path, faults):
 
 
 def load(output, array, faults):
-    """Returns the moves that are kept in a directory: {name of a host: name of its spare}."""
+    """Reads moves.yaml in the directory 'output'.  Returns the moves: {name of a host: name of the host's spare}."""
     path = Path(output or "") / FILE
     if not output or not path.exists():
         return {}
@@ -111,9 +112,10 @@ def text_of(moves):
 
 
 def move(array, moves, source, target, faults):
-    """Moves the programs that run on 'source' to 'target': a free spare, or the host that has them in array.yaml.
+    """Moves the programs that run on 'source' to 'target'.  'target' is a free spare, or the host of the programs in
+    array.yaml.
 
-    Returns the moves after this move.
+    Returns all moves, with this move.
     """
     mark, names = array.mark_at("hosts"), [host["name"] for host in array["hosts"]]
     for name in (source, target):
@@ -138,6 +140,6 @@ def move(array, moves, source, target, faults):
 
 
 def command(plan, output, target):
-    """Returns the command that carries out a move.  The command does not need the host that the programs leave."""
+    """Returns the command that moves the programs to 'target'.  The command also works if the old host is dead."""
     limit = target + (f",{array_control.ALIAS}" if plan.controller else "")
     return (f"ansible-playbook -i {output}/inventory.yaml {output}/playbook.yaml --skip-tags install --limit {limit}")

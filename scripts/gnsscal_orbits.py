@@ -194,8 +194,8 @@ class Sky:
         return self.ephemerides.nearest(signal.system, prn, self.sync_gps_s + self.start_s)
 
     def later_s(self, antenna, signal, prn, seconds):
-        """Returns how much later the signal arrives at 'antenna' than at the reference, in s, for each time of
-        reception in 'seconds'."""
+        """Returns the delay of the signal at 'antenna' relative to the reference, in s.  There is one delay for each
+        time of reception in 'seconds'.  If the signal arrives later at 'antenna', the delay is positive."""
         eph = self.ephemeris(signal, prn)
         grid = np.linspace(seconds[0], seconds[-1], 2 + int(seconds[-1] - seconds[0]))
         own_s, other_s = (seen(eph, self.sync_gps_s - epoch_gps_s(eph) + grid, self.telescope.antennas[name])[1]

@@ -195,8 +195,8 @@ def merge(collected, records):
 
 
 def unwrap(collected, near_samples=None):
-    """Unwraps all antennas' timestamps relative to the first timestamp.  To the first timestamp, adds the multiple of
-    WRAP that brings it nearest to 'near_samples'."""
+    """Unwraps all antennas' timestamps relative to the first timestamp.  Then adds a multiple of WRAP to all
+    timestamps, so that the first timestamp is as near to 'near_samples' as possible."""
     base = next(int(records["timestamp"][0]) for records in collected.values() if len(records))
     start = base
     if near_samples is not None:

@@ -1,14 +1,14 @@
 """Computes delays, phases and gains relative to a reference antenna, from all antennas' correlations with satellites.
 
 At each antenna, the phases of a satellite's code and carrier are the phases of the replica plus an offset.  The
-replica's phases are known exactly, and the early, prompt and late sums show the offset.  If the signal arrives later
-by tau, the code phase at the same time is smaller by tau times the chip rate.  The carrier phase at the sky frequency
-f is smaller by 2 pi f tau.  An instrument also turns the phase by a constant.
+replica's phases are known exactly.  The early, prompt and late sums show the offset.  If the signal arrives later by
+tau, the received code phase is smaller by tau times the chip rate.  The received carrier phase at the sky frequency f
+is smaller by 2 pi f tau.  The antenna's instruments also turn the carrier phase by a constant.
 
-A data bit inverts the sums or leaves them unchanged.  In the same code period, both antennas receive the same data
-bit.  So the sign vanishes in the product of an antenna's sums and the conjugate of the reference's sums.  An
-amplitude is the root of the mean square of complex sums: squares have no sign, and the mean square of complex noise
-is zero.
+A data bit inverts the sums or leaves the sums unchanged.  In the same code period, the antenna and the reference
+receive the same data bit.  So the sign vanishes in the product of an antenna's sums and the conjugate of the
+reference's sums.  An amplitude is the root of the mean square of complex sums.  Squares have no sign, and the mean
+square of complex noise is zero.
 
 All errors are computed from scatter: first between blocks of 0.02 s, then between satellites.
 """
@@ -158,16 +158,17 @@ def nearest(times, wanted):
 
 
 def code_delay_s(own, other, apart_s, signal):
-    """Returns by how many s the code of the first replica is later than the code of the second, at most +-half a
-    period.  Uses only the replicas."""
+    """Returns the delay in s of the code of the replica 'own' relative to the code of the replica 'other'.  The delay
+    is within +-half a period.  Uses only the replicas."""
     rate_hz = signal.chip_rate_hz * (1 + other["doppler"] / signal.carrier_hz)
     chips = other["code_phase"] + rate_hz * apart_s - own["code_phase"]
     return wrap(chips, signal.n_chips) / rate_hz
 
 
 def match(own, other, adc_rate_hz, signal):
-    """Returns pairs of integrations of the same code period: (own, other, time in s from the middle of 'other' to the
-    middle of 'own')."""
+    """Pairs the integrations of 'own' with the integrations of 'other' that have the same code period.  Returns the
+    integrations of 'own', the integrations of 'other', and the times in s from the middle of 'other' to the middle of
+    'own'."""
     own_t, other_t = own["timestamp"], other["timestamp"]
     at = nearest(other_t, own_t)
     delay_s = code_delay_s(own, other[at], (own_t - other_t[at]) / adc_rate_hz, signal)
@@ -199,9 +200,10 @@ def code_and_gain(records, block, n_blocks, discriminator):
 
 
 def link(array, signal_index, prn, records, reference, later_s):
-    """Returns the satellite's Link; None if both antennas followed the satellite for too short a time, or at
-    different Dopplers (a loop may lock at a Doppler that is wrong by half a turn per code period).  'later_s' is a
-    function from seconds since the sync time to the signal's geometric delay."""
+    """Returns the satellite's Link.  If the antennas did not track the satellite together for long enough, returns
+    None.  If the antennas tracked the satellite at different Dopplers, returns None: a loop may lock at a Doppler that
+    is wrong by half a turn per code period.  'later_s' is a function from seconds since the sync time to the signal's
+    geometric delay."""
     signal = SIGNALS[signal_index]
     own, other = usable(records, signal_index, prn), usable(reference, signal_index, prn)
     if len(own) < 2 or len(other) < 2:

@@ -23,7 +23,7 @@ VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/
                   "/etc/vulkan/icd.d/nvidia_icd.json"]
 VULKAN_DRIVER = "lib/nvidia_egl_icd.json"
 
-# Limits of socket buffers for a bare machine: large enough to hold a test's packets while the test is late.
+# Limits of socket buffers for a bare machine.  If a test reads late, the buffers must hold the test's packets.
 SOCKET_LIMITS = {"net.core.rmem_max": 1 << 28, "net.core.wmem_max": 1 << 28, "net.core.netdev_max_backlog": 100000}
 
 

@@ -33,7 +33,7 @@ LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 REALTIME = "scripts/bench/realtime"
 DIRECT_RATES = {"f": "600", "x": "15"}  # rates (f: MS/s, x: Gb/s) without losses in direct and in pinned memory
-SESSION_MARGIN_S = 10  # time for the last test of a part to end
+SESSION_MARGIN_S = 10  # time between pytest's time limit and the part's time limit, for the end of the last test
 GRACE_S = 5  # time that a program gets to end by itself after its time limit
 KEPT_ON_FAILURE_BYTES = 15 << 20
 
@@ -302,12 +302,12 @@ def kill(run):
 
 
 def realtime(run):
-    """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
+    """the highest clean rate of dsim, fgpu and a receiver that counts heaps ($REALTIME_FLAGS); not a part of 'all'"""
     yield script(run, "realtime", [REALTIME, "f"], "REALTIME_FLAGS")
 
 
 def realtime_x(run):
-    """the highest clean rate of fsim, xbgpu and a check of every dump ($REALTIME_X_FLAGS); not a part of 'all'"""
+    """the highest clean rate of fsim and xbgpu, with every dump checked ($REALTIME_X_FLAGS); not a part of 'all'"""
     yield script(run, "realtime-x", [REALTIME, "x"], "REALTIME_X_FLAGS")
 
 
@@ -397,7 +397,7 @@ def describe():
 
 
 def execute(command, root):
-    """Runs any program of the tree in the environment of the parts.  Returns the program's exit code."""
+    """Runs any program of the tree with the environment variables of the parts.  Returns the program's exit code."""
     with gpu_machine.place_of(root) as place:
         return subprocess.run(command, env=place.programs(), cwd=root).returncode
 

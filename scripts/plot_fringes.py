@@ -24,9 +24,9 @@ import visfile  # noqa: E402
 
 # Okabe and Ito's palette without black and yellow.  Colour-blind readers can tell these colours apart.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
-DASHES = ["-", "--", ":", "-."]  # line styles; the next style begins when all colours are used
-# Cyclic colours for a phase in degrees.  0 is the lightest colour and +-180 the darkest, so lightness alone shows how
-# well the signals are aligned.  Blue and red show the sign of the phase.
+DASHES = ["-", "--", ":", "-."]  # line styles; if one style has used all colours, the next style follows
+# Cyclic colours for a phase in degrees.  A phase of 0 has the lightest colour, and +-180 has the darkest colour.  So
+# lightness alone shows how well the signals are aligned.  Blue and red show the sign of the phase.
 PHASE_MAP = LinearSegmentedColormap.from_list(
     "phase", ["#1B1B4B", "#1F5FA8", "#55B7C8", "#FFF19A", "#EE8A34", "#A32348", "#1B1B4B"])
 LOST_MAP = plt.get_cmap("YlOrBr").with_extremes(bad="white")

@@ -19,7 +19,8 @@
 #include "kernels/filterbank/quantise.h"
 
 #define N_FFT      (N_CHAN / UNZIP)
-#define N_MINE     (2 * UNZIP)           /* number of channels of a slot: first those at s, then those at n_fft - s */
+/* number of channels of a slot: first the channels i N_FFT + s, then the channels i N_FFT + mirrored_of(s) */
+#define N_MINE     (2 * UNZIP)
 /* number of channels of a block: N_MINE runs of consecutive channels */
 #define TILE_CHANS (N_MINE * TILE_SLOTS)
 #define PITCH      (TILE_SPECTRA + 1)    /* odd number, so that consecutive channels are in different banks */
@@ -125,7 +126,7 @@ static __device__ __forceinline__ float2 real_transform(float2 z, float2 mirrore
     return make_float2(fmaf(0.5f, u.x, v.x), fmaf(0.5f, u.y, v.y));
 }
 
-/* Computes the slot's channels of one spectrum of one polarisation. */
+/* Computes the channels of a slot.  'fft' belongs to one spectrum and one polarisation. */
 static __device__ __forceinline__ void finish_transform(const struct slot &slot, const float2 *fft, float2 (&x)[N_MINE])
 {
     /* a becomes Z_k of the slot's first UNZIP channels, b becomes conj Z_-k of the same channels */

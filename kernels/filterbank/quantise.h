@@ -31,9 +31,9 @@ static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t strea
         bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
 }
 
-/* Returns the dither s / 65536 from one half of a word that draw_dither() has made; the half is s + 2^15.
- * philox_dither() returns the same dither from the random bits.  This function puts the half into the last bits of a
- * float.  The float is then 2^23 + s + 2^15. */
+/* Returns a dither, s / 65536.  'bits' is a word from draw_dither().  Each half of the word is a number s + 2^15.  The
+ * function puts the chosen half into the last bits of a float.  The float is then 2^23 + s + 2^15.  philox_dither()
+ * computes the same dither from the random bits. */
 static __device__ __forceinline__ float dither(uint32_t bits, int upper)
 {
     uint32_t sum = __byte_perm(bits, 0x4B00, upper ? 0x5432 : 0x5410);
@@ -41,8 +41,8 @@ static __device__ __forceinline__ float dither(uint32_t bits, int upper)
     return fmaf(__uint_as_float(sum), 1.0f / 65536.0f, -128.5f);
 }
 
-/* Returns v in the low bits: rounded half to even and clipped, or 0 if v is NaN.  Adding 1.5 * 2^23 rounds to an
- * integer.  Sets 'clipped' if v was clipped or NaN. */
+/* Clips v, and rounds v half to even.  Returns the integer in the low bits.  If v is NaN, the integer is 0.  The
+ * function adds 1.5 * 2^23, and this addition rounds v.  If v is clipped or NaN, the function sets 'clipped'. */
 static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
 {
     clipped = clipped || !(fabsf(v) <= QUANTISE_LIMIT);

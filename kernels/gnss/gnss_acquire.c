@@ -1,9 +1,9 @@
 /* gnss_acquire.c - the search for a satellite's code phase and Doppler, before gnss_correlate.
  *
- * The samples of a block are summed in bins of code phase without Doppler.  So a block is a matrix [period][bin].  A
- * Doppler f rotates an element by f P (period + bin / n_bins) turns; P is the code period.  So the code applies the
- * factor of a period first, and the factor of a bin later.  X and R are the transforms of the bins x and of the real
- * replica r.  Then
+ * The samples of a block are summed in bins of code phase without Doppler.  So a block is a matrix [period][bin].  P is
+ * the code period.  A Doppler f rotates an element by f P (period + bin / n_bins) turns.  So the search applies the
+ * factor of the period first, and the factor of the bin later.  X and R are the transforms of the bins x and of the
+ * real replica r.  Then
  *     FFT(X conj R)[d] = n_bins conj(sum over m of x[m] r[m + d])
  * So the forward transform also serves as the inverse transform. */
 #include "kernels/gnss/gnss_acquire.h"
@@ -38,7 +38,7 @@ struct gnss_acquire {
     /* Sums over all samples since gnss_acquire_restart(). */
     float *powers; /* [pol][doppler][bin] */
     uint32_t n_blocks;
-    double sum_middles_s;   /* sum of the times at the middle of all blocks */
+    double sum_middles_s;   /* sum over all blocks of the time at the block's middle */
     uint64_t sum_fractions; /* sum of the positions of all samples within their bins, in 2^-32 bins */
 };
 

@@ -212,8 +212,8 @@ uint32_t gnss_subchips(enum gnss_subcarrier subcarrier)
     return subcarrier == GNSS_PLAIN ? 1 : subcarrier == GNSS_BOC ? 2 : CBOC_SUBCHIPS;
 }
 
-/* Returns the level of a sub-chip if its chip is +1.  With CBOC, two terms of the same sign give a sum about twice as
- * large as two terms of opposite signs. */
+/* Returns the level of a sub-chip in a chip of +1.  A level of CBOC is a sum of two terms.  The sum of two terms of
+ * the same sign is about twice as large as the sum of two terms of opposite signs. */
 static int8_t level_of(enum gnss_subcarrier subcarrier, uint32_t subchip)
 {
     uint32_t n = gnss_subchips(subcarrier);

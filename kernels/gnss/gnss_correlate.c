@@ -173,13 +173,13 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
 /* maximum size of a window in samples; with this maximum, several blocks of small arrays fit on a multiprocessor */
-#define MMA_MAX_WINDOW     1314
+#define MMA_MAX_WINDOW 1314
 /* minimum number of antennas for gnss_correlate_mma; the rows of a tile are 16 inputs */
-#define MMA_MIN_ANTS       8
-#define MMA_MAX_TILES      4    /* maximum number of tiles of a block, for MMA_ANTS antennas */
-#define MMA_WARP_TILES     1    /* number of tiles of a warp, if it is a divisor of a block's number of tiles */
-/* the product of two numbers: pieces that a block correlates at a time, and column tiles of a piece */
-#define MMA_WARPS          4
+#define MMA_MIN_ANTS   8
+#define MMA_MAX_TILES  4 /* maximum number of tiles of a block, for MMA_ANTS antennas */
+#define MMA_WARP_TILES 1 /* number of tiles of a warp, if it is a divisor of a block's number of tiles */
+/* upper limit of: pieces that a block correlates at a time, times column tiles of a piece */
+#define MMA_WARPS 4
 /* number of additional samples of a window if a slice has two chunks; they allow for different offsets */
 #define MMA_SPREAD_SAMPLES 256
 

@@ -1,11 +1,11 @@
 /* gnss_correlate.cu - see gnss_correlate.h: the variant for few antennas.
  *
- * A block correlates a slice of a piece's samples of one antenna, for all taps and both polarisations.  A thread
- * multiplies the samples of both polarisations with the conjugate carrier, and the products with the level of each tap.
- * The threads' sums are added within warps, then across warps.  The block adds one number for each sum to the
- * integration's 64-bit sums.
+ * A block takes one antenna and one slice of a piece's samples.  The block correlates the slice for all taps and both
+ * polarisations.  A thread multiplies the samples of both polarisations by the conjugate carrier.  Then the thread
+ * multiplies the products by the level of each tap.  The threads' sums are added within warps, then across warps.  The
+ * block adds one number for each sum to the integration's 64-bit sums.
  *
- * Constants: N_TAPS; N_THREADS, at most GNSS_BLOCK_SAMPLES; SLICE_SAMPLES, whose sums fit int32. */
+ * Constants: N_TAPS; N_THREADS, at most GNSS_BLOCK_SAMPLES; SLICE_SAMPLES: sums of this number of samples fit int32. */
 #include "kernels/gnss/gnss_replica.h"
 
 #define N_POLS     2
@@ -37,8 +37,8 @@ static __device__ __forceinline__ void add_sample(const struct replica &r, const
     }
 }
 
-/* Adds up the threads' sums with the array 'shared' [warp][sum] in shared memory.  Adds the result to the
- * integration's sums. */
+/* Adds up the sums of all threads.  Adds the result to the integration's sums.  'shared' is an array [warp][sum] in
+ * shared memory for the sums of the warps. */
 static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args &args, const struct gnss_piece &piece,
                                                 uint32_t ant, int (&sums)[N_SUMS], int *shared)
 {

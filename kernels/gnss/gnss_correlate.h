@@ -53,9 +53,9 @@
 
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
-#define GNSS_AMPLITUDE       63  /* amplitude of the carrier; a replica with levels of +-2 then fits int8 */
-/* maximum error of an entry; half of its range of phases gives 63 pi / 256, rounding gives sqrt(1/2) */
-#define GNSS_CARRIER_ERROR   1.5
+#define GNSS_AMPLITUDE       63 /* amplitude of the carrier; a replica with levels of +-2 then fits int8 */
+/* maximum error of an entry: 63 pi / 256 from half of a range of phases, and sqrt(1/2) from rounding */
+#define GNSS_CARRIER_ERROR 1.5
 
 struct gnss_satellite {
     uint32_t table;               /* index of the table's first level in 'codes' */
@@ -68,7 +68,7 @@ struct gnss_piece {
     uint64_t code_step;     /* advance of the code phase per sample, 2^-48 sub-chips */
     uint64_t carrier_phase; /* carrier phase of sample 0, 2^-64 turns */
     uint64_t carrier_step;  /* advance of the carrier phase per sample, 2^-64 turns, modulo 2^64 */
-    int64_t first;          /* index of the piece's sample 0 in an antenna's row, for an offset of 0 */
+    int64_t first;          /* index of the piece's sample 0 in the row of an antenna with offset 0 */
     uint32_t n_samples;
     uint32_t satellite;
     uint32_t integration; /* index in 'sums' */

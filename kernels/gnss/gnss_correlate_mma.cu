@@ -167,8 +167,8 @@ static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thre
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* A row of a lane: its run of words.  If the wanted samples begin with the second sample of a word, each word is joined
- * from two words.  'last' is the latest word that was read. */
+/* A run: the words of a row that a lane reads.  If the wanted samples begin with the second sample of a word,
+ * row_next() joins each word from two words.  'last' is the last word that the lane has read. */
 struct row {
     const uint32_t *words;
     uint32_t shift, last;
@@ -244,8 +244,8 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
-/* Chooses a window of each antenna.  The windows cover slot 'at' and the slots after it, as many as WINDOW_SAMPLES
- * allows.  Returns the first slot that the windows do not cover.  All warps compute the same result. */
+/* Chooses a window of each antenna.  The windows cover slot 'at', and as many of the next slots as fit into
+ * WINDOW_SAMPLES.  Returns the first slot that the windows do not cover.  All warps compute the same result. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
     const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
@@ -345,7 +345,8 @@ static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_ar
     __syncthreads();
 }
 
-/* Adds the block's samples of a slot.  'slot' is NULL in warps without a slot.  Copies of the windows are in flight. */
+/* Correlates the block's samples of a slot.  'slot' is NULL in warps without a slot.  When the function begins, copies
+ * of the windows may still run; the function waits for these copies. */
 static __device__ __forceinline__ void correlate_slot(const struct gnss_correlate_args &args,
                                                       const struct mma_slot *slot, const struct window &window,
                                                       uint32_t &buffer)

@@ -1,4 +1,4 @@
-/* gnss_phase.c - converts numbers of double precision to the first phases and steps of integrations. */
+/* gnss_phase.c - converts phases and steps from double precision to fixed point. */
 #include "kernels/gnss/gnss_phase.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@ uint64_t gnss_code_phase(double subchips, uint32_t n_subchips)
     uint64_t phase;
 
     within += within < 0 ? n_subchips : 0;
-    if (within >= n_subchips) /* a small negative number was rounded up to the length */
+    if (within >= n_subchips) /* the sum of n_subchips and a tiny negative number was rounded to n_subchips */
         return 0;
     phase = (uint64_t)nearbyint(ldexp(within, GNSS_CODE_BITS));
     return phase < gnss_code_length(n_subchips) ? phase : 0;

@@ -1,9 +1,9 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
  * A barrier opens when n_threads threads (barrier_init()) and the expected bytes have arrived.  Then the barrier
- * counts from 0 again for its next opening.  A thread may wait without arriving.  A thread that waits passes the
- * number of an opening to barrier_wait(): the last opening or the next opening.  The first opening is number 0.  Data
- * written before an arrival are visible after the wait.
+ * counts from 0 again for its next opening.  A thread may wait without arriving.  A waiting thread passes the
+ * number of an opening to barrier_wait().  This opening must be the last opening or the next opening.  The first
+ * opening is number 0.  Data written before an arrival are visible after the wait.
  *
  * Every lane that has read or written the guarded data must arrive.  The arrival of one lane of a warp after a
  * __syncwarp() would suffice, but is no faster.  CUDA's tool racecheck cannot check such an arrival. */

@@ -1,5 +1,4 @@
-/* gather.c - plain C twin of gather: copies packets between a NIC's ring and chunks that are both in device
- * memory. */
+/* gather.c - plain C twin of gather: copies pieces of device memory to other places. */
 #include "kernels/util/gather.h"
 
 #include <assert.h>

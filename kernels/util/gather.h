@@ -11,7 +11,7 @@
 #include "common/device/device.h"
 
 struct gather_piece {
-    uint64_t from, to; /* addresses of the first byte; each points to uint8 [n_bytes] */
+    uint64_t from, to; /* addresses of uint8 [n_bytes] */
     uint64_t n_bytes;
 };
 

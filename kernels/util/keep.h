@@ -2,8 +2,8 @@
 #ifndef KERNELS_UTIL_KEEP_H
 #define KERNELS_UTIL_KEEP_H
 
-/* Returns 'value'.  For the compiler, the result may come from another lane.  So the compiler keeps the result in a
- * register.  All lanes of the warp call this function. */
+/* Returns 'value'.  The compiler must assume that the result comes from another lane.  So the compiler keeps the result
+ * in a register.  All lanes of the warp call this function. */
 static __device__ __forceinline__ uint32_t keep(uint32_t value)
 {
     return __shfl_sync(0xffffffffu, value, (int)(threadIdx.x % 32));

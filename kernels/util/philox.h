@@ -48,10 +48,10 @@ static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], 
     out[3] = c3;
 }
 
-/* Returns a dither in (-1/2, 1/2) from one half of 32 random bits: the upper half if 'upper' is not 0.  The dither is s
- * / 65536; s is the half as a signed number with its last bit set.  So the dither has 2^15 equal steps, symmetric about
- * 0.  127 + dither is exact in float, and below 127.5, because one unit in the last place of 127 is 2^-17.  So
- * rounding turns a dithered integer back into this integer. */
+/* Returns a dither in (-1/2, 1/2) from 16 of 32 random bits: the upper 16 bits if 'upper' is not 0, else the lower 16
+ * bits.  The function sets the last of the 16 bits.  The 16 bits are then a signed number s.  The dither is s / 65536.
+ * So the dither has 2^15 equal steps, symmetric about 0.  One unit in the last place of 127 is 2^-17.  So 127 + dither
+ * is exact in float, and below 127.5.  So rounding turns a dithered integer back into this integer. */
 static inline float philox_dither(uint32_t bits, int upper)
 {
     int32_t s = (int32_t)((upper ? bits & 0xffff0000u : bits << 16) | 0x10000u); /* 65536 s */

@@ -21,8 +21,8 @@ static __device__ __forceinline__ shared_address shared_address_of(const void *s
 #endif
 }
 
-/* Returns 'x', but hides its value from the compiler.  So the compiler does not compute values that depend on 'x'
- * early.  Values computed early would occupy registers that the sums need. */
+/* Returns 'x', but hides the value of 'x' from the compiler.  Otherwise the compiler would compute values from 'x' too
+ * early.  These values would occupy registers that the sums need. */
 static __device__ __forceinline__ uint32_t opaque(uint32_t x)
 {
 #ifndef EMULATE_CUDA
@@ -126,8 +126,8 @@ static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
 #endif
 }
 
-/* Returns 'sum' plus two products: the signed 16-bit numbers of 'a' times the two high bytes of 'b', which are
- * signed. */
+/* Multiplies the two signed 16-bit numbers of 'a' by the two high bytes of 'b'.  These bytes are signed.  Returns 'sum'
+ * plus both products. */
 static __device__ __forceinline__ int dot_high(uint32_t a, uint32_t b, int sum)
 {
 #ifdef EMULATE_CUDA

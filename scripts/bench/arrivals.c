@@ -4,9 +4,10 @@
  *   LIST:      multicast groups or addresses, as in a configuration.
  *   --buffer:  bytes of each endpoint's socket buffer.
  *   --packets: largest number of packets to record.
- * Each endpoint has a socket that does not join packets (no UDP_GRO).  So the kernel gives each packet a time
- * (SO_TIMESTAMPNS): the arrival of the packet, or of the message that contained the packet.  A late read does not
- * change this time.  The program reads only the first HEADER_BYTES of a packet, which identify the packet.
+ * Each endpoint has a socket.  The kernel does not merge the packets of a socket (no UDP_GRO).  So the kernel gives
+ * each packet a time (SO_TIMESTAMPNS): the arrival of the packet, or of the message that contained the packet.  A late
+ * read does not change this time.  The program reads only the first HEADER_BYTES of a packet, which identify the
+ * packet.
  *
  * The program prints READY, and records until a signal comes or --packets packets have arrived.  Then the program
  * writes a struct arrival for each packet to FILE, and prints one line of JSON: the number of packets that arrived,

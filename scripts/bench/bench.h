@@ -69,9 +69,9 @@ size_t bench_read_list(const char *text, unsigned least, unsigned most, unsigned
 /* Does the work 'n' times.  Returns the wall time in ns. */
 typedef int64_t (*bench_time)(void *what, size_t n);
 
-/* Returns rates in 10^9 per second.  Doing the work once counts as 'amount'.  The first call of 'time' only warms up.
- * The duration of the second call determines how often each repetition does the work.  A repetition takes about
- * 'repetition_ns', but does the work at most 'n_max' times. */
+/* Returns rates in 10^9 per second.  'amount' is the amount of work in one execution.  The first call of 'time' only
+ * warms up.  The duration of the second call determines how often each repetition does the work.  A repetition takes
+ * about 'repetition_ns', but does the work at most 'n_max' times. */
 #define BENCH_MAX_REPETITIONS 99
 struct bench_stat bench_measure(bench_time time, void *what, double amount, size_t n_repetitions, int64_t repetition_ns,
                                 size_t n_max);

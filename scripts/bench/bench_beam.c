@@ -188,7 +188,8 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Launches the kernel once.  Returns true if the first beam's last channel in batch 0 equals the twin's result. */
+/* Launches the kernel once.  Returns true if the kernel and the twin agree on the last channel of the first beam in
+ * batch 0. */
 static bool is_right(const struct work *w)
 {
     const struct beamform_args *a = &w->args;
@@ -226,7 +227,8 @@ static bool is_right(const struct work *w)
     return right;
 }
 
-/* Returns the ceiling in 10^9 jones/s.  Sets '*bound' to the name of the limit. */
+/* Returns the highest possible rate in 10^9 jones/s.  Sets '*bound' to the name of the limit: the copy rate or the int8
+ * product. */
 static double ceiling_of(const struct work *w, const char **bound)
 {
     double beams_per_ant = (double)w->args.n_beams / w->args.n_ants;

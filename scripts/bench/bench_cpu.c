@@ -30,9 +30,9 @@ struct bed {
     int n_threads;
     struct device *device;
     struct device_stream *stream;
-    double copy_mbytes; /* 10^6 bytes/s that a copy reads; the copy writes at the same rate */
+    double copy_mbytes; /* read rate of a copy in 10^6 bytes/s; the write rate is the same */
     double float_madds; /* millions of float multiplications per second, each with an addition */
-    double int16_madds; /* millions of int16 multiplications per second, each added to an int32; 0: not known */
+    double int16_madds; /* millions of int16 multiply-adds per second, with sums in int32; 0: not known */
 };
 
 /* Work to time: a function that enqueues the work, and the amount of work in the table's unit. */
@@ -97,8 +97,8 @@ static void launch(const struct bed *bed, const struct kernel *kernel, const voi
     device_launch(bed->stream, &ready, NULL, args);
 }
 
-/* Returns the rate in 10^6 per second.  The duration of the first run, which warms up, determines the number of runs
- * in a repetition: a repetition must be long enough for the clock's resolution. */
+/* Returns the rate in 10^6 units of work per second.  The first run warms up.  The duration of the first run determines
+ * the number of runs in a repetition, so that a repetition is long enough for the clock's resolution. */
 static struct bench_stat measure(const struct bed *bed, const struct work *work)
 {
     int64_t n_runs = 1 + REPETITION_NS / (time_runs_ns(bed, work, 1) + 1);

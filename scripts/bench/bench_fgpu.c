@@ -228,7 +228,8 @@ static struct fgpu_runs_config configure(const struct options *options, struct d
     };
 }
 
-/* Returns the configuration with smaller buffers if needed: a chunk of the chain fills at least one buffer. */
+/* If a buffer holds more samples than a chunk, returns the configuration with smaller buffers.  A chunk of the chain
+ * then fills at least one buffer. */
 static struct fgpu_runs_config configure_chain(struct fgpu_runs_config config)
 {
     size_t batch_samples = fgpu_runs_buffer_samples(&config) / config.channelise.n_batches;

@@ -40,7 +40,7 @@ struct options {
 struct bed {
     struct device *device;
     struct device_stream *stream;
-    double int8_madds; /* rate in 10^9/s on one core; 0: this device has another ceiling */
+    double int8_madds; /* int8 multiply-adds on one core, in 10^9/s; 0 on a GPU */
 };
 
 struct size {

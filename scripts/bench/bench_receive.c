@@ -38,7 +38,7 @@
 #define WINDOW_CHUNKS 2
 #define THREAD_NAME   "receive"
 #define MESSAGE_MAX   65536
-#define N_JOINED      4  /* number of messages in a system call if messages have many packets; the fastest number */
+#define N_JOINED      4  /* number of messages in a system call if messages have many packets; the best value */
 #define N_SINGLE      64 /* number of messages in a system call if messages have one packet */
 #define ENDPOINTS_MAX 16
 

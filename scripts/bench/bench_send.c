@@ -2,9 +2,9 @@
  *
  * Usage: bench_send SHAPE ENDPOINTS SECONDS CPU [JOB_MIB]
  *   SHAPE:     KIND:PAYLOAD, as in bench_shapes.h.
- *   ENDPOINTS: endpoints as in a configuration; each gets one heap of a timestamp, and the endpoints take turns.
+ *   ENDPOINTS: endpoints as in a configuration.  Each endpoint gets one heap of a timestamp.  The endpoints take turns.
  *   JOB_MIB:   smallest size of a job; default: 1, so that jobs stay in the cache.
- * All buffers are queued at any time.  Prints one line of JSON. */
+ * All buffers are always in the sender's queue.  The program prints one line of JSON. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/sender.h"

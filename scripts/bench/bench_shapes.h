@@ -24,7 +24,7 @@ struct bench_shape {
     size_t heaps_per_chunk; /* number of heaps in a chunk, of all sources together */
 };
 
-/* Parses 'text', KIND:PAYLOAD.  Returns false if there is no such shape. */
+/* Parses 'text', a shape KIND:PAYLOAD.  Returns false if 'text' is not a valid shape. */
 static inline bool bench_shape(const char *text, struct bench_shape *shape)
 {
     const char *colon = strchr(text, ':');

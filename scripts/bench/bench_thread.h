@@ -27,7 +27,7 @@ static inline int64_t bench_named_thread_cpu_ns(const char *name)
         fclose(file);
         if (strcmp(comm, name))
             continue;
-        /* Linux forms the number of a thread's CPU clock as ~tid << 3, with bit 4 for a thread and bit 2 for
+        /* Linux forms the number of a thread's CPU clock from ~tid << 3 and two flags: 4 for a thread, and 2 for
          * scheduled time. */
         clockid_t clock = (clockid_t)((~(unsigned)atoi(entry->d_name) << 3) | 6);
         struct timespec t;

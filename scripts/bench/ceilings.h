@@ -1,8 +1,8 @@
-/* ceilings.h - upper limits of the rates of kernels on the cpu device, for a machine that does nothing else.
+/* ceilings.h - upper limits of the rates of kernels on the cpu device, if the machine runs no other program.
  *
- * The limits are measured by kernels, which run on the same threads as the other kernels.  The arithmetic uses
- * registers only, in the widest vectors of the CPU (AVX-512, AVX2, else 16 bytes), with enough independent chains to
- * hide the latency. */
+ * Kernels measure the limits, on the same threads as all other kernels.  The arithmetic uses only registers, in the
+ * widest vectors of the CPU (AVX-512, AVX2, else 16 bytes).  The arithmetic has enough independent chains to hide the
+ * latency. */
 #ifndef SCRIPTS_BENCH_CEILINGS_H
 #define SCRIPTS_BENCH_CEILINGS_H
 

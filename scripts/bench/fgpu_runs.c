@@ -337,7 +337,7 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
 {
     struct bench_engine *e = &runs->engine;
     size_t spacing = e->spacing_samples, chunk = e->config.chunk_samples;
-    /* start of the next spectrum, in samples after the start of the first history */
+    /* start of the next spectrum in samples; sample 0 is the first sample of the first input's history */
     size_t next_samples = runs->history_samples;
     size_t n_done = 0, n_filled = 0;
     struct buffer *filling = NULL;

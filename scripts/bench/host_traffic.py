@@ -1,10 +1,10 @@
-"""Estimates how many times each byte of payload crosses a host's memory bus.  The mode chain of
-scripts/bench/realtime multiplies this number by its counts of bytes.  scripts/bench/scaling uses the number, too.
+"""Estimates how many times each byte of payload crosses a host's memory bus.  'scripts/bench/realtime chain'
+multiplies this number by counts of bytes.  scripts/bench/scaling uses the number, too.
 
 A pass is one read of a byte from memory, or one write to memory.  'least' assumes that all data between two steps stay
-in the last-level cache: NICs and GPUs write there, and socket buffers and receive rings stay there.  'most' assumes
-that no data stay in the cache: each normal write then reads the cache line first, which is a second pass.  A
-non-temporal store is always a single pass.  docs/scaling.md explains each pass."""
+in the last-level cache: NICs and GPUs write to the cache, and socket buffers and receive rings stay in the cache.
+'most' assumes that no data stay in the cache.  Each normal write then reads the cache line first, and this read is a
+second pass.  A non-temporal store is always a single pass.  docs/scaling.md explains each pass."""
 from dataclasses import dataclass
 
 
@@ -38,7 +38,7 @@ SIMULATED = [Pass("kernel reads the period", 0, 1), Pass("kernel writes socket b
 
 
 def total(passes):
-    """Returns the sums (least, most) of the passes."""
+    """Returns (sum of 'least', sum of 'most') over the passes."""
     return sum(p.least for p in passes), sum(p.most for p in passes)
 
 

@@ -42,7 +42,8 @@ SETTLED_DUMPS = 4  # number of recorded dumps before a measurement begins
 RATE_TOLERANCE = 0.05
 STARTED = ("visrec", *demo_array.ENGINES, "dsim")
 
-# {case: (heaps in a burst, bursts a second, function: samples of a chunk -> samples ahead of the true data)}.
+# {case: (heaps in a burst, bursts a second, function)}.  The function gets the number of samples in a chunk.  The
+# function returns the number of samples by which the burst's timestamps are ahead of the true timestamps.
 CASES = {
     "none": None,
     "far": (8, 10, lambda chunk: FAR_SAMPLES),
@@ -86,7 +87,8 @@ class Array(demo_array.Array):
         return int(self["visrec"].metrics().get("visrec_dumps_total"))
 
     def stop(self):
-        """Ends the programs, the recorder first.  So no dump is incomplete because its senders ended."""
+        """Ends the recorder first, then all other programs.  So the end of the senders makes no recorded dump
+        incomplete."""
         for name in self.processes:
             self[name].terminate().wait_end()
 
@@ -96,7 +98,8 @@ class Array(demo_array.Array):
 
 
 def forged_packet(timestamp):
-    """Returns a heap of digitiser 0, polarisation 0.  Only the timestamp distinguishes it from a true heap."""
+    """Returns a forged heap of digitiser 0, polarisation 0.  Only the timestamp differs from the timestamps of the true
+    heaps."""
     def item(code, value, immediate=1):
         return immediate << 63 | code << 48 | value & (1 << 48) - 1
 

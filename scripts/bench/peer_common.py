@@ -55,8 +55,8 @@ def send_socket(interface, buffer_bytes, ttl=4):
 
 
 def socket_drops(sock):
-    """Returns the number of buffers that the kernel dropped because the socket was full.  A buffer is a packet, or
-    with GRO up to 64 KiB of packets."""
+    """Returns the number of buffers that the kernel dropped because the socket was full.  A buffer holds
+    one packet.  With GRO, a buffer holds up to 64 KiB of packets."""
     numbers = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 64)
     return struct.unpack_from("=I", numbers, 4 * SK_MEMINFO_DROPS)[0]
 

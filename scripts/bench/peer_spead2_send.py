@@ -87,7 +87,8 @@ class Batch:
 
 async def send(args):
     group = args.n_sources * len(args.endpoint)
-    # Heaps whose packets alternate need a call for each timestamp.  Other heaps go in batches, because calls are slow.
+    # If the packets of different heaps alternate, a call sends the heaps of one timestamp.  Otherwise a call sends the
+    # heaps of several timestamps, because calls are slow.
     dealt = args.kind != "dig" and group > 1
     n_times = 1 if dealt else max(1, BATCH_BYTES // (group * args.heap_bytes))
     mode = spead2.send.GroupMode.ROUND_ROBIN if dealt else spead2.send.GroupMode.SERIAL

@@ -11,7 +11,7 @@ import sys
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 PAGE, PICTURE = DOCS / "performance.md", DOCS / "images" / "gpu-rates.svg"
-# 10^9 samples/s of the reference implementation's kernels on an H200, from the page.
+# Rates of the reference implementation's kernels on an H200 in 10^9 samples/s, copied from PAGE.
 REFERENCE = {1024: 67, 4096: 72.5, 8192: 72.5, 32768: 73}
 COLOURS = {"fgpu": "#0072B2", "cuFFT": "#56B4E9", "reference": "#D55E00", "4 bits": "#56B4E9", "8 bits": "#0072B2",
            "16 bits": "#009E73"}
@@ -35,7 +35,7 @@ def read(page):
         for name, value in zip(table.groups(), row[1:]):
             found["xbgpu"].setdefault(name, {})[int(row[0])] = float(value)
     found["int8"] = float(re.search(r"\(int8\s+product\s+(\d+)\s+TOPS", page)[1])
-    # JSON turns all keys into texts; the picture's description has such keys, too
+    # JSON turns all keys into texts, as in the picture's description.
     return json.loads(json.dumps(found))
 
 

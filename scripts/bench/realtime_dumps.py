@@ -1,5 +1,5 @@
-"""Receives the dumps of X-engines with spead2, and passes each dump to a judge: for the modes x and chain of
-scripts/bench/realtime."""
+"""Receives the dumps of X-engines with spead2, and passes each dump to a function, the judge.  The modes x and chain of
+scripts/bench/realtime use this module."""
 import threading
 
 import numpy as np

@@ -43,7 +43,7 @@ class Pins:
 
     def __init__(self, threads, apart, wanted, spare=3):
         """'threads': {name: number of threads}.  Threads with names in 'apart' do not belong to the engine.  At least
-        'spare' CPUs are assigned to no thread.  The first CPU is one of them."""
+        'spare' CPUs are assigned to no thread.  The first CPU is always one of these spare CPUs."""
         cpus = sorted(os.sched_getaffinity(0), key=lambda cpu: (place_in_core(cpu), cpu))
         self.all = set(cpus)
         names = [f"{name}{i}" for name, n in threads.items() for i in range(n)]

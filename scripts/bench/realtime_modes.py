@@ -143,7 +143,7 @@ class Mode:
         return name, [str(word) for word in command], None
 
     def last_count(self, name):
-        """Returns the newest counts of a receiver that counter() made; None before the receiver's first line."""
+        """Returns the newest counts of a receiver of counter(), or None before the receiver prints its first line."""
         lines = self.programs[name].text().rsplit("\n", 2)
         return json.loads(lines[-2]) if len(lines) > 1 and lines[-2].startswith("{") else None
 
@@ -151,7 +151,7 @@ class Mode:
         return {name: metrics(self.ports[name]) for name in names}
 
     def stage_of(self, name, metric):
-        """Returns the stage that does not keep up if this metric grows."""
+        """If this metric of the program 'name' grows, a stage is too slow.  Returns this stage."""
         return name
 
     def judge(self, before, after, watch):
@@ -487,7 +487,7 @@ class X(WithDumps):
         self.adc_rate = round(rate * 1e9 / 8 / spectrum_bytes * 2 * args.channels)
         self.dump_s = args.spectra_per_heap * 2 * args.channels / self.adc_rate * args.integration
         batch_samples = args.spectra_per_heap * 2 * args.channels
-        self.counted = {}  # {receiver: (endpoints, number of ADC samples from one heap's start to the next heap's)}
+        self.counted = {}  # {receiver: (endpoints, number of ADC samples between the starts of successive heaps)}
         if args.beams:
             self.counted["beams"] = f"239.122.{self.net}.0+{args.beams - 1}:{self.port}", batch_samples
         if args.detected:

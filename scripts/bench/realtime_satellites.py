@@ -17,7 +17,7 @@ from gnsssignals import Signal
 
 PERIOD_S = 0.032
 GRID_HZ = 128_000         # sample rates are multiples of this rate, so that a period has a whole number of packets
-BAND_HZ = 20e6            # least sample rate of the baseband, unless the digitiser's band is narrower
+BAND_HZ = 20e6            # lowest sample rate of the baseband; a narrower band of the digitiser is used whole
 CN0_DB_HZ, NOISE = 45, 0.05
 AMPLITUDE, L1_HZ, CHIP_HZ, N_CHIPS = 63, 1575.42e6, 1.023e6, 1023
 LOCKED = 3                # flags: the loops of code and carrier are locked

@@ -2,12 +2,12 @@
  * the CPU.  Like the real cuda device, this device is a plugin.
  *
  * The fake tests the host's side: the choice of a GPU, messages, memory, callbacks and failures.  Under the thread
- * sanitizer it also tests the order of operations.  A stream is a stream of the cpu device.  A kernel is its C twin, or
- * the CUDA variant on the emulator (device_emulated.h).  FFTs are the FFTs of the cpu device.
+ * sanitizer the fake also tests the order of operations.  A stream is a stream of the cpu device.  A kernel is its C
+ * twin, or the CUDA variant on the emulator (device_emulated.h).  FFTs are the FFTs of the cpu device.
  *
  * $CBF_FAKE_CUDA is a list "name=number,...":
- *   gpus, major, memory_mib, driver:  properties; the defaults are 1 GPU, compute capability 9, 1024 MiB and the
- *                 driver version of the runtime (0: no driver).
+ *   gpus, major, memory_mib, driver:  number of GPUs, compute capability, memory in MiB, and driver version (0: no
+ *                 driver).  The defaults are 1, 9, 1024 and the version of the runtime.
  *   compiler=0:   the compilation of every kernel fails.
  *   emulate=1:    kernels are their CUDA variants.
  *   idle=1:       kernels compute nothing; a launch takes 20 to 83 us, depending on the kernel's constants.
@@ -30,7 +30,7 @@
 
 #include <cuda_runtime_api.h>
 
-/* Returns the number that $CBF_FAKE_CUDA gives for 'name', or 'otherwise' if it gives none. */
+/* If $CBF_FAKE_CUDA has a number for 'name', returns the number.  Otherwise returns 'otherwise'. */
 long fake_setting(const char *name, long otherwise);
 
 /* A kernel that computes nothing (idle=1).  Each launch takes 'ns' nanoseconds. */

@@ -17,7 +17,8 @@
 
 #include "common/device/device.h"
 
-/* Returns 0, -ENOPKG if there is no g++ (and prints a message), or -ENOMEM.  Close the device with device_close(). */
+/* Returns 0, -ENOPKG or -ENOMEM.  If there is no g++, prints a message and returns -ENOPKG.  Close the device with
+ * device_close(). */
 int device_emulated_open(struct device **device);
 
 /* Returns true if EMULATE=compile is set.  A test that compares the outputs of kernels then skips the comparisons. */

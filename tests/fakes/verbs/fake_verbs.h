@@ -86,7 +86,7 @@ struct fake_context {
 struct fake_context *fake_context_of(struct ibv_context *context);
 void fake_context_remove(struct fake_context *context); /* removes the device, as if it were unplugged */
 void fake_context_event(struct fake_context *context, enum ibv_event_type type, void *object);
-/* Call first in the function 'name'.  Returns the errno with which the function must fail, or 0. */
+/* The function 'name' calls this function first.  Returns the errno with which 'name' must fail, or 0. */
 int fake_enter(struct ibv_context *context, const char *name);
 /* Adds 'n' to a counter in the directory device->ibdev_path, where the kernel would show a NIC's counters. */
 void fake_count(struct fake_device *device, const char *counter, uint64_t n);
@@ -107,7 +107,8 @@ struct fake_pd {
     struct fake_mr *mrs[FAKE_MAX_MRS]; /* [pinned] */
     atomic_int n_mrs, n_qps;
 };
-/* Returns the memory of a part of a work request, or NULL if it may not be used.  Hold 'pinned'. */
+/* Returns the memory of a part of a work request.  If the request may not use the memory, returns NULL.  The caller
+ * holds the lock 'pinned'. */
 uint8_t *fake_memory_at(struct fake_pd *pd, const struct ibv_sge *part, bool writes);
 
 struct ibv_mr *fake_reg_mr_at(struct ibv_pd *pd, void *host, size_t length, uint64_t address, unsigned access,
@@ -159,8 +160,8 @@ struct fake_queue {
     uint8_t *inlined;              /* [n_slots][max_inline] */
     uint64_t n_posted;             /* [qp lock] */
     _Atomic uint64_t n_done;       /* [turn] number of requests that the queue's thread has finished */
-    _Atomic uint64_t n_retired;    /* number of requests whose completion, or a later completion, the program has
-                                    * polled */
+    _Atomic uint64_t n_retired;    /* number of retired requests: the program has polled the request's
+                                    * completion, or a later completion */
     pthread_mutex_t turn;
     int wake;   /* eventfd that wakes the queue's thread */
     int socket; /* [turn] -1: not open */
@@ -191,14 +192,14 @@ int fake_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *
 /* ---- fake_queue.c: requests are numbered from 0 ------------------------------------------------------------------ */
 
 int fake_queue_init(struct fake_queue *queue, uint32_t n_slots, uint32_t max_parts, uint32_t max_inline);
-void fake_queue_stop(struct fake_queue *queue); /* ends the thread; set 'is_stopping' before */
+void fake_queue_stop(struct fake_queue *queue); /* ends the thread; the caller has set 'is_stopping' */
 void fake_queue_fini(struct fake_queue *queue);
 void fake_queue_close(struct fake_queue *queue); /* closes the socket; hold 'turn' */
 struct fake_request *fake_queue_request(struct fake_queue *queue, uint64_t number);
 struct ibv_sge *fake_queue_parts(struct fake_queue *queue, uint64_t number);
 struct fake_completion fake_completion(struct fake_qp *qp, struct fake_queue *queue, uint64_t number,
                                        enum ibv_wc_status status);
-/* Ends the next 'n' requests, with these completions.  Hold 'turn'. */
+/* Ends the next 'n' requests, with these completions.  The caller holds the lock 'turn'. */
 void fake_queue_complete(struct fake_qp *qp, struct fake_queue *queue, const struct fake_completion *completions,
                          size_t n_completions, size_t n);
 void fake_queue_flush(struct fake_qp *qp, struct fake_queue *queue); /* flushes all requests; hold 'turn' */
