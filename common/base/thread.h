@@ -73,8 +73,8 @@ struct thread_stalled {
                        * thread is stalled */
 };
 
-/* Checks all running threads that thread_start() started.  Returns the thread that has been without a beat for the
- * largest number of these checks.  Always call this function on the same thread. */
+/* Checks all running threads that thread_start() started.  For each thread, counts the checks since the thread's last
+ * beat.  Returns the thread with the largest count.  Always call this function on the same thread. */
 struct thread_stalled threads_find_stalled(void);
 
 #endif

@@ -41,7 +41,7 @@ struct config {
     size_t n_places;
     struct config_name *names;
     size_t n_names;
-    bool out_of_memory; /* true if there was no memory to store an error or a place; counted as one more error */
+    bool out_of_memory; /* true if an allocation failed; config_n_errors() counts this failure as one error */
 };
 
 struct config *config_create(const char *path)

@@ -113,8 +113,8 @@ struct config_section {
     const struct config_key *keys;
     size_t n_keys;
     size_t struct_bytes; /* size of one instance, in bytes */
-    /* offset of the section in the struct of the whole file; if 'repeats' is true, the offset of its struct
-     * config_array */
+    /* offset of the section's struct in the struct of the whole file; if 'repeats' is true, offset of the section's
+     * struct config_array */
     size_t offset;
     bool repeats;
     size_t min_n, max_n; /* smallest and largest number of instances, if 'repeats' is true */
@@ -124,8 +124,8 @@ struct config_section {
 
 /* ---- Rows of a table of sections: struct config_section ------------------------------------------------------------
  *
- * 'whole' is the struct of the whole file.  Its member for the section has the section's name.  Further members may
- * follow the help. */
+ * 'whole' is the struct of the whole file.  Its member for the section has the section's name.  After the help, a row
+ * may set further members of struct config_section. */
 #define CONFIG_SECTION(whole, member, table, ...)                                                                      \
     CONFIG_SECTION_PART(whole, member, table, ARRAY_LEN(table), __VA_ARGS__)
 /* A section that has only the first 'n' keys of a table of keys. */
@@ -200,7 +200,7 @@ void config_print_errors(const struct config *config, FILE *out);
 struct config *config_create_book(void);
 const char *config_first_error(const struct config *config);
 
-/* Returns whether a key is valid with choice 'kind' of the section's key `kind`. */
+/* Returns true if a key is valid when the section's key `kind` has the value 'kind'. */
 bool config_key_applies(const struct config_key *key, int kind);
 
 /* Size in bytes of a buffer for any sentence about one value. */

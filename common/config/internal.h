@@ -57,9 +57,9 @@ bool config_type_is_list(enum config_type type);
 
 size_t config_value_bytes(enum config_type type);
 
-/* Parses the scalars 'items' of a value (exactly one unless the type is a list) into 'field'.  Returns 0, -ENOMEM or
- * -EINVAL.  On -EINVAL 'why' has the rest of a sentence about the key ("must be ..., but ... is given"), '*bad_item' is
- * the index of the wrong item (0 if there are no items), and 'field' is unchanged. */
+/* Parses 'items', the scalars of one value, into 'field'.  A value that is not a list has exactly one item.  Returns 0,
+ * -ENOMEM or -EINVAL.  After -EINVAL, 'why' has the rest of a sentence about the key ("must be ..., but ... is given").
+ * '*bad_item' is then the index of the wrong item, or 0 if there are no items.  After -EINVAL, 'field' is unchanged. */
 int config_value_parse(const struct config_key *key, const char *const *items, size_t n_items, void *field, char *why,
                        size_t why_bytes, size_t *bad_item);
 

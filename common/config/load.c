@@ -478,7 +478,8 @@ static bool has(const struct loader *loader, const yaml_node_t *root, const char
     return key ? find_value(loader, value, key + 1) : value;
 }
 
-/* Guesses from the sections and keys for which program a file was written.  Returns NULL if no rule matches. */
+/* Guesses the program for which a file was written, from the file's sections and keys.  Returns NULL if no rule
+ * matches. */
 static const char *guess_program(const struct loader *loader, const yaml_node_t *root)
 {
     static const struct {

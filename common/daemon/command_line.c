@@ -104,7 +104,7 @@ int command_line_main(const struct config_table *table, int argc, char **argv,
     }
     path = argv[optind];
     err = config_load(table, path, values, config);
-    /* Checks that compare several keys are skipped after an error, because these checks need all values. */
+    /* If the file has an error, check() is not called, because check() compares several keys and needs all values. */
     if (!err && check) {
         check(values, *config);
         err = config_n_errors(*config) ? -EINVAL : 0;

@@ -26,8 +26,9 @@ int notify_send(const struct notify *notify, const char *assignments);
 /* Returns true if messages are sent to an init system. */
 bool notify_is_open(const struct notify *notify);
 
-/* Returns true if "WATCHDOG=1" is expected from this process at least once in each '*period_us'.  In a container no
- * init system reads these messages.  service_run() then ends the process when a thread hangs (service.h). */
+/* Returns true if this process must send "WATCHDOG=1" at least once in each '*period_us'.  In a container no init
+ * system reads these messages.  In a container, service_run() itself ends the process when a thread hangs
+ * (service.h). */
 bool notify_watchdog(uint64_t *period_us);
 
 void notify_close(struct notify *notify);

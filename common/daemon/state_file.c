@@ -28,7 +28,7 @@ enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
 static const char *const state_words[] = {"none", "kept", "ignored", NULL};
 
 #define MIN_INTERVAL_NS NS_PER_S         /* shortest time between two writes of a file, even if the first failed */
-#define BUSY_WAIT_NS    (20 * NS_PER_MS) /* time between two checks whether the writer is still busy */
+#define BUSY_WAIT_NS    (20 * NS_PER_MS) /* while the writer is busy: time between two reads of 'busy' */
 
 struct state_file {
     struct state_files *files;

@@ -91,7 +91,7 @@ struct cpu_stream {
 struct cpu_event {
     struct device_event base;
     struct lock lock;         /* one thread may record the event while another thread waits for the event */
-    struct mark mark GUARDED; /* [lock] point of the last record */
+    struct mark mark GUARDED; /* [lock] point at which the event was last recorded */
 };
 
 struct cpu_fft {
@@ -100,7 +100,8 @@ struct cpu_fft {
     kiss_fft_cfg kiss; /* [const] plan; all threads share the plan, which kiss_fft() only reads; NULL for n == 1 */
 };
 
-/* True in a stream's thread.  Kernels and callbacks run there, and must not call the device. */
+/* True in the threads of streams, and false in all other threads.  Kernels and callbacks run in the threads of streams,
+ * and must not call the device. */
 static _Thread_local bool on_stream_thread;
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */

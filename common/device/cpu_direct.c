@@ -44,7 +44,8 @@ static int explain(int err, size_t bytes, const char *what, char *why, size_t wh
     return why_fail(err, why, why_bytes, "%zu bytes of memory cannot be %s: %s", bytes, what, strerror(-err));
 }
 
-/* Fills the memory, so that code that reads it before writing finds no zeros (see device/cpu.c). */
+/* In a build with a sanitizer, fills new memory with bytes other than zero (see device/cpu.c).  Code that reads the
+ * memory before the first write then does not find zeros by chance. */
 static void poison(void *memory, size_t bytes)
 {
 #ifdef CBF_SANITIZE

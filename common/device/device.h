@@ -153,12 +153,13 @@ void device_free_direct(struct device *device, const struct device_direct *direc
 
 /* Exported memory: device memory that NICs write and read.  A NIC's driver gets the memory as a file descriptor
  * (dma-buf).  NIC to device: when the NIC has reported to the host that a write is complete, the host calls
- * device_flush_exported().  Operations that are enqueued afterwards read the written bytes.  Device to NIC: a callback
- * may start a NIC's read.  The NIC then reads the results of all operations before the callback.  It also reads the
- * results of operations before the events for which the callback's stream has waited. */
+ * device_flush_exported().  Operations that are enqueued after this call read the written bytes.  Device to NIC: a
+ * callback may start a NIC's read.  The NIC then reads the results of all operations that were enqueued before the
+ * callback on the same stream.  If this stream has waited for an event, the NIC also reads the results of the
+ * operations before the event. */
 struct device_exported {
     uint8_t *device;
-    uint8_t *nic; /* address of the same bytes for NICs only; on the cpu device, a CPU access causes a fault */
+    uint8_t *nic; /* address at which NICs access the same bytes; on the cpu device, a CPU access here causes a fault */
     size_t bytes;
     int fd;      /* dma-buf, open until the memory is freed; a NIC has its own reference */
     void *owned; /* only the device implementation uses this member */
@@ -190,7 +191,8 @@ void device_stream_wait(struct device_stream *stream);
 int device_event_create(struct device *device, struct device_event **event);
 void device_event_destroy(struct device_event *event);
 void device_event_record(struct device_event *event, struct device_stream *stream);
-/* Makes later operations of 'stream' wait for the last record of 'event' that was enqueued before this call. */
+/* Makes later operations of 'stream' wait for the point that the last device_event_record() of 'event' has marked.  A
+ * device_event_record() after this call does not change this wait. */
 void device_stream_wait_event(struct device_stream *stream, struct device_event *event);
 
 /* Copies bytes between pinned host memory and device memory, or within device memory. */
@@ -218,8 +220,8 @@ int device_kernel_create(struct device *device, const struct kernel *kernel, con
                          size_t n_constants, struct device_kernel **made);
 void device_kernel_destroy(struct device_kernel *kernel);
 
-/* Makes the tensor map of a tensor, for the arguments of a kernel.  Needs compute capability 9.0 or more.  A failure
- * ends the device, as a failed operation does. */
+/* Makes the tensor map of a tensor, for the arguments of a kernel.  Needs compute capability 9.0 or more.  If the
+ * function fails, the device counts as failed, as after a failed operation. */
 void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
 
 /* Runs 'kernel' with a copy of 'args' (args_bytes bytes).  'grid' may be NULL on the cpu device. */
@@ -229,7 +231,7 @@ void device_launch(struct device_stream *stream, struct device_kernel *kernel, c
 /* Enqueues the callback fn(arg); see "Callbacks" at the top of this file. */
 void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
 
-/* Operations of an implementation, for implementations only. */
+/* Functions that each implementation of a device provides.  Only device.c calls these functions. */
 struct device_ops {
     void (*close)(struct device *device);
     /* Finds the size of the device memory.  This function pointer is NULL if device memory is host memory. */

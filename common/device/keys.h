@@ -26,8 +26,9 @@ extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
 /* Checks the section 'device', and reports errors. */
 void device_keys_check(const struct config_device *device, struct config *errors);
 
-/* Checks recv.gpudirect or send.gpudirect.  Reports an error at this key if the key contradicts another key of its
- * section, or the device.  'device' may be NULL if the key is false. */
+/* Checks recv.gpudirect or send.gpudirect.  If the key is true, the transport must be ibverbs, 'pcap_file' must be
+ * NULL, and the device must be a GPU.  Otherwise the function reports an error at this key.  'device' may be NULL if
+ * the key is false. */
 void device_keys_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
                                  const struct config_device *device, struct config *errors);
 

@@ -24,7 +24,7 @@
 #define LIMIT_NS     (60 * NS_PER_S)  /* after this time, a job measures no further candidate */
 #define RUN_NS       (20 * NS_PER_MS) /* a run must take at least this time to be used as a measurement */
 #define N_RUNS       5                /* number of runs of a candidate; odd */
-#define HOPELESS     1.5              /* a candidate that takes this many times the best time gets only two runs */
+#define HOPELESS     1.5              /* a candidate stops after two runs longer than HOPELESS times the best time */
 #define BETTER       0.995            /* a new best shape must take less than this fraction of the best time */
 #define RANDOM_BYTES (1 << 20)        /* random bytes that the host makes; larger memory gets several copies */
 #define FILE_BYTES   2048

@@ -44,8 +44,8 @@ void *tuner_alloc(struct tuner_bed *bed, size_t bytes, enum tuner_fill fill);
 
 struct tuner_kernel {
     const char *name;
-    /* [n_numbers] names of the members of a shape, which are all uint32_t.  NULL: the kernel does not use this member,
-     * so the member is the same in all candidates. */
+    /* [n_numbers] names of the members of a shape.  Each member is a uint32_t.  NULL: the kernel does not use this
+     * member, so the member is the same in all candidates. */
     const char *const *numbers;
     size_t n_numbers;  /* <= TUNER_MAX_NUMBERS */
     size_t work_bytes; /* size in bytes of the memory 'work' of create() */
@@ -66,12 +66,12 @@ struct tuner_job {
     const void *sizes;
     const char *output; /* name of the output, for the log */
     char key[64];       /* configuration key that determines the needed memory */
-    void *shape;        /* struct of the shape's members, which tuner_load() sets */
+    void *shape;        /* the shape's struct; tuner_load() sets its members */
 };
 
-/* Measures the candidates of each job, and saves the fastest.  Measures jobs with the same kernel and sizes only once.
- * Logs the time of each candidate and the saved shape, or that there is nothing to tune.  Returns 0, or negative errno
- * with one sentence in 'why'. */
+/* Measures the candidates of each job, and saves the fastest candidate.  Measures jobs with the same kernel and sizes
+ * only once.  Logs the time of each candidate and the saved shape.  If there is nothing to tune, logs this fact.
+ * Returns 0, or negative errno with one sentence in 'why'. */
 int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs, char *why, size_t why_bytes);
 
 /* Sets the members of the job's shape to the saved shape, or else to the default.  If no shape is valid, leaves the

@@ -66,7 +66,7 @@ int64_t command_steady_samples(const struct command_channel *channel);
 /* [any] Makes the loop call 'woken' soon.  The signature fits device_then(). */
 void command_wake(void *channel);
 
-/* Stops the calls of 'answered' and 'woken'.  Idempotent. */
+/* After this call, the loop no longer calls 'answered' and 'woken'.  Idempotent. */
 void command_stop(struct command_channel *channel);
 
 /* Stops and frees the channel.  No thread may use the channel any more.  NULL is accepted. */

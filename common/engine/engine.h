@@ -56,10 +56,10 @@ struct engine_ops {
      * if no set is ready, or if no device input is free. */
     bool (*begin)(struct lane *lane, bool ended);
     /* Queues the kernels for the current input.  Returns true if all streams have finished the input.  If no output
-     * buffer is free and 'may_wait' is true, returns false.  The worker then calls 'process' again with the same
-     * input, and streams that have already finished the input do nothing.  A stream that cannot stop in the middle of
+     * buffer is free and 'may_wait' is true, returns false.  The worker then calls 'process' again with the same input.
+     * Streams that have already finished the input do nothing in this call.  A stream that cannot stop in the middle of
      * an input takes its buffer before it begins.  In a replay, false may also mean that a stream waits for its own
-     * results.  If 'may_wait' is false, drops the data for the missing buffer. */
+     * results.  If no output buffer is free and 'may_wait' is false, drops the data that the buffer would hold. */
     bool (*process)(struct lane *lane, bool may_wait);
     void (*release)(struct lane *lane);                               /* releases the current input */
     void (*flush)(struct lane *lane);                                 /* finishes the outputs after the last input */
@@ -120,9 +120,9 @@ int engine_start(void *engine);
 /* Starts delivery of packets.  Returns 0 or negative errno with one sentence in 'why'. */
 int engine_enable(void *engine, char *why, size_t why_bytes);
 
-/* Drains: stops receivers, processes and sends the received data, sends stop heaps, ends all threads.  After the time
- * 'give_up_ns' (monotonic), processes no further chunks and sends no further heaps.  Returns false if this deadline
- * ended the drain, or if a capture could not be written.  Idempotent. */
+/* Drains: stops the receivers, then processes and sends the received data, then sends stop heaps, then ends all
+ * threads.  After the time 'give_up_ns' (monotonic), processes no further chunks and sends no further heaps.  Returns
+ * false if this deadline ended the drain, or if a capture could not be written.  Idempotent. */
 bool engine_stop(struct engine *engine, int64_t give_up_ns);
 
 /* Frees the engine's parts.  Call after engine_stop(), when nothing uses the engine any more.  A zeroed engine is

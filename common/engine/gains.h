@@ -20,8 +20,9 @@ struct gains_limits {
     const char *bad_channels, *too_large; /* error messages */
 };
 
-/* Parses 'n' arguments of the call, starting at argument 'first', as complex gains.  Returns [n][2] (real,
- * imaginary), which the caller frees.  If an argument is wrong, fails the call and returns NULL. */
+/* Parses 'n' arguments of the call, starting at argument 'first', as complex gains.  Returns an array [n][2] (real,
+ * imaginary).  The caller frees the array.  If an argument is wrong, answers the call with an error (katcp_fail()) and
+ * returns NULL. */
 float *gains_of_call(struct katcp_call *call, int first, size_t n, const struct gains_limits *limits);
 
 struct gains_row {

@@ -70,8 +70,8 @@ static char *stem_of(const char *label1, const char *label2)
     return strndup(label1, n);
 }
 
-/* Names antennas by the common beginnings of their labels, unless two antennas have the same beginning.  Returns 0 or
- * -ENOMEM. */
+/* Names each antenna by the common beginning of the antenna's two labels.  If a beginning is empty or a number, or if
+ * two antennas have the same beginning, changes no name.  Returns 0 or -ENOMEM. */
 static int name_by_labels(struct labels *labels)
 {
     size_t n = labels->n / N_POLS;

@@ -2,8 +2,8 @@
  * fgpu, and all F-engines in xbgpu.  Each lane has a matcher and a compute stream.
  *
  * Flow:      full chunk --matcher--> set of chunks --upload--> device input --compute--> output buffers
- * Inputs:    a lane has three device inputs in rotation.  Kernels read one input.  Another input keeps the older
- *            samples that the kernels need with the next input.  The third input is being uploaded.
+ * Inputs:    a lane has three device inputs in rotation.  Kernels read one input.  A second input keeps older samples.
+ *            The kernels also need these samples when they process the next input.  The third input is being uploaded.
  * Ownership: each daemon has its own structs, which begin with a struct lane and a struct device_input.  A device input
  *            belongs to the worker from lane_take_input() to lane_return_input().  It then belongs to the device until
  *            the worker receives {ENGINE_INPUT_FREE, 0, input}.
@@ -64,8 +64,8 @@ void lane_give_input(struct device_input *input);
  * stream. */
 void lane_uploaded(struct device_input *input);
 
-/* Returns the input to the worker's inbox when all its readers have run.  Call when all kernels that read the input are
- * queued on the compute stream. */
+/* Gives the input back.  When the kernels that are queued on the compute stream have run, the input arrives in the
+ * worker's inbox.  Call this function after all kernels that read the input are queued. */
 void lane_return_input(struct device_input *input);
 
 /* Free the parts of a lane or of a device input, while the device is idle.  Zeroed structs are accepted. */

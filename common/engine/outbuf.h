@@ -35,7 +35,7 @@ struct outbuf {
     struct outbuf *next;           /* next free buffer */
     struct device_event *finished; /* [const] */
     struct buffer_ref download;    /* reference of the device; its release pushes {ENGINE_DOWNLOADED, 0, buffer} */
-    struct buffer_ref ref;         /* reference of the sender; its release pushes {ENGINE_SENT, 0, buffer} */
+    struct buffer_ref ref;         /* reference of the sender; buffer_ref_put() pushes {ENGINE_SENT, 0, buffer} */
 };
 
 /* Initialises a zeroed buffer and adds it to the pool's free buffers.  Returns 0 or negative errno. */

@@ -108,18 +108,19 @@ static const struct rule {
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
-    /* for a group of F-engines, fengs is "0-3" and antenna is empty; for one F-engine, its number and its name */
+    /* for a group of F-engines, fengs is a range like "0-3", and antenna is empty; for one F-engine, fengs is the
+     * F-engine's number, and antenna is the antenna's name */
     char fengs[32], antenna[72];
     uint64_t value; /* value of the metric at the last sample */
-    uint64_t total; /* number of losses, or seconds of trouble, since the start */
-    /* number of losses, or seconds of trouble, in each second and in each minute; at most UINT32_MAX */
+    uint64_t total; /* number of losses, or number of seconds with a trouble, since the start */
+    /* number of losses, or number of seconds with a trouble, in each second and in each minute; at most UINT32_MAX */
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
     /* UNIX times at which the trouble began, and at which the trouble was last seen; 0: no trouble yet */
     int64_t since_unix_ns, last_unix_ns;
     bool ongoing; /* for flows and ranges: true while the trouble lasts */
     /* For flows only. */
-    /* moved_ns: monotonic time of the counter's last increase; gap_ns: longest time between two increases, not
-     * counting troubles */
+    /* moved_ns: monotonic time of the counter's last increase; gap_ns: longest time between two increases; the time of
+     * a trouble does not count */
     int64_t moved_ns, gap_ns;
     int64_t moved_unix_ns;
     unsigned n_gaps;
@@ -269,8 +270,9 @@ static void note(const struct history *h, struct row *row, uint64_t n, int64_t s
     add_to(&row->minutes[h->second / MINUTE_S % N_MINUTES], n);
 }
 
-/* Updates a flow's longest gap.  The flow's counter has just increased, after a gap of 'gap_ns'.  Ignores a gap that
- * counted as a trouble, and a gap that ended in a late sample. */
+/* Updates a flow's longest gap.  The flow's counter has just increased, 'gap_ns' after its previous increase.  Ignores
+ * a gap that counted as a trouble.  If the time between the last two samples was more than one second, ignores the gap,
+ * too. */
 static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
 {
     row->n_gaps++;

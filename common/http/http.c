@@ -235,8 +235,8 @@ static void *run(void *arg)
 }
 
 /* Starts libmicrohttpd without a thread, and a separate thread that runs libmicrohttpd and checks deadlines.
- * libmicrohttpd keeps a connection for a short time after the connection's shutdown.  So libmicrohttpd gets the
- * number of slots in http/clients.h as its limit of connections. */
+ * libmicrohttpd keeps a connection for a short time after the connection's shutdown.  The limit of connections is
+ * therefore HTTP_CLIENTS_SLOTS, which includes slots for such connections (http/clients.h). */
 static int start_daemon(int fd, struct http *http)
 {
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -250,7 +250,7 @@ static int start_daemon(int fd, struct http *http)
     return http->daemon ? thread_start(&http->thread, "http", -1, run, http) : errno ? -errno : -EIO;
 }
 
-/* Frees the server.  A running libmicrohttpd also closes the listening socket. */
+/* Frees the server.  If libmicrohttpd runs, MHD_stop_daemon() also closes the listening socket. */
 static void free_http(struct http *http)
 {
     if (http->daemon)

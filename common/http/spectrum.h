@@ -25,8 +25,8 @@ struct spectrum_points spectrum_points_of(size_t first_chan, size_t n_chan, cons
 /* Parses two numbers with a comma between them ("0,1").  Returns false if 'text' is NULL or has any other form. */
 bool spectrum_parse_pair(const char *text, size_t *first, size_t *second);
 
-/* Computes the mean and the largest value [n] of each point's channels.  The value of the first channel is values[0],
- * and the value of the next channel is values[stride]. */
+/* Computes the mean and the largest value of each point's channels.  'mean' and 'most' have one value for each point.
+ * The value of the first channel is values[0].  The value of the next channel is values[stride]. */
 void spectrum_reduce(const struct spectrum_points *points, const float *values, size_t stride, float *mean,
                      float *most);
 

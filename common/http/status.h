@@ -6,11 +6,12 @@
  * Threads:   the main thread creates and sets the status; the HTTP thread reads it.  A lock prevents the removal of a
  *            source while describe() runs.  The data path is not involved.
  *
- * Metrics: the object has, from the registry, the members "inputs" (an object for each antenna and polarisation, or
- * each group of F-engines), "antennas", "fengs", "receivers" (threads) and "streams".  The labels of a metric determine
- * its object.  Metrics without such labels are in "other".  The metric fgpu_input_heaps_total{antenna, pol} is the
- * member "heaps" of an input.  A counter is {"total": n, "per_s": rate or null}, and a gauge is a number.  Each value
- * of another label, such as "reason", becomes the name of a member. */
+ * Metrics: the object has the members "inputs" (an object for each antenna and polarisation, or each group of
+ * F-engines), "antennas", "fengs", "receivers" (threads) and "streams".  These members contain the metrics of the
+ * registry.  The labels of a metric determine the object that contains the metric.  Metrics without such labels are in
+ * "other".  The metric fgpu_input_heaps_total{antenna, pol} is the member "heaps" of an input.  A counter is
+ * {"total": n, "per_s": rate or null}, and a gauge is a number.  Each value of another label, such as "reason", becomes
+ * the name of a member. */
 #ifndef COMMON_HTTP_STATUS_H
 #define COMMON_HTTP_STATUS_H
 
@@ -46,9 +47,9 @@ int status_create(const char *program, const char *config_path, const struct gau
 /* NULL is accepted. */
 void status_destroy(struct status *status);
 
-/* Sets the state, which is STATUS_STARTING at first.  While the state is STATUS_STARTING, the HTTP thread does not
- * read the registry.  If the pipeline cannot be created, the main thread frees the pipeline's metrics although the
- * HTTP server already runs. */
+/* Sets the state, which is STATUS_STARTING at first.  While the state is STATUS_STARTING, the HTTP thread does not read
+ * the registry, although the HTTP server already runs.  So if the pipeline cannot be created, the main thread can free
+ * the pipeline's metrics. */
 void status_set_state(struct status *status, enum status_state state);
 enum status_state status_state(const struct status *status);
 

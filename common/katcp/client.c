@@ -180,7 +180,7 @@ bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *l
 
 /* ---- Input ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the permitted length of the line at 'in_at', which depends on its request. */
+/* Returns the permitted length of the line at 'in_at'.  The length depends on the line's request. */
 static size_t line_limit(const struct katcp_client *client)
 {
     struct katcp_server *server = client->server;
@@ -204,9 +204,9 @@ static size_t line_limit(const struct katcp_client *client)
     return client->read_only ? KATCP_SHORT_LINE_BYTES : KATCP_MAX_LINE_BYTES;
 }
 
-/* Returns true if the client has not yet sent a known request, and its present line cannot be a request, for example
- * because the client is a browser.  Such a client is dropped, because a web page that is open on this host could make
- * the browser send a later line that is a request.  'why' is the error in the line; NULL: none. */
+/* Returns true if the client has not yet sent a known request, and its present line cannot be a request.  Such a client
+ * is dropped, because the client may be a browser.  A web page that is open on this host could make the browser send a
+ * request in a later line.  'why' is the error in the line; NULL: none. */
 static bool is_strange(const struct katcp_client *client, const char *why)
 {
     size_t at = client->in_at;
@@ -326,7 +326,7 @@ static bool has_work(struct katcp_client *client)
     return goes_on || (is_free(client) && line_at_hand(client)) || (client->is_readable && can_read(client));
 }
 
-/* Serves the client for a slice of this turn. */
+/* Serves the client for one slice: at most KATCP_SLICE_STEPS steps of this turn of the event loop (internal.h). */
 static void serve(struct katcp_client *client)
 {
     struct katcp_server *server = client->server;

@@ -25,7 +25,7 @@
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
 #define KATCP_LOOK_S           0.01
 #define KATCP_MAX_OF_HOST      16 /* largest number of connections from one host to a listener; no limit for loopback */
-#define KATCP_RESERVE          4  /* number of a listener's connections reserved for hosts without a connection */
+#define KATCP_RESERVE          4  /* a listener keeps up to this number of connections free for hosts that have none */
 
 /* Steps measure the main thread's work for clients.  A step takes at most a few nanoseconds.  An instruction of a
  * regular expression and a received or sent byte cost one step each.  A byte of a request costs four steps.  A turn of
@@ -142,9 +142,10 @@ struct katcp_server {
     size_t n_bytes;                                    /* total number of bytes in the buffers of all clients */
     int64_t steps_left;                                /* steps left in this turn; negative after a long operation */
     int64_t slice_end;                                 /* value of 'steps_left' at which the client's slice ends */
-    unsigned turn;                                     /* turn of the event loop to which steps_left belongs */
+    unsigned turn;                                     /* turn of the event loop in which steps_left was set */
     const struct katcp_client *served;                 /* client that is served now; NULL: none */
-    /* expires immediately; started if there is more work for clients, or a dropped client must be freed */
+    /* expires immediately; the program starts this timer if clients have more work, or if a dropped client must be
+     * freed */
     ev_timer again;
     /* starts a poll of the sensors; the timer is active while any sensor is sampled */
     ev_timer look;
@@ -169,7 +170,7 @@ void katcp_client_drop(struct katcp_client *client);
 /* Counts and logs the refusal, tries to send the reason to the client, and drops the client. */
 void katcp_client_refuse(struct katcp_client *client, enum katcp_refusal why);
 
-/* Drops clients that read nothing, or do not finish a line, for too long. */
+/* Drops each client that has read nothing for too long, and each client that has not finished a line for too long. */
 void katcp_clients_check(struct katcp_server *server);
 
 /* Frees dropped clients that nothing uses any more. */
@@ -181,7 +182,8 @@ void katcp_client_wake(struct katcp_client *client);
 /* Serves the waiting clients, each for a slice, while steps are left. */
 void katcp_clients_serve(struct katcp_server *server);
 
-/* Returns true if the answer of a call may continue in this turn. */
+/* Returns true if the handler of a call may continue the answer in this turn of the event loop, because steps are
+ * left. */
 bool katcp_call_may_resume(const struct katcp_call *call);
 
 /* Sends a line of an answer.  The number of unsent bytes is not limited here, because the client requested the
@@ -228,7 +230,7 @@ void katcp_log_protocol_error(struct katcp_client *client, const char *what);
 /* Answers "!name invalid SENTENCE". */
 void katcp_invalid(struct katcp_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Answers "!name ok COUNT", after COUNT informs. */
+/* Answers "!name ok COUNT".  Before this call, the handler has sent COUNT inform messages. */
 void katcp_ok_count(struct katcp_call *call, size_t n);
 
 const struct katcp_request *katcp_find_request(const struct katcp_server *server, const char *name);

@@ -29,7 +29,7 @@ static size_t n_pushed GUARDED, n_popped GUARDED;
 static uint64_t n_left_out GUARDED;
 static struct katcp_server *listener GUARDED; /* server that reads the queue; NULL: no server */
 
-/* The levels of ?log-level.  'max_level' is the most verbose level of log.h that the level includes. */
+/* The levels of ?log-level.  Each level includes the levels of log.h up to 'max_level'. */
 static const struct {
     const char *name;
     int max_level;

@@ -113,7 +113,7 @@ static const char *parse_arg(const char **c, const char *end, char *to, bool *ha
         from += 2;
     }
     *c = from < end ? from + 1 : from;
-    *to = '\0'; /* overwrites at most the blank after the argument, or the byte after the line */
+    *to = '\0'; /* overwrites a byte of the argument, the blank after the argument, or the byte after the line */
     return NULL;
 }
 

@@ -56,8 +56,8 @@ static struct name_pattern_code *insert_choice(struct parser *p, size_t place)
     return &pattern->code[place];
 }
 
-/* Parses the character after a backslash and adds its meaning to 'set'.  Returns the character, or -1 if it means a
- * list of characters. */
+/* Parses the character after a backslash, and adds the character's meaning to 'set'.  Returns the character.  If the
+ * character means a list of characters (\d, \w), returns -1. */
 static int parse_escaped(struct parser *p, uint64_t set[4])
 {
     if (p->at == p->end) {
@@ -209,7 +209,7 @@ const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_p
 
 /* ---- Searching --------------------------------------------------------------------------------------------------- */
 
-/* The instructions that the next character of the name is compared with. */
+/* Indices of instructions.  The search compares the next character of the name with these instructions. */
 struct states {
     size_t n;
     int16_t at[NAME_PATTERN_MAX_CODE];

@@ -31,7 +31,8 @@
 
 struct name_pattern_code {
     uint8_t kind; /* kind of instruction: an enum in name_pattern.c */
-    /* distances to the next instruction: 'to' or 'or_to' after a choice, 'to' after a jump; otherwise 'to' is 1 */
+    /* distances to the next instructions.  A choice has two next instructions, at 'to' and at 'or_to'.  A jump has one,
+     * at 'to'.  For any other instruction 'to' is 1. */
     int16_t to, or_to;
     uint64_t set[4]; /* set of 256 characters, for an instruction that matches a character */
 };

@@ -37,7 +37,8 @@ static int64_t to_ns(double seconds)
 
 /* ---- Due readings ------------------------------------------------------------------------------------------------ */
 
-/* A sensor's reading in this poll, which is compared with the samplings of all clients. */
+/* A sensor's reading in this poll.  The poll compares this reading with the reading that was last sent to each
+ * client. */
 struct seen {
     const struct sensor_entry *entry;
     struct sensor_reading reading;
@@ -115,7 +116,8 @@ static bool is_due(const struct katcp_sampling *sampling, const struct seen *see
     return after(sampling, sampling->longest_s, now_ns, due_ns);
 }
 
-/* Returns the time when a reading is due even if the value does not change.  Called after a reading has been sent. */
+/* Call this function after a reading has been sent.  Returns the time at which the next reading is due if the value
+ * does not change before. */
 static int64_t next_due_ns(const struct katcp_sampling *sampling)
 {
     switch (sampling->strategy) {
@@ -181,8 +183,8 @@ static void rotate(struct katcp_server *server, struct katcp_client *first)
     *end = NULL;
 }
 
-/* Sends a sensor's reading to the clients for which it is due, until the steps are used up.  Returns false if it has
- * not sent the reading to all of these clients. */
+/* Sends a sensor's reading to the clients for which the reading is due.  If 'steps_left' falls to 'end_steps' before
+ * the last of these clients, the function stops and returns false. */
 static bool send_inform(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen,
                         int64_t end_steps)
 {

@@ -1,4 +1,5 @@
-/* sensors.c - sets the sensors that all programs have, on the main thread: by a timer, and after requests. */
+/* sensors.c - sets the sensors that all programs have.  The main thread sets these sensors when a timer expires, and
+ * after requests. */
 #include "common/katcp/sensors.h"
 
 #include "common/base/clock.h"

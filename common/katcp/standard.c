@@ -247,7 +247,7 @@ static void sensor_value(struct katcp_call *call, void *server)
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-/* The standard requests.  katcp_find_request() requires the order of names. */
+/* The standard requests, in order of name.  katcp_find_request() requires this order. */
 const struct katcp_request katcp_standard_requests[] = {
     {"client-list", "Lists the connected clients.", .handle = client_list, .changes_from = KATCP_CHANGES_NOTHING},
     {"halt",

@@ -80,7 +80,8 @@ static size_t here(const struct program *p)
     return p->n - p->share_at;
 }
 
-/* Appends a comparison and jump like put_jump_to(), but 'yes' and 'no' count from the start of the share's program. */
+/* Appends a comparison and a jump, as put_jump_to() does.  Here 'yes' and 'no' are distances from the start of the
+ * share's program. */
 static void put_jump(struct program *p, uint16_t comparison, uint32_t k, size_t yes, size_t no)
 {
     put_jump_to(p, comparison, k, p->share_at + yes, p->share_at + no);

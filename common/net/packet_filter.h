@@ -1,9 +1,9 @@
-/* packet_filter.h - makes the Linux kernel select the packets that a socket delivers completely.  These packets come
- * from certain senders, and belong to one thread's share of a multicast group.
+/* packet_filter.h - makes the Linux kernel deliver only some of a socket's packets with their payload.  These packets
+ * come from certain senders, and belong to one thread's share of a multicast group.
  *
- * The socket delivers every other packet as an empty datagram, whose payload the kernel neither copies nor stores.  If
- * the filter refused such packets, the socket would count them as drops.  The receiver instead counts the empty
- * datagrams. */
+ * The socket delivers every other packet as an empty datagram.  The kernel neither copies nor stores the payload of
+ * such a packet.  If the filter refused such packets, the socket would count these packets as drops.  The receiver
+ * counts the empty datagrams instead. */
 #ifndef COMMON_NET_PACKET_FILTER_H
 #define COMMON_NET_PACKET_FILTER_H
 

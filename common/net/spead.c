@@ -71,7 +71,8 @@ size_t spead_header_bytes(const uint8_t *header)
     return SPEAD_WORD_BYTES * (1 + (size_t)(header[6] << 8 | header[7]));
 }
 
-/* Returns the field of 'packet' for the value of a standard item, or NULL for any other item. */
+/* Returns the field of 'packet' that stores the value of the standard item 'id'.  If 'id' is any other item, returns
+ * NULL. */
 static uint64_t *standard_field(struct spead_packet *packet, unsigned id)
 {
     switch (id) {

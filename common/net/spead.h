@@ -46,7 +46,7 @@ enum spead_item_id {
     SPEAD_BEAM_CENTRE = 0x5011,    /* extension: centre of the first window, in samples after the timestamp */
     SPEAD_BEAM_FRACTIONS = 0x5012, /* extension: fraction of each window's data that arrived */
     SPEAD_BEAM_OFFSETS = 0x5013,   /* extension: offset, if values have 8 bits: power = offset + scale * value */
-    SPEAD_BEAM_SCALES = 0x5014,    /* extension: scale, if values have 8 bits: power = offset + scale * value */
+    SPEAD_BEAM_SCALES = 0x5014,    /* extension: scale of 8-bit values: power = offset + scale * value */
     SPEAD_BEAM_MASK = 0x5080,      /* extension: bitmap of the antennas, with `steering.antenna_mask` */
 };
 
@@ -93,14 +93,14 @@ static inline bool spead_has_values(const struct spead_packet *packet, size_t n_
     return !packet->is_descriptor && (packet->immediate & all) == all;
 }
 
-/* Parses the header of a packet of 'packet_bytes'.  Reads only 'header_bytes' bytes at 'header'.  Stores the values of
- * the items 'wanted_ids' [n_wanted], at most SPEAD_MAX_WANTED; if several items have the same id, the last item's value
- * is stored.  Returns SPEAD_OK, or the first error; after an error 'packet' is unspecified. */
+/* Parses the header of a packet of 'packet_bytes'.  Reads only 'header_bytes' bytes at 'header'.  Stores the value of
+ * each item of 'wanted_ids' [n_wanted].  'n_wanted' is at most SPEAD_MAX_WANTED.  If several items have the same id,
+ * stores the last item's value.  Returns SPEAD_OK, or the first error.  After an error 'packet' is unspecified. */
 enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t packet_bytes,
                              const uint16_t *wanted_ids, size_t n_wanted, struct spead_packet *packet);
 
-/* Returns the size of the header (8 bytes, and 8 bytes per item) from the header's first word, or 0 if the first 8
- * bytes are not those of SPEAD-64-48. */
+/* Computes the size of the header from the header's first word.  A header has 8 bytes, and 8 more bytes per item.  If
+ * the first word is not the first word of a SPEAD-64-48 header, returns 0. */
 size_t spead_header_bytes(const uint8_t *header);
 
 /* An application item of an outgoing heap. */

@@ -1,4 +1,5 @@
-/* spead_shape.c - parses headers with the same items as an earlier header, in the receive thread. */
+/* spead_shape.c - parses a header that has the same items as an earlier header.  The receive thread calls these
+ * functions. */
 #include "common/net/spead_shape.h"
 
 #include <endian.h>
@@ -15,8 +16,8 @@ static uint64_t word_in_memory(const uint8_t *header, size_t i)
     return word;
 }
 
-/* Returns a mask, in memory order, of the bits of an item that all headers of the same shape share.  These bits are
- * the id and the immediate flag. */
+/* Returns a mask of an item's id and immediate flag, in memory order.  All headers of the same shape have the same bits
+ * there. */
 static uint64_t tag_mask(void)
 {
     return htobe64(~SPEAD_VALUE_MASK);

@@ -23,8 +23,8 @@
  * takes a lock. */
 #define NO_CHUNK_RETRY_PACKETS 64
 
-/* After a silence of this duration plus the duration of two windows, open chunks leave the window even if no other
- * member is ahead. */
+/* If a member is silent for this duration plus the duration of two windows, its open chunks leave the window.  The
+ * chunks leave even if no other member is ahead. */
 #define SILENCE_NS NS_PER_S
 
 /* Interval between comparisons of timestamps with the clock, and number of successive mismatches before a
@@ -305,11 +305,11 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     claims_restart(&a->claims);
 }
 
-/* Closes the window and starts it again at a distant place.
+/* Closes the window, and starts the window again at a distant place.
  *
  * If 'is_gap' is true, the stream continues after a gap, and the heaps in the gap are missing.  The gap ends at the
  * start of the chunk in which the stream continues.  If 'is_gap' is false, the jump ends one stream and begins another.
- * Such a jump goes back, or goes forward by more than the elapsed time. */
+ * The timestamps then go back, or go forward by more than the time that has really passed. */
 static void window_jump(struct assembler *a, const struct assemble_place *place, bool is_gap)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -354,8 +354,8 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
     return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
 }
 
-/* Returns true if a packet ahead of the window is due.  Such a packet may move the window without a claim.  The next
- * two heaps of a source are due if they are ahead of the window by less than the window's length. */
+/* Returns true if a packet ahead of the window is due.  A due packet may move the window at once, and needs no claim.
+ * The next two heaps of a source are due if they are ahead of the window by less than the window's length. */
 static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
                         const struct assemble_place *place, int64_t arrival_ns)
 {
@@ -378,7 +378,7 @@ static void note_placed(struct assembler *a, unsigned source, const struct assem
 }
 
 /* Moves the window to the packet's chunk if necessary.  Returns REJECT_TOO_OLD or REJECT_JUMP if the chunk stays
- * outside the window.  If 'leads' is true, the packet may move the window although it is not due. */
+ * outside the window.  If 'leads' is true, a packet that is not due may move the window, too. */
 static enum reject window_follow(struct assembler *a, const struct assemble_packet *packet,
                                  const struct assemble_place *place, int64_t arrival_ns, bool leads)
 {
@@ -399,8 +399,8 @@ static enum reject window_follow(struct assembler *a, const struct assemble_pack
     return REJECT_NONE;
 }
 
-/* Counts a complete heap of a live member.  Once a source has completed half of a chunk's heaps, records that data of
- * the chunk's middle have arrived (data_time.h). */
+/* Counts a complete heap of a live member.  When a source has completed half of a chunk's heaps, records the arrival
+ * time of data from the middle of the chunk (data_time.h). */
 static void note_complete(struct assembler *a, const struct chunk *chunk, unsigned source, size_t slot,
                           int64_t arrival_ns)
 {
@@ -474,7 +474,8 @@ static void place_held(struct assembler *a)
     }
 }
 
-/* Moves the window to the time of a believed claim.  'place' is the place of the packet that completed the claim. */
+/* Moves the window to the time of a claim that is believed (claims.h).  'place' is the place of the packet that
+ * completed the claim. */
 static void believe_claim(struct assembler *a, unsigned source, const struct assemble_place *place)
 {
     struct assemble_place first = *place;
@@ -498,8 +499,8 @@ static enum reject judge_claim(const struct assembler *a, const struct assemble_
     return REJECT_NONE;
 }
 
-/* Returns true if a source with a claim of at least 'jump_heaps' heaps is a leader (assemble.h).  The other sources
- * are still inside the window after the window has moved up to a leader. */
+/* Returns true if a source with a claim of at least 'jump_heaps' heaps is a leader (assemble.h).  When the window moves
+ * up to a leader, the other sources remain inside the window. */
 static bool is_leader(const struct assembler *a, unsigned source, const struct assemble_place *place,
                       int64_t arrival_ns)
 {
@@ -649,8 +650,9 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     int64_t silent_ns = now_ns - a->claims.near_ns, n_open = a->newest - a->oldest + 1;
     int64_t patience_end = (a->oldest + a->config.patience_chunks) * a->chunk_samples;
 
-    /* Half a chunk less than the window.  Otherwise a member whose data end just before a chunk's end would be late for
-     * the matcher, which waits until another member is a window ahead.  A window of one chunk leaves no such margin. */
+    /* The silence must last for the duration of the window, less half a chunk as a margin.  Without the margin, a
+     * member whose data end just before a chunk's end would be late for the matcher.  The matcher waits only until
+     * another member is a window ahead.  A window of one chunk leaves no margin. */
     int64_t margin_ns = a->config.window_chunks > 1 ? a->window_ns / (2 * (int64_t)a->config.window_chunks) : 0;
     if (n_open <= 0 || silent_ns < a->window_ns - margin_ns)
         return;
@@ -664,8 +666,8 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source;
 }
 
-/* When the clock has become right, detects whether timestamps were extended to 64 bits with the wrong clock.  In this
- * case a new stream begins with the next packet, and the right clock extends this packet's timestamp. */
+/* When the clock has become right, detects whether the wrong clock was used to extend timestamps to 64 bits.  In this
+ * case a new stream begins with the next packet.  The right clock is used to extend this packet's timestamp. */
 static void check_clock(struct assembler *a)
 {
     int64_t n_periods = data_time_wrong_periods(&a->data_time, a->newest * a->chunk_samples);

@@ -127,7 +127,7 @@ struct assembler_stats {
     struct counter incomplete_heaps;   /* heaps that were still incomplete when their chunk left the window */
     struct counter contested_heaps;    /* heaps missing because different copies of their bytes arrived */
     struct counter copied_packets;     /* packets whose payload was not received in place */
-    struct counter jumps;              /* believed jumps, including gaps beyond the window */
+    struct counter jumps;              /* jumps of timestamps that were believed; gaps beyond the window are included */
     struct counter gap_samples;        /* samples skipped by forward jumps that exceed the elapsed time */
     struct counter rejects[N_REJECTS]; /* refused packets, by reason */
     struct gauge newest_timestamp;     /* timestamp of the newest chunk handed on; -1: none yet */
@@ -180,12 +180,12 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
 void assembler_destroy(struct assembler *assembler);
 
 /* Extends a packet's 48-bit timestamp to 64 bits.  The possible timestamps are 2^48 samples apart.  Returns the
- * possible timestamp that is nearest to a reference timestamp.  The reference is the newest chunk's timestamp, if the
- * result is near the window.  Otherwise a silence may have outlasted half the range of 48 bits (22 hours at 1.7 GHz),
- * and the host's clock may have been stepped.  The reference is then the timestamp at which data are due at
- * 'arrival_ns' (data_time.h).  Before this timestamp is known, and for the first timestamp, the reference is the
- * present time of the host's clock.  With 'timebase: packets' the first timestamp is not extended, and the newest
- * chunk is always the reference. */
+ * possible timestamp that is nearest to a reference timestamp.  The reference is at first the newest chunk's timestamp.
+ * If the result is near the window, returns the result.  Otherwise a silence may have been longer than half the range
+ * of 48 bits (22 hours at 1.7 GHz), and the host's clock may have been stepped.  The second reference is the timestamp
+ * of the data that are due at 'arrival_ns' (data_time.h).  While this timestamp is unknown, and for the first
+ * timestamp, the reference is the present time of the host's clock.  With 'timebase: packets' the first timestamp is
+ * not extended.  The newest chunk is then always the reference. */
 int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp, int64_t arrival_ns);
 
 /* Admits a packet: finds its place, moves the window if necessary and marks the packet's bytes as arrived.  Returns
@@ -195,20 +195,21 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);
 
-/* Hands on the open chunks of a silent live member, and compares its timestamps with the clock once a second.  Called
- * between packets.  'now_ns' is the present monotonic time.  Addresses that assembler_expect() returned are invalid
- * after this call. */
+/* If a live member has been silent, passes the member's open chunks to the worker.  Once a second, compares the
+ * member's timestamps with the clock.  Call this function between packets.  'now_ns' is the present monotonic time.
+ * After this call, addresses that assembler_expect() returned are invalid. */
 void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
-/* Counts a packet that the caller refuses.  The counters of the packet's source count heaps, so they count only the
- * first packet of each heap. */
+/* Counts a packet that the caller refuses.  The counters of the packet's source count heaps.  So only the first packet
+ * of each heap increases these counters. */
 void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject);
 
-/* Returns the first copy of the payload, if assembler_admit() has just refused a packet as REJECT_DUPLICATE.  Returns
- * NULL if only some of the packet's bytes had arrived; the packet then counts as different. */
+/* Call this function after assembler_admit() has refused a packet as REJECT_DUPLICATE.  Returns the first copy of the
+ * packet's payload.  If only some of the packet's bytes had arrived, returns NULL.  The packet then counts as different
+ * from the first copy. */
 const uint8_t *assembler_duplicate_of(const struct assembler *assembler);
 
-/* Contests the heap of the duplicate that was just refused, because the duplicate's bytes differ from the first copy.
- * The heap then counts as missing. */
+/* Marks the heap of 'packet' as contested.  Call this function if 'packet' was just refused as a duplicate, and its
+ * bytes differ from the first copy.  A contested heap counts as missing. */
 void assembler_contest(struct assembler *assembler, const struct assemble_packet *packet);
 
 /* Returns the chunk of the last packet admitted. */

@@ -25,8 +25,8 @@
 
 #define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* flag bit; heap lengths in bytes are smaller than this value */
 
-/* A heap's value in the array 'present' of an open chunk, if different copies of some of the heap's bytes arrived.
- * When the chunk is closed, this value becomes 0. */
+/* Value of a heap in the array 'present' of an open chunk.  The value means that different copies of some of the heap's
+ * bytes arrived.  When the chunk is closed, the value becomes 0. */
 #define CHUNK_HEAP_CONTESTED 2
 
 struct chunk {
@@ -36,7 +36,7 @@ struct chunk {
     size_t heap_bytes;           /* [const] */
     uint8_t *payload;            /* [const] [n_heaps][heap_bytes] host address; in a gathered pool: device address */
     const uint8_t *source;       /* [const] address of the payload for copies by the device */
-    struct device_direct direct; /* [const] the payload's memory in a direct pool; else zeros */
+    struct device_direct direct; /* [const] in a direct pool: the payload's memory; in other pools, all members are 0 */
     /* Used in gathered pools only: the NIC's frames with the chunk's packets, and the pieces of payload in these
      * frames. */
     struct gather_piece *pieces; /* [2 * n_frames_max] pinned */
@@ -49,7 +49,7 @@ struct chunk {
     size_t n_present;          /* number of complete heaps */
     /* number of heaps missing in this chunk, and between the previous chunk and this chunk */
     uint64_t n_missing;
-    bool restarts;           /* true if a stream begins with this chunk, so that earlier heaps are not missing */
+    bool restarts;           /* true if a stream begins with this chunk; earlier heaps then do not count as missing */
     size_t n_times;          /* number of heaps per source; smaller in a stream's last chunk */
     int64_t last_arrival_ns; /* monotonic arrival time of the last packet placed; for the latency sensor */
     /* The assembler uses these members while the chunk is open (chunk_heap.h). */

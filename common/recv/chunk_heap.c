@@ -70,7 +70,8 @@ bool chunk_heap_covers(const struct chunk *chunk, size_t heap, uint64_t offset, 
     return all_filled(chunk->filled + heap * chunk->filled_words, &bits);
 }
 
-/* Converts the count of a heap's first bytes to a bitmap. */
+/* Converts 'filled_bytes' of a heap to a bitmap.  Before this call, 'filled_bytes' is the number of bytes at the heap's
+ * start that have arrived. */
 static void heap_map(struct chunk *chunk, size_t heap)
 {
     uint64_t *filled = chunk->filled + heap * chunk->filled_words;

@@ -36,7 +36,7 @@ struct claims_config {
     struct counter *refused; /* counter of held packets whose claim was dropped */
 };
 
-/* A packet of a claim that is not believed yet. */
+/* A packet that is held until its claim is believed or dropped. */
 struct held_packet {
     struct assemble_packet packet;
     int64_t arrival_ns;
@@ -54,10 +54,11 @@ struct held {
 struct claim_source {
     uint64_t n_heaps; /* length of the claim in heaps; 0: the last heap was inside or near the window */
     int64_t samples;  /* timestamp of the claim's newest heap */
-    /* value of n_packets at the start of the claim's last heaps (one to two times jump_heaps), or at the claim's
-     * start */
+    /* value of n_packets at an earlier heap of the claim.  This heap is one to two times jump_heaps before the newest
+     * heap.  In a shorter claim, this heap is the first heap. */
     uint64_t since;
-    uint64_t renewed; /* value of n_packets when n_heaps was last a multiple of jump_heaps, or when the claim began */
+    /* next value of 'since': n_packets at the claim's start, renewed when n_heaps is a multiple of jump_heaps */
+    uint64_t renewed;
     uint64_t near_at; /* value of n_packets at the last packet inside or near the window; 0: no such packet */
     int64_t near_ns;  /* monotonic arrival time of the last packet inside or near the window */
     struct held held; /* packets of the claim, in a recording */
@@ -68,7 +69,8 @@ struct claims {
     struct claims_config config;  /* [const] */
     struct claim_source *sources; /* [n_sources] */
     uint64_t n_packets;           /* number of packets so far */
-    int64_t near_ns;              /* monotonic arrival time of any source's last packet inside or near the window */
+    int64_t near_ns;              /* monotonic arrival time of the last packet, from any source, inside or near the
+                                   * window */
     struct log_limit limit;
 };
 
@@ -79,7 +81,7 @@ void claims_fini(struct claims *claims);
 /* Forgets all claims.  Called when the window starts at another place. */
 void claims_restart(struct claims *claims);
 
-/* Drops all claims and counts their held packets as refused. */
+/* Drops all claims.  The held packets of the claims count as refused. */
 void claims_drop(struct claims *claims);
 
 /* Records that the source was heard inside or near the window.  This ends the source's claim. */
@@ -88,12 +90,13 @@ void claims_heard(struct claims *claims, unsigned source, int64_t arrival_ns);
 /* Returns true if the source was heard inside or near the window within the last 'window_ns'. */
 bool claims_heard_lately(const struct claims *claims, unsigned source, int64_t arrival_ns);
 
-/* Adds a packet that the window does not accept to its source's claim.  Returns true if the claim grew by a heap and
- * has at least 'jump_heaps' heaps.  The caller then judges the claim, even if it has judged the claim before. */
+/* Adds a packet to the claim of the packet's source.  The packet must be a packet that the window does not accept.
+ * Returns true if the claim grew by a heap and has at least 'jump_heaps' heaps.  The caller then judges the claim, even
+ * if the caller has judged the claim before. */
 bool claims_extend(struct claims *claims, const struct assemble_packet *packet);
 
-/* Returns true if the sources allow a jump to the claim of 'source', which has at least 'jump_heaps' heaps.  The caller
- * also compares the claim with the clock. */
+/* Returns true if the sources allow a jump to the claim of 'source'.  The claim must have at least 'jump_heaps' heaps.
+ * The caller also compares the claim with the clock. */
 bool claims_are_enough(const struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Holds a packet of a recording.  Returns the address to which the caller must copy the payload, or NULL if there is no

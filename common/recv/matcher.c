@@ -17,7 +17,8 @@ struct member {
     bool ended;
     int64_t said_samples; /* timestamp of the last chunk added, even if it was given back */
     uint64_t said_at;     /* value of matcher->n_added after the member's last chunk was added; 0: no chunk yet */
-    /* number of successive far chunks that are near each other and that no majority of members contradicts */
+    /* number of the member's latest far chunks, if these chunks are near each other, and if more members support each
+     * chunk than contradict the chunk */
     unsigned n_claims;
 };
 
@@ -30,7 +31,7 @@ struct matcher {
     int64_t far_samples;
     /* [const] a chunk is far if it is more than this number of samples ahead of the last set */
     int64_t far_ahead_samples;
-    bool started;            /* true if a set was made, and no jump back was believed afterwards */
+    bool started;            /* true if a set was made, and the matcher has not jumped back since */
     int64_t last_samples;    /* timestamp of the last set */
     int64_t horizon_samples; /* chunks up to this timestamp may become a set */
     uint64_t n_added;        /* number of chunks added; serves as a clock when claims are compared */
@@ -98,9 +99,10 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
            (timestamp < matcher->last_samples - matcher->far_samples || timestamp > matcher->horizon_samples);
 }
 
-/* Returns true if the matcher should follow 'claimant', whose newest chunk is far.  A member agrees if its newest
- * chunk, of any age, is near the claimant's newest chunk.  A member contradicts if its newest chunk is not far and
- * was added after the claimant's previous chunk, which was added at 'since'. */
+/* Returns true if the matcher should follow 'claimant'.  The claimant's newest chunk is far.  A member agrees if its
+ * newest chunk is near the claimant's newest chunk.  The age of the member's chunk does not matter.  A member
+ * contradicts if its newest chunk is not far and was added after 'since'.  The claimant's previous chunk was added at
+ * 'since'. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;
@@ -124,7 +126,7 @@ static bool believe(struct matcher *matcher, struct member *claimant, uint64_t s
            claimant->n_claims >= matcher->config.window_chunks;
 }
 
-/* Moves the matcher to the timestamp of a believed claim. */
+/* Moves the matcher to the timestamp of a claim that is believed (matcher.h). */
 static void jump(struct matcher *matcher, int64_t timestamp)
 {
     if (timestamp > matcher->last_samples) {
@@ -170,14 +172,14 @@ void matcher_end(struct matcher *matcher, unsigned member)
         return;
     matcher->members[member].ended = true;
     matcher->n_alive--;
-    /* All members have ended, so nothing can contradict the waiting chunks. */
+    /* All members have ended.  So no later chunk can contradict the chunks that wait beyond the horizon. */
     if (matcher->n_alive == 0)
         matcher->horizon_samples = INT64_MAX;
     make_sets(matcher);
 }
 
-/* Finds the timestamp of the oldest chunk in the queues.  Ignores chunks beyond the horizon.  Returns false if there
- * is no other chunk. */
+/* Finds the timestamp of the oldest chunk in the queues.  Ignores chunks beyond the horizon.  If all chunks are beyond
+ * the horizon, or if there is no chunk, returns false. */
 static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 {
     bool found = false;
@@ -195,8 +197,9 @@ static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 }
 
 /* Returns true if a member has a chunk that is at least 'wait_chunks' chunks after 'timestamp', and not beyond the
- * horizon.  If the chunk at 'timestamp' is not beyond the horizon, the chunks that follow it are not, either.  Otherwise
- * the set of the first chunk after a gap might have to wait for a silent member until the queue is full. */
+ * horizon.  If 'timestamp' is not beyond the horizon, chunks up to 'far_ahead_samples' after 'timestamp' are not beyond
+ * the horizon, either.  Without this rule, the set of the first chunk after a gap might wait for a silent member until
+ * the queue is full. */
 static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
 {
     int64_t limit_samples = matcher->horizon_samples;
@@ -283,8 +286,8 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->chunk_samples = config->chunk_samples;
     m->wait_samples = config->chunk_samples * config->wait_chunks;
     m->far_samples = config->chunk_samples * 2 * config->window_chunks;
-    /* A queue may hold 'wait_chunks' chunks after the last set.  In addition an assembler skips up to 'window_chunks'
-     * chunks without a jump. */
+    /* A queue may hold 'wait_chunks' chunks that are later than the last set.  In addition, an assembler may skip up to
+     * 'window_chunks' chunks, and this skip is not a jump. */
     m->far_ahead_samples = config->chunk_samples * (config->wait_chunks + config->window_chunks);
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;

@@ -46,7 +46,8 @@ struct matcher_config {
     unsigned n_members;
     unsigned window_chunks; /* window_chunks of the members' assemblers; >= 1 */
     unsigned wait_chunks;   /* >= window_chunks */
-    /* number of members that must support a claim, usually 2; if it exceeds n_members, all members must */
+    /* number of members that must support a claim, usually 2; if this number exceeds n_members, all members must
+     * support the claim */
     unsigned jump_members;
     int64_t chunk_samples;
     size_t max_chunks;           /* number of chunks in all members' pools, which limits the chunks in the matcher */
@@ -59,8 +60,8 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
 void matcher_destroy(struct matcher *matcher);
 
 /* Adds a full chunk of 'member'.  The matcher owns the chunk's only reference.  A member adds its chunks in order of
- * time, except after a jump back.  The chunks in the member's queue are then given back, because they will not be
- * matched. */
+ * time, except after a jump back.  After a jump back, the matcher gives back the chunks in the member's queue, because
+ * these chunks will not be matched. */
 void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk);
 
 /* Records that 'member' has ended (for example at the end of a file) and will add no more chunks. */

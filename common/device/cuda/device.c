@@ -21,7 +21,8 @@
 
 _Thread_local bool cuda_in_callback;
 
-/* Functions of the daemon that this shared object calls.  Each call of the open function sets the same pointer. */
+/* This shared object calls these functions of the daemon.  Each call of cbf_device_open() sets the pointer to the same
+ * value. */
 static const struct device_host *the_host;
 
 /* Files of common/ that are linked into this shared object call this log_message(), which passes messages to the

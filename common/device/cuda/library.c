@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Loads a library.  On failure, writes the error to 'why' if 'why' is empty.  If an earlier call has written that a
- * file is missing, any other error replaces that text. */
+/* Loads a library.  On failure, writes the error to 'why' in two cases.  In the first case, 'why' is empty.  In the
+ * second case, 'why' says that a file is missing, and the new error is a different error. */
 static void *try(const char *name, char *why, size_t why_bytes)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

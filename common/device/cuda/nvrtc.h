@@ -26,8 +26,9 @@ struct nvrtc_target {
 /* Chooses the target for a GPU of this compute capability.  Returns 0, or -ENODEV with one sentence in 'why'. */
 int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target, char *why, size_t why_bytes);
 
-/* Compiles nvrtc_text_of(kernel) with a -D option for each constant.  Returns 0 with code that the caller must free(),
- * or logs the compiler's messages and returns negative errno. */
+/* Compiles nvrtc_text_of(kernel) with a -D option for each constant.  On success, stores the compiled code in '*code'
+ * and returns 0.  The caller must free() the code.  On failure, logs the compiler's messages and returns negative
+ * errno. */
 int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                   const struct nvrtc_target *target, void **code, size_t *bytes);
 

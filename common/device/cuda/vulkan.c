@@ -126,7 +126,7 @@ static int open_instance(struct vulkan *v, char *why, size_t why_bytes)
     return find_failed(missing, why, why_bytes);
 }
 
-/* Returns true if the GPU has this UUID, and appends the GPU's name to 'seen'. */
+/* Appends the GPU's name to 'seen'.  Returns true if the GPU has this UUID.  Ignores a GPU without Vulkan 1.1. */
 static bool is_gpu(const struct vulkan *v, VkPhysicalDevice gpu, const uint8_t *uuid, char *seen, size_t seen_bytes)
 {
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
@@ -188,8 +188,9 @@ static int open_device(struct vulkan *v, char *why, size_t why_bytes)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Chooses the suitable memory type with the largest heap.  Does not query the types for a buffer, because NVIDIA's
- * driver has no host-visible type for exported buffers.  The driver exports host-visible memory without a buffer. */
+/* Chooses the suitable memory type with the largest heap.  The function does not ask for the memory types that a buffer
+ * supports.  For exported buffers, NVIDIA's driver reports no host-visible type.  Without a buffer, the driver can
+ * export host-visible memory. */
 static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
 {
     const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |

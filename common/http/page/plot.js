@@ -239,7 +239,8 @@ class Plot {
     g.setLineDash([]);
   }
 
-  /* Zooms to the channels over which the mouse was dragged, unless these channels are very few. */
+  /* Zooms to the channels over which the mouse was dragged.  If the mouse was dragged over very few channels, does
+   * nothing. */
   end_drag() {
     const from = drag;
     drag = null;

@@ -170,7 +170,8 @@ function show_streams(s) {
 
 const is_beam = (s, name) => (s.beams || []).some(b => b.name === name) || (s.detected || []).some(d => name === d.name || name.startsWith(`${d.name}.`));
 
-/* Returns the rows of voltage beams, then of each stream of detected beams, followed by its beams. */
+/* Returns the rows of the voltage beams.  After these rows, each stream of detected beams has a row, and each beam of
+ * the stream has a row. */
 function beam_rows(s) {
   const figures = new Map(s.streams.map(t => [t.stream, t])), row = (about, name) => ({ ...about, ...figures.get(name), row_key: name });
   const voltages = (s.beams || []).map(b => row({ ...b, about: `pol ${b.pol}` }, b.name));
@@ -560,7 +561,8 @@ function judge(s) {
 const current_troubles = s => (s.troubles || []).filter(t => t.ongoing || t.n_minute > 0);
 const rows_of = (places, ...words) => t => places.includes(t.where) && words.some(w => t.what.includes(w));
 
-/* Returns the number of troubles other than the state 'worst': rows of the history, and states without a row. */
+/* Returns the number of troubles that the state 'worst' does not cover.  A trouble is a row of the history, or a state
+ * without a row. */
 function n_more(s, found, worst) {
   const rows = current_troubles(s), others = found.filter(f => f !== worst && RANK[f.level] <= RANK.warn);
   const untold = others.filter(f => !rows.some(f.covers) && !f.places.every(p => worst.places.includes(p)));
@@ -602,7 +604,7 @@ function states_now(s) {
 }
 
 /* Returns true if a stream has sent nothing although its inputs have arrived for some time.  Returns false if a wrong
- * delay is the cause, because the delay has its own row. */
+ * delay is the cause, because the history has a separate row for the wrong delay. */
 function never_sent(s, t) {
   const output = (s.outputs || []).find(o => o.name === t.stream), f = t.antenna !== undefined;
   if (!(output || is_gnss(s, t)) || !t.heaps || total(t.heaps) > 0 || current_troubles(s).some(u => u.ongoing && WRONG_DELAY.includes(u.what) && u.where === stream_name(t))) return false;
@@ -617,9 +619,9 @@ function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
 
-/* Returns the states of a recorder.  A recorder's inputs have no labels, and its heaps arrive only once per dump.
- * The history therefore shows whether the heaps have stopped.  After a loss /healthz stays bad for some seconds,
- * although dumps are written again. */
+/* Returns the states of a recorder.  A recorder's inputs have no labels.  The heaps arrive only once per dump, so the
+ * present rate does not show whether the heaps have stopped.  The history shows this.  After a loss, /healthz reports a
+ * failure for some seconds, even if the recorder writes dumps again. */
 function states_of_recorder(s) {
   const { dumps, unwritten_dumps } = s.other || {}, writes = per_s(dumps) > 0 && !(per_s(unwritten_dumps) > 0);
   if (!s.healthy && !writes) {
@@ -636,8 +638,9 @@ const ago = (s, t) => `${duration(Math.max(0, s.time - t))} ago`;
 const how_much = (t, n) => t.unit === "s" ? `${t.what} for ${duration(n)}` : `${count(n)} ${t.what}`;
 const capital = text => text[0].toUpperCase() + text.slice(1);
 
-/* Returns the worst of the ongoing troubles and the troubles of the last minute.  Among equally bad troubles a
- * wrong delay comes first, because it removes an antenna's data.  The consequences of a wrong delay are left out. */
+/* Returns the worst trouble that is ongoing or that occurred in the last minute.  Among equally bad troubles a wrong
+ * delay comes first, because a wrong delay removes an antenna's data.  The consequences of a wrong delay are left
+ * out. */
 function states_lately(s) {
   const delayed = current_troubles(s).filter(t => t.ongoing && WRONG_DELAY.includes(t.what)).map(t => t.where);
   const now = current_troubles(s).filter(t => !rows_of(delayed, "no output", "skipped")(t));
@@ -649,7 +652,8 @@ function states_lately(s) {
   return [{ level: t.level, headline: capital(t.what), why, places, covers: u => same.includes(u) || (WRONG_DELAY.includes(t.what) && rows_of(places, "no output", "skipped", ...WRONG_DELAY)(u)) }];
 }
 
-/* Returns the state if there is no current trouble: from the sensors, else from the troubles of the last hour. */
+/* Returns the state if there is no current trouble.  If the status of a sensor is warn, error or failure, the state
+ * names the sensor.  Otherwise the state shows the latest troubles of the last hour. */
 function state_of_sensors(s) {
   const troubles = s.troubles || [], wrong = Object.entries(s.sensors || {}).filter(([, sensor]) => ["warn", "error", "failure"].includes(sensor.status));
   const state = (level, headline, why) => ({ level, headline, why, places: [], covers: () => false }), t = troubles[0];

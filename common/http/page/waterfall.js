@@ -49,8 +49,8 @@ class Waterfall extends Plot {
     this.note.textContent = `Rows since ${utc(first)} UTC, kept by this page while it is open. Another antenna, baseline, stream or zoom begins an empty waterfall.`;
   }
 
-  /* Stores a spectrum.  The seconds between two successive spectra get the later spectrum, because this page asks slightly less
-   often than once a second. */
+  /* Stores a spectrum.  This page asks slightly less often than once a second, so some seconds have no spectrum of
+     their own.  These seconds get the next spectrum. */
   fill(curves, time, span_s) {
     if (time < this.time) this.clear();
     const row = Object.fromEntries(curves.map(c => [c.name, Float32Array.from(c.values, v => v === null ? NaN : v)]));
