@@ -11,7 +11,8 @@ EXIT_RESTART = 75    # after this exit code systemd starts the program again; th
 
 
 class Server(aiokatcp.DeviceServer):
-    """'allow' are the networks whose hosts may connect, besides loopback; None: every host may."""
+    """'allow' is the list of networks whose hosts may connect.  Loopback may always connect.  If 'allow' is None, every
+    host may connect."""
 
     def __init__(self, host, port, allow):
         super().__init__(host, port, max_pending=MAX_PENDING)

@@ -84,8 +84,9 @@ def fringe_peaks(spectra, channel):
 
 
 def find_anchor(vis, inverse, order, channel):
-    """Returns (turns, phases, is_found) from the baselines of one antenna: the first that has fringes with enough other
-    antennas."""
+    """Tries the antennas in 'order', and chooses the first antenna that has fringes with enough other antennas.  If no
+    antenna has enough fringes, chooses the antenna with the most fringes.  Returns (turns, phases, is_found) from the
+    baselines of the chosen antenna."""
     best = None
     n_enough = min((inverse > 0).any(1).sum() / 2, ENOUGH_FRINGES)
     for ant in order:

@@ -23,7 +23,7 @@ from phaseup_search import MAD_SIGMA, MIN_PEAK, baseline_of, beam_spectra, find_
 from phaseup_stefcal import amplitude_covariance, phase_covariance, stefcal
 
 N_GROUPS = 64  # largest number of groups of channels to which a delay is fitted
-GROUP_SIGMA = 5  # a group with a larger deviation, in standard deviations, is left out of the fit of a line
+GROUP_SIGMA = 5  # limit, in standard deviations; the fit of a line ignores groups that deviate more from the line
 MIN_GROUPS = 8  # lowest number of groups that remain after merging
 MIN_GROUP_PEAK = 5  # lowest ratio of a fringe to the noise in each group
 SMOOTHED = 9  # number of groups over which amplitudes are averaged for the computation of errors
@@ -111,15 +111,16 @@ def fit_lines(phase, sigma, x):
         limit = GROUP_SIGMA * np.maximum(np.where(np.isfinite(sigma), sigma, 0), scatter[:, None])
         chi2 = (weight * away**2).sum(1) / np.maximum(used.sum(1) - 2, 1)
         weight = np.where(away <= limit, weight, 0)
-    # A chi square above 1 increases the errors.  A chi square below 1, as few groups may have, does not reduce them.
+    # A chi square above 1 increases the errors.  A chi square below 1 does not reduce the errors.  If there are few
+    # groups, the chi square may be below 1 by chance.
     worse = np.maximum(1, chi2)
     covariance = np.array([[s2, -s1], [-s1, s0]]).transpose(2, 0, 1) / det[:, None, None] * worse[:, None, None]
     return a, b, covariance, chi2
 
 
 def unwrap_near(phase, weight):
-    """Returns the phases, [row, group], plus multiples of 2 pi that bring them within pi of the weighted mean of their
-    row."""
+    """Adds multiples of 2 pi to the phases, [row, group], and returns the sums.  Each sum differs by at most pi from
+    the weighted mean of its row."""
     middle = np.angle((weight * np.exp(1j * phase)).sum(1, keepdims=True))
     return middle + np.angle(np.exp(1j * (phase - middle)))
 

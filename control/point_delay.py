@@ -59,8 +59,8 @@ def geometric_delays_s(direction, distance_m, array):
     for _ in range(2):
         b_m = array.positions_m + delays_s[..., None] * turning_m_s
         along_m = np.einsum("ni,nai->na", direction, b_m)
-        with np.errstate(invalid="ignore"):  # inf - inf of a plane wave
-            # computes |R s - b| - R without a difference of two large numbers
+        with np.errstate(invalid="ignore"):  # a plane wave has R = inf
+            # excess_m / far_m is |R s - b| - R, without a difference of two large numbers
             excess_m = np.sum(b_m**2, axis=-1) / distance_m - 2 * along_m
             far_m = np.sqrt(1 + excess_m / distance_m) + 1
         delays_s = excess_m / far_m / C_M_S

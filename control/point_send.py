@@ -5,7 +5,7 @@ import time
 
 import aiokatcp
 
-LATE_S = 0.2  # a model that is sent less than this time before its load time may take effect late
+LATE_S = 0.2  # shortest time from the sending of a model to the model's load time; a later model may take effect late
 REPLY_TIMEOUT_S = 5
 ERRORS = (OSError, TimeoutError, aiokatcp.FailReply, aiokatcp.InvalidReply)
 log = logging.getLogger("cbf-point")

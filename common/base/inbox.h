@@ -43,8 +43,8 @@ int inbox_pop(struct inbox *inbox, struct inbox_item *item);
  * empty. */
 int inbox_try_pop(struct inbox *inbox, struct inbox_item *item);
 
-/* Pops the oldest item, and waits for an item until the monotonic clock reads 'deadline_ns'.  Returns 0, -ETIMEDOUT, or
- * -EPIPE if the inbox is stopped and empty. */
+/* If the inbox is empty, waits for an item until the monotonic clock reads 'deadline_ns'.  Pops the oldest item.
+ * Returns 0, -ETIMEDOUT, or -EPIPE if the inbox is stopped and empty. */
 int inbox_pop_until(struct inbox *inbox, int64_t deadline_ns, struct inbox_item *item);
 
 /* Stops the inbox: from now on a pop from the empty inbox returns -EPIPE instead of waiting.  Idempotent. */

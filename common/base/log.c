@@ -33,8 +33,8 @@
 #define RETRY_NS (10 * NS_PER_MS)
 
 /* FLUSH_NS: longest time that log_flush() waits until the logging thread has written all lines.  ENDED_NS: longest time
- * that log_stop() waits until the logging thread has ended.  After log_stop(), a caller also waits at most ENDED_NS
- * until there is room for its line. */
+ * that log_stop() waits until the logging thread has ended.  After log_stop(), each caller writes its own line.  The
+ * caller waits at most ENDED_NS until there is room for the line. */
 #define FLUSH_NS NS_PER_S
 #define ENDED_NS (100 * NS_PER_MS)
 

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 struct memory {
-    uint64_t total_bytes;     /* memory of this host, or a lower limit of this process's control groups */
+    /* memory of this host; if a control group of this process has a smaller limit, the smallest such limit */
+    uint64_t total_bytes;
     uint64_t available_bytes; /* part of total_bytes that can be allocated now without swapping */
 };
 

@@ -14,7 +14,7 @@ struct config_mark {
     size_t line, column;
 };
 
-/* ---- config.c: the book of errors and places --------------------------------------------------------------------- */
+/* ---- config.c: the errors, and the places of sections and values in the file ------------------------------------- */
 
 struct config *config_create(const char *path);
 
@@ -38,7 +38,7 @@ const char *config_add_name(struct config *config, const char *name, struct conf
 size_t config_section_n(const struct config_section *section, const void *values);
 void *config_section_item(const struct config_section *section, const void *values, size_t i);
 
-/* Returns the choice of a section instance's `kind`, or 0 if the section has no variants. */
+/* Returns the value of the key `kind` in the section instance 'item', or 0 if the section has no variants. */
 int config_kind(const struct config_section *section, const void *item);
 
 /* ---- config/load.c: the sections and keys of a YAML document ----------------------------------------------------- */

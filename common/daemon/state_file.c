@@ -142,7 +142,7 @@ static struct state_file *next_file(const struct state_files *files)
     return next;
 }
 
-/* Marks files that could not be written as changed, so that they are written again. */
+/* If a file could not be written, marks the file as changed.  The file is then written again. */
 static void take_back_failed(struct state_files *files)
 {
     for (struct state_file *file = files->first; file; file = file->next)

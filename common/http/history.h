@@ -1,13 +1,13 @@
-/* history.h - the troubles in the last hour of a program: counters of losses that increased, flows that stopped, gauges
- * out of range.
+/* history.h - the troubles of a program during the last hour: counters of losses that increased, flows that stopped,
+ * gauges out of range.
  *
  * Flow:      the registry of stats.h --a sample each second--> rows --> /status.json
- * Rows:      one for each metric (with its labels) that has a rule.  There are three kinds of rows.
+ * Rows:      Each metric (with its labels) that has a rule has one row.  There are three kinds of rows.
  *            A losses row has a counter that should not increase.  The row reports the increases in the last minute and
  *            hour.
- *            A flow row has a counter that should increase.  A trouble begins if the counter, after a few increases,
- *            stays the same for more than two seconds and for more than twice the longest gap between two increases
- *            so far.
+ *            A flow row has a counter that should increase.  After a few increases, a pause of the counter can
+ *            become a trouble.  A trouble begins if the pause is longer than two seconds, and longer than twice the
+ *            longest gap between two increases so far.
  *            A range row has a gauge.  The trouble lasts while the gauge is outside the range.
  *            Flow rows and range rows count the seconds of their troubles.
  * Threads:   history_sample() on the main thread; history_describe() on any thread.   Blocking: a lock, held for one

@@ -245,7 +245,8 @@ static void short_name(const char *program, const char *name, char *text, size_t
 struct gathering {
     const char *program;
     json_t *root;
-    json_t *found; /* finds the objects in 'root'; a key is the section and the own labels, joined to one text */
+    /* finds the objects in 'root'; the key of an object is one text: the section, then the object's own labels */
+    json_t *found;
 };
 
 /* Returns the object in 'root' to which a metric with these labels belongs.  Creates the object if necessary.  Returns

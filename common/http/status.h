@@ -40,8 +40,9 @@ struct status_query {
 /* Adds a pipeline's state to the object 'into'. */
 typedef void (*status_describe)(void *arg, const struct status_query *query, json_t *into);
 
-/* Creates a status.  'program' is a static text.  'config_path', "/etc/cbf/NAME.yaml", gives the name of the engine;
- * NULL: the name is 'program'.  'healthy' is the same pointer as for http_open().  Returns 0 or -ENOMEM. */
+/* Creates a status.  'program' is a static text.  'config_path' is a path like "/etc/cbf/NAME.yaml", and NAME is the
+ * name of the engine.  If 'config_path' is NULL, the name is 'program'.  'healthy' is the same pointer as for
+ * http_open().  Returns 0 or -ENOMEM. */
 int status_create(const char *program, const char *config_path, const struct gauge *healthy, struct status **status);
 
 /* NULL is accepted. */

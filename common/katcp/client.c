@@ -318,7 +318,7 @@ bool katcp_call_may_resume(const struct katcp_call *call)
     return has_steps(CONTAINER_OF(call, const struct katcp_client, call));
 }
 
-/* Returns true if the server can continue to work for the client in its next slice. */
+/* Returns true if the server can continue to work for the client in the client's next slice. */
 static bool has_work(struct katcp_client *client)
 {
     bool goes_on = client->call.active && client->call.resume && unsent(client) <= KATCP_ENOUGH_BYTES;

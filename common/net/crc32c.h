@@ -15,8 +15,8 @@
  * there are no earlier data. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
 
-/* Returns the same CRC as crc32c(), but computes it with the tables on every processor.  Tests compare the two
- * functions. */
+/* Returns the same CRC as crc32c().  This function always uses the tables, even if the processor has a CRC instruction.
+ * Tests compare the two functions. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);
 
 #endif

@@ -42,7 +42,7 @@ struct grid_time {
 struct duplicate {
     struct chunk *chunk;
     size_t heap;
-    const uint8_t *first; /* first copy of the bytes; NULL: only some of these bytes had arrived */
+    const uint8_t *first; /* first copy of the bytes; NULL: the chunk had only some of the bytes */
 };
 
 struct assembler {
@@ -202,8 +202,8 @@ void assembler_refuse(struct assembler *assembler, const struct assemble_packet 
     counter_add_alone(reject == REJECT_TOO_OLD ? &source->late_heaps : &source->refused_heaps, 1);
 }
 
-/* Shows the other members of the group that the window has passed a chunk.  The gauge shows the furthest member.  The
- * first chunk after a jump may lower the gauge. */
+/* Tells the other members of the group that this assembler's window has passed the chunk of 'timestamp_samples'.  The
+ * gauge shows the furthest member.  The first chunk after a jump may lower the gauge. */
 static void show_progress(const struct assembler *a, int64_t timestamp_samples, bool restarts)
 {
     struct gauge *group = a->config.group_timestamp;

@@ -125,7 +125,7 @@ struct assembler_stats {
     /* expected heaps that were never handed on; counted when their chunk leaves the window */
     struct counter missing_heaps;
     struct counter incomplete_heaps;   /* heaps that were still incomplete when their chunk left the window */
-    struct counter contested_heaps;    /* heaps missing because different copies of their bytes arrived */
+    struct counter contested_heaps;    /* missing heaps: two packets had different contents for the same bytes */
     struct counter copied_packets;     /* packets whose payload was not received in place */
     struct counter jumps;              /* jumps of timestamps that were believed; gaps beyond the window are included */
     struct counter gap_samples;        /* samples skipped by forward jumps that exceed the elapsed time */

@@ -84,7 +84,7 @@ void claims_restart(struct claims *claims);
 /* Drops all claims.  The held packets of the claims count as refused. */
 void claims_drop(struct claims *claims);
 
-/* Records that the source was heard inside or near the window.  This ends the source's claim. */
+/* Records that the source was heard inside or near the window.  If the source has a claim, drops the claim. */
 void claims_heard(struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Returns true if the source was heard inside or near the window within the last 'window_ns'. */

@@ -80,10 +80,11 @@ static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t e
 }
 
 /* Returns the earliest time to begin the hand-over of the next piece.  A socket sends no packet of a piece until the
- * piece's first message ('first_bytes' bytes) has been handed over.  So the hand-over may begin before clear_ns.  The
- * difference is the time that the hand-over of the first message takes.  This time is computed from the fastest
- * recent hand-over.  Each slower piece multiplies the computed time by PACE_QUICK_GROWTH, so a thousand slower pieces
- * multiply it by 1.6.  A NIC may send earlier, but its hand-over takes negligible time. */
+ * piece's first message ('first_bytes' bytes) has been handed over.  So the hand-over may begin before clear_ns, by the
+ * time that the hand-over of the first message takes.  The function computes this time from the fastest recent
+ * hand-over.  Each slower piece multiplies the computed time by PACE_QUICK_GROWTH, so a thousand slower pieces multiply
+ * the time by 1.6.  A NIC may send packets before the hand-over of the first message ends, but a hand-over to a NIC
+ * takes negligible time. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {
     size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;

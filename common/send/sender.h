@@ -154,8 +154,8 @@ void sender_stop(struct sender *sender);
  * 'step'. */
 uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture);
 
-/* Returns the number of packets of all kinds and streams that could not be sent, since the streams were added.  Any
- * thread. */
+/* Returns the number of packets that could not be sent.  The number includes all kinds of packets and all streams, from
+ * the time when the streams were added.  Any thread. */
 uint64_t sender_n_failed(const struct sender *sender);
 
 /* Returns the number of heaps that were not sent before the deadline.  Call after sender_stop(). */

@@ -269,7 +269,8 @@ static void verbs_place_headers(struct send_sink *base, size_t n)
 static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
 {
     for (size_t i = 0; i < sink->n_memories; i++) {
-        /* the memory of the last payload usually contains this payload, so it is tried first */
+        /* the loop begins with the memory of the previous payload, because this memory usually contains the new payload
+         * too */
         const struct verbs_memory *memory = &sink->memories[sink->last_memory];
         if (packet->payload >= memory->base &&
             packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)

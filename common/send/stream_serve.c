@@ -69,7 +69,7 @@ static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct pack
 {
     if (stream->n_packets_left == 0)
         send_stream_begin_group(stream, now_ns);
-    int64_t first_ns = pace_departure_ns(&stream->pace); /* this time is past if the stream is late */
+    int64_t first_ns = pace_departure_ns(&stream->pace); /* in the past if the stream is late */
     int64_t horizon_ns =
         send_stream_is_paced(stream) ? (first_ns < now_ns ? first_ns : now_ns) + SENDER_QUANTUM_NS : NEVER_NS;
     size_t n_max = batch_packets(stream), n = 0;
@@ -91,8 +91,9 @@ static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct pack
     return n;
 }
 
-/* Returns the size of the first message, which the sink hands over before all others.  (If the sink no longer joins
- * packets, the first message is one packet.  The gap between two pieces may then be shorter.) */
+/* Returns the size of the first message.  The sink hands over this message before all others.  If the sink no longer
+ * joins packets, the first message is one packet, and the returned size is too large.  The gap between two pieces may
+ * then be shorter. */
 static size_t first_message_bytes(const struct packet_out *packets, size_t n)
 {
     size_t n_bytes = 0;

@@ -60,9 +60,9 @@ bool data_time_is_due(const struct data_time *time, int64_t timestamp, int64_t a
  * 'window' does not. */
 bool data_time_clock_refuses(const struct data_time *time, int64_t claim, int64_t window);
 
-/* Compares 'timestamp' with the synchronised clock.  Returns the number of periods of 2^48 samples by which the
- * extension to 64 bits made the timestamp too high.  Returns 0 if the timestamp is right, or if the clock is not
- * synchronised. */
+/* Compares 'timestamp' with the synchronised clock.  The extension of a timestamp to 64 bits may add a wrong number
+ * of periods of 2^48 samples.  Returns the number of excess periods; the number is negative if periods are missing.
+ * Returns 0 if the timestamp is right, or if the clock is not synchronised. */
 int64_t data_time_wrong_periods(const struct data_time *time, int64_t timestamp);
 
 #endif

@@ -68,10 +68,10 @@ struct sensor_desc {
      * reports every reading.  Otherwise 'auto' reports only changes; this is for readings that change with each
      * chunk. */
     double auto_shortest_s;
-    /* Returns true if an aggregate includes the sensor 'name'.  NULL: this sensor is not an aggregate.  An aggregate
-     * is a SENSOR_DISCRETE with sensor_aggregate_words whose value is computed from other sensors.  An aggregate
-     * never includes another aggregate.  The value is degraded (status warn) while the status of an included sensor
-     * is warn, error, failure or unreachable. */
+    /* For an aggregate: returns true if the aggregate includes the sensor 'name'.  If this member is NULL, this sensor
+     * is not an aggregate.  An aggregate is a SENSOR_DISCRETE with sensor_aggregate_words.  The value of an aggregate
+     * is computed from other sensors.  An aggregate never includes another aggregate.  The value is degraded (status
+     * warn) while the status of an included sensor is warn, error, failure or unreachable. */
     bool (*includes)(const char *name);
     /* Age of a reading, in nanoseconds, at which its status becomes SENSOR_ERROR if no new reading has been set; 0:
      * never.  If 'recovers' is true, a status of warn, error or failure becomes SENSOR_NOMINAL instead. */

@@ -16,8 +16,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* HANGS_LOOKS: number of checks without a callback after which a stream counts as hung.  These checks take 3 s, longer
- * than a real-time chunk takes. */
+/* If no callback of a stream runs during HANGS_LOOKS checks, the stream counts as hung.  The checks take 3 s.  A
+ * real-time chunk takes less time. */
 #define WATCH_INTERVAL_MS 100
 #define HANGS_LOOKS       30
 

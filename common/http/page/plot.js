@@ -3,8 +3,8 @@
 
 const plots = [];
 let pointed = null; // position of the pointer along the axis of all plots, from 0 to 1
-let drag = null;    // position on the axis, from 0 to 1, at which a drag to zoom began
-// the plot under the pointer: {plot, y: position on its canvas, channel: channel chosen with the keys, else null}
+let drag = null;    // position on the axis, from 0 to 1, at which the user began to drag the mouse; the drag zooms
+// the plot under the pointer: {plot, y: position on the canvas, channel: channel chosen with the keys, else null}
 let active = null;
 
 function colour(name) {

@@ -199,7 +199,8 @@ function clipped_cell(b) {
   return { text: percent(f), sub: b.clipped_samples ? `${count(total(b.clipped_samples))} samples` : "", level: f > 0.01 ? "warn" : "" };
 }
 
-/* Returns the number of antennas in a voltage beam, or the fraction of present data in detected beams. */
+/* For a voltage beam, returns the number of antennas in the beam.  For detected beams, returns the fraction of the data
+ * that arrived. */
 function came_cell(s, b) {
   if (known(b.present_ratio)) return { text: percent(b.present_ratio), sub: "of the data", level: total(b.heaps) && b.present_ratio < 1 ? "warn" : "" };
   if (!known(b.antennas)) return { text: "" };
@@ -481,7 +482,8 @@ function show_sensors(s) {
 
 // ---- Troubles -------------------------------------------------------------------------------------------------------
 
-/* Returns the counters that do not increase as long as all is well, if they are above 0, each as [where, what, counter]. */
+/* Some counters increase only if something is wrong.  Returns each of these counters whose value is above 0, as
+ * [where, what, counter]. */
 function troubles_of(s) {
   const found = [];
   const look = (where, name, value) => {
