@@ -89,9 +89,9 @@ bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_sa
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 
-/* Returns the phase by which a wideband spectrum is rotated: the model's phase, plus a quarter turn for each sample
- * of coarse delay.  The quarter turns correct the phase at the band's centre, which lies at a quarter of the sample
- * rate, for the shift of the input by the coarse delay.  The result is in radians, [-pi, pi). */
+/* Returns the phase by which a wideband spectrum is rotated: the model's phase, plus a quarter turn for each sample of
+ * coarse delay.  The coarse delay shifts the input, and so changes the phase at the band's centre.  The band's centre
+ * lies at a quarter of the sample rate.  The quarter turns undo the change.  The result is in radians, [-pi, pi). */
 double fgpu_delay_wideband_phase(const struct fgpu_delay_values *values);
 
 #endif

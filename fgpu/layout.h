@@ -115,8 +115,8 @@ size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_co
 /* Checks that the device's kernels support the outputs' buffers.  Returns 0, or -EINVAL with one sentence in 'why'. */
 int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes);
 
-/* Checks that the host has enough memory and CPUs, and the device enough memory, before anything is allocated.  Returns
- * 0, or negative errno with one sentence in 'why'. */
+/* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Called before anything is
+ * allocated.  Returns 0, or negative errno with one sentence in 'why'. */
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
                            char *why, size_t why_bytes);
 

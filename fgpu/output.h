@@ -3,11 +3,11 @@
  *
  * Flow:      device input (of a narrow band: the samples of baseband.c) --> spectra whose windows, shifted by their
  *            polarisation's delay, lie in it --append--> output buffer --finish--> download --> worker's inbox
- * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  If the input for the next spectrum
- *            is gone, the output starts again at the first such multiple with input on both polarisations.  The cause
- *            is a gap in the input, or a delay that grew by more than the length of the history.  The incomplete batch
- *            is skipped.  If the input has not arrived yet, the output continues with the next input.  So the output
- *            uses some input twice if a delay jumps up, and skips input if a delay jumps down.
+ * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  If the input for the next spectrum is
+ *            gone, the output skips the incomplete batch.  The output then starts again at the first such multiple for
+ *            which both polarisations have input.  Input is gone after a gap in the input, or if a delay grew by more
+ *            than the length of the history.  If the input has not arrived yet, the output continues with the next
+ *            input.  So the output uses some input twice if a delay jumps up, and skips input if a delay jumps down.
  * Delays:    a delay is evaluated for every spectrum of every polarisation (delay.h), at the spectrum's output time.
  *            All models that were set stay, so no jump of the data's time loses a model.
  * Time:      after fgpu_output_restart() time may begin again at any timestamp.  Only gains and delay models survive

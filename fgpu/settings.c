@@ -284,7 +284,7 @@ static int read_config_gains(struct fgpu_settings *s, size_t ant, char *why, siz
 
 /* ---- What was kept ----------------------------------------------------------------------------------------------- */
 
-/* Returns true if a queue has more models than the placeholder with which each queue begins. */
+/* Each queue begins with a placeholder.  Returns true if a queue has a model besides the placeholder. */
 static bool has_models(const struct fgpu_delays *delays)
 {
     return delays->pols[0].n > 1 || delays->pols[1].n > 1;

@@ -30,8 +30,9 @@
 struct engine;
 struct fgpu_settings;
 
-/* A snapshot on its way to the worker.  The gains are a buffer of an output (output.h).  Main takes the buffer with
- * fgpu_output_take_gains(), and the command passes the buffer back to the output.  Only the output frees the
+/* A command from main to the worker.  The command carries a snapshot of gains or delay models, or a request about a
+ * satellite.  The gains lie in a buffer that belongs to an output (output.h).  Main gets the buffer from
+ * fgpu_output_take_gains().  The worker passes the buffer back with fgpu_output_set_gains().  Only the output frees the
  * buffer. */
 struct fgpu_command {
     struct command base; /* first */

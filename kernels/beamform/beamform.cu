@@ -28,8 +28,8 @@ static __device__ __forceinline__ float dither_of(uint32_t word, int part)
     return __uint_as_float(__byte_perm(word, 0x4300u, part ? 0x5432 : 0x5410));
 }
 
-/* Scales, dithers, clips and rounds 8 spectra.  The results are the low bytes of the parts.  Returns the number of
- * clipped samples. */
+/* Scales, dithers, clips and rounds 8 spectra.  Each result is the low byte of a real or imaginary part in 'parts'.
+ * Returns the number of clipped samples. */
 static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slot, float (&parts)[LANE_SPECTRA][2],
                                                           const uint32_t (&dither)[4])
 {
@@ -144,7 +144,8 @@ static __device__ __forceinline__ uint32_t finish_group(const struct beamform_ar
     return finish(args, slot, lane, parts, dither);
 }
 
-/* Returns the lane's slot of a group of the block. */
+/* A group has GROUP_BEAMS slots.  Four lanes of a warp share a slot.  Returns the slot of this lane in a group of the
+ * block. */
 static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 {
     return shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];

@@ -45,7 +45,7 @@ void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool rea
         sum_integers(words, first, n, sums);
 }
 
-/* ---- A channel: subtracts the sums of correlate from the rows; zeros must remain --------------------------------- */
+/* ---- A channel: subtracts the correlator's sums from the rows; zeros must remain --------------------------------- */
 
 /* A baseline.  'at' is the index of the baseline's first sum. */
 struct baseline {

@@ -346,8 +346,9 @@ static __device__ __forceinline__ void join_warps(struct tile &tile)
     }
 }
 
-/* Returns the i-th of this lane's 16 sums of 8 x 8 antennas, in the order of memory.  The lane has row g with columns 2
- * t and 2 t + 1, all products p1 + 2 p2 and both parts.  'im' has the row's sums of im e2. */
+/* Returns the i-th of this lane's 16 sums of 8 x 8 antennas, in the order of memory.  The lane has the sums of row g
+ * with columns 2 t and 2 t + 1.  For each column the lane has the real and imaginary parts of all products p1 + 2 p2.
+ * 'im' has the row's sums of im e2. */
 static __device__ __forceinline__ sum_type find_sum(const struct sums &sums, const uint32_t (&im)[2], int i)
 {
     int j = i / 8, p2 = i / 4 % 2, p1 = i / 2 % 2, part = i % 2;
@@ -402,9 +403,9 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds sums of 8 x 8 antennas to memory.  Other blocks also add to these sums.  After the transpositions the four
- * lanes t of a row have the row's sums 16 s + 4 m + t.  These lanes swap half of their sums with the four lanes of
- * the next row. */
+/* Adds sums of 8 x 8 antennas to memory.  Other blocks also add to these sums.  Four lanes (t = 0 to 3) share a row.
+ * After the transpositions, lane t has the row's sums 16 s + 4 m + t.  The four lanes of an even row then swap half of
+ * their sums with the four lanes of the next row. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {

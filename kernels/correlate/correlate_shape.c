@@ -332,9 +332,9 @@ void correlate_kernels_destroy(struct correlate_kernels *kernels)
     kernels->n = 0;
 }
 
-/* Returns the best number of parts into which to split a launch over time.  Blocks run in rounds of 'room' blocks, the
- * number of blocks that the device runs at a time.  At its end a block adds its sums to memory, which takes about as
- * long as 'overhead' slices. */
+/* A launch is split over time into parts.  Returns the best number of parts.  The device runs 'room' blocks at a time.
+ * These blocks form a round.  At the end a block adds its sums to memory.  This addition takes about as long as the
+ * products of 'overhead' slices. */
 static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint64_t room)
 {
     const uint64_t overhead = 24;

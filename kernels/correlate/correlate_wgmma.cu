@@ -153,8 +153,8 @@ struct products {
     partial plain[COL_ANTS], turned[COL_ANTS];
 };
 
-/* Finds the sums of the imaginary parts in the two columns of a thread's i-th baseline, over the stages of both
- * producers: sums[p2]. */
+/* Finds the sums of the imaginary parts of two columns: sums[p2].  The columns are the polarisations p2 of the column
+ * antenna in a thread's i-th baseline.  The sums cover the stages of both producers. */
 static __device__ __forceinline__ void find_column_sums(shared_address shared, uint32_t last_slot, int i,
                                                         int (&sums)[2])
 {

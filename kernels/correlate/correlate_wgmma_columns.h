@@ -110,8 +110,8 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
     }
 }
 
-/* Stores the sums of the columns, [antenna][pol], in the slot that holds the producer's last stage of an item.  Zeroes
- * the sums. */
+/* The caller has stored a producer's last stage of an item.  Stores the sums of the columns, [antenna][pol], in the
+ * slot of this stage.  Zeroes the sums. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll

@@ -51,8 +51,8 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* Returns the index of the first pair of stages of block 'block'.  Only pairs of the items that remain after all
- * rounds are counted. */
+/* The blocks share the items that remain after all rounds, in pairs of stages.  Returns the index of the first pair of
+ * block 'block'.  Index 0 is the first pair of the remaining items. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
     return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;

@@ -119,9 +119,9 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
-/* Multiplies 64 rows of a warpgroup with N columns for one step.  Each thread has its fragment of the rows in
- * registers, a[half of K * 2 + (row i, row i + 8)].  The columns begin at byte 'at' of 'columns', in shared memory.  A
- * thread's sums are [column / 8][row i, row i + 8][column % 2]. */
+/* Multiplies 64 rows of a warpgroup by N columns for one step.  Each thread has its fragment of the rows in registers:
+ * a[2 h + r] belongs to half h of K and to row i + 8 r.  The columns begin at byte 'at' of 'columns', in shared memory.
+ * A thread's sums are [column / 8][row i, row i + 8][column % 2]. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply(partial *sums, const uint32_t (&a)[4], shared_address columns,
                                                 unsigned at, unsigned step)

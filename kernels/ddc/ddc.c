@@ -25,8 +25,8 @@ struct block {
     float re[BLOCK_OUT], im[BLOCK_OUT];
 };
 
-/* Unpacks samples first, first + stride, ... into a column.  Only 'n_there' of these samples exist.  The rest of the
- * column becomes zeros. */
+/* Unpacks samples into a column: column[i] is sample first + i * stride.  Only 'n_there' of these samples exist.  The
+ * rest of the column becomes zeros. */
 static void unpack_column(const uint8_t *in, size_t first, size_t stride, size_t n_there, unsigned sample_bits,
                           float *column)
 {

@@ -8,8 +8,8 @@
 #include "common/device/tuner.h"
 #include "kernels/ddc/ddc.h"
 
-/* Sizes are a struct ddc_args; only n_out, n_taps, subsampling and sample_bits are used.  Shapes are struct
- * ddc_shape. */
+/* The argument 'sizes' of the tuner's functions is a struct ddc_args.  The functions use only n_out, n_taps,
+ * subsampling and sample_bits.  A shape is a struct ddc_shape. */
 extern const struct tuner_kernel ddc_tuner;
 
 #endif
