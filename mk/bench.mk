@@ -48,7 +48,7 @@ bench-peers: ## builds spead2, the peer of the packet benchmarks, and tries it
 	@scripts/setup bench
 	@.venv/bin/python scripts/bench/peer_check.py
 
-# All programs that the parts of scripts/gpu run.
+# Builds all programs that scripts/gpu starts.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
 .PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-control bench-phaseup bench-kill soak bench-recv bench-send bench-peers gpu-programs

@@ -67,7 +67,7 @@ def command(text, namespace):
 
 
 def with_commands(text, namespace):
-    """Returns the rules 'text' with commands for pods."""
+    """Replaces the commands for hosts in the alert rules 'text' by commands for pods.  Returns the new text."""
     marker, _, rest = text.partition("\n")
     loaded = yaml.safe_load(rest)
     for group in loaded["groups"]:

@@ -523,8 +523,8 @@ def f_buffers(array, stream):
 
 
 def x_window(array, stream):
-    """Returns recv.window and recv.chunks of an xbgpu.  The xbgpu waits for a late antenna for the duration of the
-    fgpus' output buffers."""
+    """Returns recv.window and recv.chunks of an xbgpu.  The output buffers of an fgpu hold a certain time of data.  The
+    xbgpu waits this time for the data of a late antenna."""
     recv = array["xbgpu"]["recv"]
     if "window" in recv.given or "chunks" in recv.given:
         return recv["window"], recv["chunks"]

@@ -29,7 +29,7 @@ class Antenna:
 
 @dataclass
 class Array:
-    """One stream of satellites' sums of all antennas, and the output to calibrate."""
+    """One gnss stream of all antennas, and the output to calibrate.  The stream contains sums for each satellite."""
 
     sync_time: float  # UNIX time of ADC sample 0
     adc_rate_hz: float
@@ -75,7 +75,7 @@ def endpoint_of(text):
 
 
 def engine_of(path, stream, output):
-    """Returns the Array in one file.  Its antennas have the 'engine' 0."""
+    """Reads the configuration file of one F-engine.  Returns an Array of this F-engine's antennas, with 'engine' 0."""
     config = load_yaml(path)
     try:
         gnss = choose(path, config.get("gnss"), "gnss", stream)

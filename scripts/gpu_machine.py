@@ -53,7 +53,8 @@ def tool(name):
 
 
 def built_tree():
-    """Returns the tree that has the programs: this tree, or the pack unpacked in .gpu if nothing was built here."""
+    """Returns the directory with the built programs.  If nothing was built in this tree and .gpu contains an unpacked
+    pack, the function returns .gpu.  Otherwise the function returns this tree."""
     return HERE if (HERE / "build").exists() or not (HERE / ".gpu/build").exists() else HERE / ".gpu"
 
 

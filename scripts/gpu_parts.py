@@ -182,8 +182,8 @@ def unit(run):
 
 
 def cases(root, suite):
-    """Returns jobs for a unit test.  Each case of a kernels' test is a job, and these jobs may run side by side.
-    Each other unit test is one job, because some of its cases are not for GPUs."""
+    """Returns the jobs for a unit test.  In a test of kernels, each case is a job, and the jobs may run side by side.
+    A test of the device is a single job.  Some cases of a test of the device are not for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()

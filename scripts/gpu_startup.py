@@ -1,4 +1,7 @@
-"""Measures fgpu's time from exec to READY: if fgpu compiles its kernels, and if an earlier start compiled them."""
+"""Measures fgpu's time from exec to READY.
+
+In a cold start, fgpu compiles its kernels.  In a warm start, an earlier start has compiled the kernels.
+"""
 import json
 import os
 import select

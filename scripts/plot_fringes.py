@@ -34,7 +34,7 @@ NOTHING_PERCENT = 1e-4  # smaller values are not losses but rounding errors of n
 LEAST_LOST_PERCENT = 0.1  # lower end of the colour scale; smaller losses have the scale's lightest colour
 MAX_PANELS = 15
 MAX_COLUMNS = 300  # number of columns of a waterfall: small, so that each column is wider than a pixel
-MAX_NAMES = 40  # largest number of antennas' names next to the picture of lost data
+MAX_NAMES = 40  # maximum number of antenna names on the axis of the picture of lost data
 DPI = 110
 
 plt.rcParams.update({

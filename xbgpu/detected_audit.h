@@ -73,9 +73,9 @@ void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct x
  * opened. */
 void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *heap, int64_t number);
 
-/* Copies drawn voltages, and queues the download of drawn coefficients.  Called when 'compute' adds spectra [begin,
- * end) of the device input to 'heap'.  Coefficients are [chan][beam][pol][ant][re, im], and exponents are
- * [chan][beam][pol].  Batch 0 of the device input begins with spectrum 'input_first'. */
+/* Copies the voltages of the drawn powers, and queues the download of their coefficients.  Called when 'compute' adds
+ * spectra [begin, end) of the device input to 'heap'.  Coefficients are [chan][beam][pol][ant][re, im], and exponents
+ * are [chan][beam][pol].  Batch 0 of the device input begins with spectrum 'input_first'. */
 void xbgpu_detected_audit_take(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *compute,
                                const struct xbgpu_output_input *input, int64_t input_first, int64_t begin, int64_t end,
                                const int16_t *coefficients, const int32_t *exponents);

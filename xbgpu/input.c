@@ -460,8 +460,8 @@ static bool is_rx(const char *name)
     return strncmp(name, "rx.", 3) == 0;
 }
 
-/* Adds the sensors.  After a silence of xbgpu_rx_timeout_ns() the sensors report an error.  The exception is
- * rx.missing-unixtime, whose error is cleared. */
+/* Adds the sensors.  After xbgpu_rx_timeout_ns() without a new reading, the status of rx.timestamp and rx.unixtime
+ * becomes error, and the status of rx.missing-unixtime becomes nominal. */
 static int add_sensors(struct xbgpu_inputs *x)
 {
     struct input_sensors *s = &x->sensors;

@@ -262,7 +262,8 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
     l->n_history = (xbgpu_delay(l, l->max_shift) + l->n_spectra - 1) / l->n_spectra;
 }
 
-/* Adds to the layout the memory for selecting spectra, which outputs with a gate or with their own shifts need. */
+/* Adds the memory for selecting spectra to the layout.  Outputs with a gate and outputs with their own shifts select
+ * spectra. */
 static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;

@@ -87,8 +87,8 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
 /* Decides about all dumps that have been neither sent nor withheld.  If 'on' is true, dumps that begin at
- * 'from_samples' or later are sent.  If 'on' is false, no dump is sent.  Returns the earliest timestamp of these
- * dumps. */
+ * 'from_samples' or later are sent.  If 'on' is false, no dump is sent.  Returns the end of the last dump that was sent
+ * or withheld; 0: none yet. */
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */

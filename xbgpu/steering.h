@@ -67,7 +67,8 @@ struct xbgpu_steering {
     struct beam_steering *wanted;               /* [n][XBGPU_BEAM_MODELS][ant] */
     float *wanted_calibration;                  /* complex [input][chan] */
     uint8_t *is_steered;                        /* [n] 1 if steered after the current device input began */
-    uint8_t *is_calibrated;                     /* [input] 1 if calibrated after the current device input began */
+    uint8_t *is_calibrated;                     /* [input] 1 if the input was calibrated after the current device
+                                                 * input began */
     bool is_changed;                            /* true if is_steered or is_calibrated has a 1 */
     struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current device input */
     float *amplitudes;                          /* [n][ant] for the current device input, in all its models */

@@ -312,8 +312,9 @@ static void find_taps(struct exchange *e, size_t n_taps, double *taps)
     }
 }
 
-/* Chooses the first extrema.  If n_given > 0, spreads the extrema of another filter for the same bands,
- * frequencies[0..n_given), to n + 1 extrema.  Otherwise spreads the extrema evenly over the grid. */
+/* Chooses the first n + 1 extrema.  If n_given > 0, frequencies[0..n_given) are the extrema of another filter for the
+ * same bands.  The function then interpolates between these extrema.  Otherwise the function spreads the extrema evenly
+ * over the grid. */
 static void begin(struct exchange *e, const double *frequencies, size_t n_given)
 {
     size_t j = 0;

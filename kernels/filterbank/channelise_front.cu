@@ -40,7 +40,7 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #ifdef EMULATE_CUDA
     return __byte_perm(first, second, how);
 #else
-    uint32_t bytes; /* the function __byte_perm() would also mask 'how' */
+    uint32_t bytes; /* __byte_perm() would need one more instruction, to apply a mask to 'how' */
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(first), "r"(second), "r"(how));
     return bytes;
 #endif

@@ -14,7 +14,7 @@
 #define MAX_SECTION (1 << 20)
 /* minimum of front_section; with this minimum, CHANNELISE_CUDA_SPECTRA spectra have 16384 sections */
 #define LEAST_SECTION 16
-/* time that it takes to start a block, as the number of rows that a block filters in the same time */
+/* time to start a block, in units of the time in which a block filters a row */
 #define START_ROWS 16
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensor copies and bulk
  * copies.  Other GPUs give a block less shared memory. */

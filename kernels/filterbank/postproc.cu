@@ -129,7 +129,8 @@ static __device__ __forceinline__ float2 real_transform(float2 z, float2 mirrore
 /* Computes the channels of a slot.  'fft' belongs to one spectrum and one polarisation. */
 static __device__ __forceinline__ void finish_transform(const struct slot &slot, const float2 *fft, float2 (&x)[N_MINE])
 {
-    /* a becomes Z_k of the slot's first UNZIP channels, b becomes conj Z_-k of the same channels */
+    /* After the transforms, 'a' contains Z_k of the slot's first UNZIP channels.  'b' contains conj Z_-k of the same
+     * channels. */
     float2 a[UNZIP], b[UNZIP];
 
 #pragma unroll

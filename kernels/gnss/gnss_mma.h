@@ -8,7 +8,7 @@
 
 #define MMA_PIECES        16 /* maximum number of pieces of a block */
 #define MMA_ANTS          32 /* maximum number of antennas of a block */
-#define MMA_PAIRS         27 /* number of pairs of consecutive words of a row that a lane has in a chunk; odd */
+#define MMA_PAIRS         27 /* number of pairs of words in a lane's run (gnss_correlate_mma.cu); must be odd */
 #define MMA_CHUNK_SAMPLES (4 * 4 * MMA_PAIRS)
 
 /* A piece with samples in the block's slice of time. */

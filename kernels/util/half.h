@@ -29,8 +29,8 @@ static inline uint16_t half_of_double(double x)
     frexp(x, &exponent);
     exponent = exponent < -13 ? -13 : exponent; /* half floats below 2^-14 are 2^-24 apart */
     double units = rint(ldexp(fabs(x), 11 - exponent));
-    /* A normal number has 2^10 to 2^11 units.  Its leading bit, 2^10, adds one to the exponent field.  Rounding up to
-     * 2^11 units adds one more. */
+    /* A unit is the value of the last bit of the mantissa.  A normal number is 2^10 to 2^11 units.  The leading bit,
+     * 2^10, adds one to the exponent field.  If the number was rounded up to 2^11 units, the bit 2^11 adds two. */
     return (uint16_t)((signbit(x) ? 0x8000 : 0) + ((exponent + 13) << 10) + (int)units);
 }
 

@@ -140,8 +140,8 @@ static __device__ __forceinline__ int dot_high(uint32_t a, uint32_t b, int sum)
 
 /* ---- Matrices ---------------------------------------------------------------------------------------------------- */
 
-/* ldmatrix: loads four matrices of 8 rows of 16 bytes.  Lane i gives the address of row i % 8 of matrix i / 8.  Each
- * lane gets word lane % 4 of row lane / 4 of each matrix. */
+/* ldmatrix: loads four matrices.  A matrix has 8 rows, and a row has 16 bytes.  Lane i gives the address of row (i % 8)
+ * of matrix (i / 8).  Lane i gets one word from each matrix: word (i % 4) of row (i / 4). */
 static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], shared_address row)
 {
 #ifdef EMULATE_CUDA

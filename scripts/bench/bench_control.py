@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""bench_control.py [--requests N] [--seed S]: random requests to cbf-control, and the delays of 64 antennas.
+"""bench_control.py [--requests N] [--seed S]: sends random requests, and the delays of 64 antennas, to cbf-control.
 
-24 engines (16 F-engines, 8 X-engines) are fakes that only speak KATCP and answer within 5 ms.  Two engines are stopped,
-and one hangs.  Clients are unmodified aiokatcp.  Prints how long the controller takes in addition to the engines, and
-its CPU time.  On a busy machine a good engine may not answer in time; its name in a reply then counts as right.
+24 engines (16 F-engines, 8 X-engines) are fakes.  The fakes only speak KATCP and answer within 5 ms.  Two engines are
+stopped, and one hangs.  Clients are unmodified aiokatcp.  The benchmark prints the time that the controller adds to the
+engines' time, and the controller's CPU time.  On a busy machine a good engine may answer too late.  If the controller's
+reply then names this engine, the benchmark does not count the reply as wrong.
 """
 import argparse
 import asyncio

@@ -141,7 +141,8 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Returns the rate in 10^9 per second.  'amount' is the amount of work of one launch. */
+/* Returns the rate in 10^9 operations or bytes per second.  'amount' is the number of operations or bytes in one
+ * launch. */
 static struct bench_stat measure(const struct options *options, const struct work *w, double amount)
 {
     return bench_measure(time_work, (void *)w, amount, options->n_repetitions, REPETITION_NS,

@@ -15,7 +15,7 @@ class Pass:
     most: float
 
 
-# Passes over the memory bus for a byte that a NIC receives (RECEIVED) or sends (SENT).
+# RECEIVED lists the passes for each byte that a NIC receives.  SENT lists the passes for each byte that a NIC sends.
 RECEIVED = {
     "sockets": [Pass("NIC writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],

@@ -426,7 +426,7 @@ class F(WithF):
         if "no_chunk" in metric:
             return "fgpu device"  # the device did not return chunks in time
         if "dropped" in metric or "failed" in metric:
-            return "fgpu send"  # the send threads did not return buffers, unless the device was late
+            return "fgpu send"  # the send threads did not return buffers in time, or the device was late
         return "fgpu recv" if metric.startswith("fgpu_input") else "fgpu"
 
     def judge_output(self, before, after, watch):

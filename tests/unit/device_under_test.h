@@ -27,7 +27,7 @@ static inline const char *test_fake_cuda(void)
     return test_beside("cbf-cuda-fake.so", path, sizeof(path));
 }
 
-/* Makes the plugin that needs no GPU the device under test.  Call in the test itself. */
+/* Selects the device under test: the cuda device's plugin that needs no GPU.  Call in the test itself. */
 static inline void test_use_fake_cuda(void)
 {
     setenv("CBF_TEST_DEVICE", "cuda", 1);

@@ -39,7 +39,7 @@ struct network_port; /* faults and counts of an endpoint */
 void network_begin(void);
 void network_end(void);
 
-/* Returns the port of an endpoint ("239.1.0.1:7148"), without faults at first. */
+/* Returns the port of an endpoint ("239.1.0.1:7148").  A new port has no faults. */
 struct network_port *network_port(const char *endpoint);
 struct network_faults *network_faults(struct network_port *port);
 

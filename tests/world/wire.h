@@ -27,7 +27,7 @@
 
 struct wire_item {
     unsigned id;
-    bool is_address; /* 'value' is an offset in the heap; false: the value itself */
+    bool is_address; /* true: 'value' is an offset in the heap; false: 'value' is the item's value */
     uint64_t value;
 };
 

@@ -34,7 +34,7 @@ int beamrec_file_append(struct beamrec_file *file, const struct beamrec_header *
  * stays in use. */
 int beamrec_file_next(struct beamrec_file *file, char *why, size_t why_bytes);
 
-/* Closes the file.  Removes a file without data.  NULL is accepted. */
+/* Closes the file.  If the file contains no data, the function removes the file.  NULL is accepted. */
 void beamrec_file_close(struct beamrec_file *file);
 
 #endif

@@ -10,8 +10,8 @@
 #define LEVEL_MEAN   96.0
 #define LEVEL_RMS    24.0
 
-/* A window is used to choose the scale if its fraction of data is at least this part of the batch's largest
- * fraction. */
+/* The scale is chosen from the windows with a large fraction of data: at least FULL_FRACTION times the largest fraction
+ * in the batch. */
 #define FULL_FRACTION 0.9f
 
 static size_t n_substreams(const struct beamrec_product_shape *shape)

@@ -178,7 +178,7 @@ char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, s
 /* Returns the bits per second that the daemons of all files receive.  Returns a negative number if no file is 'ok'. */
 double doctor_recv_bits_per_s(const struct doctor *doctor);
 
-/* Returns true if this run includes a topic.  In this case a fix must not suggest the topic. */
+/* Returns true if this run of cbf-doctor checks the topic.  A fix must then not suggest another run with the topic. */
 static inline bool doctor_runs(const struct doctor *doctor, enum doctor_topic topic)
 {
     return (doctor->topics & topic) == topic;

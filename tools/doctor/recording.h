@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <sys/types.h>
 
-#define RECORDING_WEEK_S (7 * 86400.0) /* time for which a disk should have free space */
+#define RECORDING_WEEK_S (7 * 86400.0) /* if a recording has no limit, a disk should have room for this time */
 
 /* The files that one recorder writes to one directory. */
 struct doctor_recording {

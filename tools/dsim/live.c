@@ -120,7 +120,8 @@ static void evaluate_track(const struct dsim_live *live, const struct dsim_node 
         double position = fraction - (double)i * track->track_rate; /* position in the signal, relative to sample i,
                                                                      * in samples */
         double below = floor(position);
-        double place = (position - below) * N_FRACTIONS; /* equals N_FRACTIONS if the subtraction was rounded to 1 */
+        /* If position - below was rounded up to 1, 'place' is N_FRACTIONS. */
+        double place = (position - below) * N_FRACTIONS;
         size_t r = place < N_FRACTIONS ? (size_t)place : N_FRACTIONS - 1;
         int64_t source = (origin + (int64_t)below + (int64_t)i + period) % period;
         size_t n = run_samples(place - (double)r, step, n_samples - i);

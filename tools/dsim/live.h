@@ -5,7 +5,8 @@
  * Delay:   at timestamp t, track(signal, samples, rate) is 'signal' at t - (samples + rate t), even if this time
  *          crosses the end of a period.  An F-engine removes this delay if its delay is -samples / adc_sample_rate
  *          and its rate is -rate, from sync_time on.  In a sum or product inside track() or delay(), each signal is
- *          delayed: the filter delays tables, and phases delay gnss().
+ *          delayed on its own.  The filter (below) delays the signals of tables.  For gnss(), the delay changes the
+ *          phases of the code and of the carrier.
  * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample, with linear interpolation between the
  *          fractions.  The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample rate
  *          (0.9 of the band).  At higher frequencies the signal is too small and its phase is wrong.  The error depends

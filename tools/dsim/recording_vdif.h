@@ -25,7 +25,7 @@ struct dsim_recording_vdif {
     /* These members are set when the file is opened; [const] afterwards. */
     struct vdif_header first; /* header of the thread's first frame; all frames of the thread must match it */
     size_t frame_bytes;
-    int64_t n_file_frames; /* number of frames in the file, of all threads */
+    int64_t n_file_frames; /* number of all threads' frames in the file */
     uint32_t frame_samples;
     uint32_t channel;
     int64_t frames_per_second;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* after this number of consecutive frames that are later than the wanted frames, no wanted frame can follow */
+/* If this number of consecutive frames are later than the wanted frames, no wanted frame can follow. */
 #define N_AHEAD  (2 * DISORDER)
 #define N_PROBES 3
 

@@ -60,7 +60,7 @@ struct dsim_sender {
     int64_t n_heaps;          /* number of heaps that were sent for each input */
 };
 
-/* A change to other heaps of a period. */
+/* A change of the period.  The senders send the new period's heaps from 'timestamp' on. */
 struct change {
     const struct dsim_heaps *heaps;
     int64_t timestamp; /* timestamp of the first new heap */

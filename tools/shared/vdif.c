@@ -94,7 +94,7 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
     uint64_t place = (uint64_t)first * header->n_channels + channel;
 
     assert(channel < header->n_channels && first + (uint64_t)n_samples <= vdif_n_samples(header));
-    /* The loop counts words and slots in the word separately, so no sample needs a division. */
+    /* The loop has one counter for words and one counter for slots in a word.  So no sample needs a division. */
     uint64_t word = place / per_word;
     uint32_t slot = (uint32_t)(place % per_word);
     uint32_t word_step = header->n_channels / per_word, slot_step = header->n_channels % per_word;

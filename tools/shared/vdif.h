@@ -20,8 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* number of bytes that are read from each frame as its header, even if the header is a legacy header of 16 bytes; no
- * frame is shorter */
+/* Number of bytes that are read from each frame as its header.  A legacy header has only 16 bytes, but 32 bytes are
+ * read.  Every frame is longer than 32 bytes. */
 #define VDIF_HEADER_BYTES 32
 #define VDIF_N_THREADS    1024
 

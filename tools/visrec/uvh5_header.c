@@ -133,8 +133,8 @@ static bool write_frequencies(hid_t header, const struct visrec_array *array)
     return ok;
 }
 
-/* Writes the only entry of the catalogue, which means that the data are unphased: the baselines are in east, north,
- * up. */
+/* Writes the catalogue of phase centres.  The only entry states that the data are unphased.  The baselines of unphased
+ * data are in east, north, up. */
 static bool write_phase_centers(hid_t header)
 {
     hid_t catalog = H5Gcreate2(header, "phase_center_catalog", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
