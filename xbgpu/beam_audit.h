@@ -2,9 +2,9 @@
  * in pinned memory.
  *
  * Beams are exact, so the plain C version of the kernel beamform gives bit-identical results.  For each device input
- * the audit draws a beam, a batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  The audit copies the voltages
- * as received when the beams are queued.  The audit compares its beam with the downloaded beam in host memory before
- * the heaps leave.
+ * the audit draws a beam, a batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  When the beams are queued,
+ * the audit copies the received voltages.  Before the heaps leave, the audit compares its own beam with the downloaded
+ * beam in host memory.
  * Finds:     errors of voltages, sums or beams in upload, device memory, kernel and download, if they affect the drawn
  *            spectra.
  * Misses:    errors in the coefficients, because the audit uses the device's coefficients.

@@ -33,7 +33,7 @@ struct look {
     float *power; /* [n_chan] */
     /* The HTTP thread owns these fields: */
     int64_t wanted_ns;
-    size_t found_beam; /* index of the last sample's beam; number of beams if there was no sample */
+    size_t found_beam; /* index of the last sample's beam; if there was no sample, the number of beams */
     int64_t found_batch;
     float *found_power;
 };

@@ -432,8 +432,8 @@ static uint64_t phase_of(double turns)
     return (uint64_t)llrint(ldexp(turns - rint(turns), 63)) * 2;
 }
 
-/* The device adds a rate times the time since the start of the half batch that contains the model's start.  So the
- * phase near the model's start is exact, however late in the data the start is. */
+/* The device multiplies a rate by a time, and adds the product.  The time counts from the start of the half batch that
+ * contains the model's start.  So the phase near the model's start is exact, even at a large timestamp. */
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model, struct beam_steering *steering)
 {
     const struct xbgpu_config_recv *recv = &settings->config->recv;

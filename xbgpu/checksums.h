@@ -3,11 +3,11 @@
  *
  * Flow:      voltages --checksum--> rows;  at the end of a window rows, sums --checksum_dump--> checks --> download
  *            worker, when the dump is in host memory: xbgpu_checksums_agree(checks, visibilities)
- * Finds:     any single wrong integer in sums, totals or rows, or in the kernel reduce.  Any change of a single
- *            voltage that correlate reads, unless the voltages of all other inputs were 0 in that spectrum.  Any
- *            change of an integer in the dump or in its count of clipped visibilities: on the device, during the
- *            download, or in host memory before the comparison.  With half floats the checksums find sums that are
- *            wrong by more than CHECKSUM_TOLERANCE, and every bit error after the summation.
+ * Finds:     any single wrong integer in sums, totals, rows or results of the kernel 'reduce'.  Any change of a
+ *            single voltage that the kernel 'correlate' reads, unless the voltages of all other inputs were
+ *            0 in that spectrum.  Any change of an integer in the dump or in its count of clipped visibilities: on the
+ *            device, during the download, or in host memory before the comparison.  With half floats the checksums
+ *            find sums that are wrong by more than CHECKSUM_TOLERANCE, and every bit error after the summation.
  * Misses:    errors in voltages before they were on the device, because sums and checksums are both computed from these
  *            voltages.  The host's audit (audit.h) finds such voltages.
  * Threads:   the worker only.   Blocking: never. */

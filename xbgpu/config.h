@@ -62,7 +62,7 @@ struct xbgpu_config_output {
     bool send_enabled;
     int64_t n_buffers;             /* 0: default from xbgpu_output_buffers() */
     char *gate;                    /* name of a gate; NULL: all spectra are taken */
-    struct config_int_list shifts; /* this output's own shifts; empty: the shifts of the section recv apply */
+    struct config_int_list shifts; /* this output's own shifts; empty: the output uses recv.shifts */
 };
 
 /* A tied-array beam of one polarisation. */

@@ -189,7 +189,8 @@ static void reply_shifts(const struct xbgpu_control *c, struct katcp_call *call,
     free(args);
 }
 
-/* Reads pairs of an input and its shift into shifts[input].  All of 'seen' must be 0 before the call. */
+/* The arguments are pairs: an input, then the input's shift.  Stores each shift in shifts[input].  All of 'seen' must
+ * be 0 before the call. */
 static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, int64_t *shifts, bool *seen)
 {
     const struct xbgpu_layout *l = c->layout;

@@ -1,11 +1,11 @@
 /* control.h - handles the KATCP requests of a running xbgpu: checks them, saves the settings, and posts commands to the
  * worker.
  *
- * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
+ * Flow:      katcp/server.c --request--> whole request checked --command--> worker applies it --answer--> reply
  *            The reply waits for the worker, so that steady-state-timestamp is up to date when the client receives the
- *            reply.  When the time of the data goes back, steady-state-timestamp goes back too.
- * State:     the file "control" of the state directory contains the settings.  At the next start they override the
- *            YAML.
+ *            reply.  If the timestamps of the data go back, steady-state-timestamp goes back, too.
+ * State:     the file "control" of the state directory contains the settings.  At the next start, these settings
+ *            override the YAML.
  * Threads:   main.
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],

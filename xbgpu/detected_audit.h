@@ -34,7 +34,7 @@
  * spectra in a device input. */
 struct xbgpu_audit_piece {
     int64_t first;
-    size_t n, n_padded; /* number of spectra, and the next multiple of 8, which the kernel needs */
+    size_t n, n_padded; /* number of spectra, and this number rounded up to a multiple of 8, as the kernel requires */
     uint8_t *voltages;  /* [ant][chan][n_padded][pol] */
 };
 
@@ -86,13 +86,15 @@ void xbgpu_detected_audit_take_incoherent(struct xbgpu_detected_audit *audit, co
                                           int64_t input_first, int64_t begin, int64_t end,
                                           const struct beam_incoherent_weights *weights);
 
-/* Queues the download of the drawn powers when 'heap' has ended.  'download' waits for 'powers': [window][beam][cell]
- * on the device.  A window without any data is not compared. */
+/* Queues the download of the powers that the audit has drawn from 'heap'.  Call when 'heap' has ended, and when
+ * 'download' waits for 'powers'.  'powers' is on the device: [window][beam][cell].  The audit does not compare a window
+ * without data. */
 void xbgpu_detected_audit_fetch(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *download,
                                 const int64_t *powers);
 
-/* xbgpu_detected_audit_has() returns whether the audit drew from 'heap'.  If it did, call xbgpu_detected_audit_agrees()
- * when 'payload' has its final content.  That function returns whether host and device agree, and allows a new draw. */
+/* xbgpu_detected_audit_has() returns whether the audit has drawn powers from 'heap'.  If 'heap' has drawn powers, call
+ * xbgpu_detected_audit_agrees() when 'payload' has its final content.  xbgpu_detected_audit_agrees() returns whether
+ * host and device agree.  After the call, the audit may draw from another heap. */
 bool xbgpu_detected_audit_has(const struct xbgpu_detected_audit *audit, const void *heap);
 bool xbgpu_detected_audit_agrees(struct xbgpu_detected_audit *audit, const uint8_t *payload);
 

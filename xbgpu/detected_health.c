@@ -124,8 +124,9 @@ static size_t divide_up(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* Chooses the distances between measured groups of channels and between measured windows.  Windows are skipped only
- * if all windows of a single group have too many powers. */
+/* Chooses the distances between measured groups of channels and between measured windows.  The function first chooses
+ * the distance between groups.  Windows are skipped only if the measured groups still have more than
+ * DETECTED_HEALTH_POWERS powers. */
 static void choose_steps(struct xbgpu_detected_health *h)
 {
     size_t n_rows = (size_t)h->config->heap_windows * h->sizes.n_products, n_groups = h->sizes.n_groups;

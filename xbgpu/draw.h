@@ -12,10 +12,10 @@ struct xbgpu_draw {
     uint64_t n; /* number of draws so far */
 };
 
-/* Seeds the draw.  Returns 0 or negative errno. */
+/* Chooses a random seed for all draws.  Returns 0 or negative errno. */
 int xbgpu_draw_init(struct xbgpu_draw *draw);
 
-/* Writes the random bits of the current draw for its item 'i'.  The owner increments draw->n for the next draw. */
+/* Writes the random bits for item 'i' of the current draw.  The owner increments draw->n before the next draw. */
 void xbgpu_draw_bits(const struct xbgpu_draw *draw, uint32_t i, uint32_t bits[4]);
 
 /* Scales 32 random bits to a number in [0, n).  The distribution is uniform to within n / 2^32. */

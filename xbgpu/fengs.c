@@ -57,8 +57,8 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
 }
 
 /* Records the times of heaps and losses.  Late and refused heaps also show that the F-engine sends.  If no complete
- * heaps arrive, late and refused heaps count as losses.  If complete heaps arrive, late and refused heaps do not
- * count as losses here, because they are duplicates, or the assembler counts them as missing. */
+ * heaps arrive, late and refused heaps count as losses.  If complete heaps arrive, late and refused heaps do not count
+ * as losses.  Such heaps are duplicates, or the assembler counts these heaps as missing. */
 static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
     bool useless = moved & (1u << XBGPU_FENG_LATE | 1u << XBGPU_FENG_REFUSED);

@@ -36,7 +36,7 @@ enum { XBGPU_FENG_HEAPS, XBGPU_FENG_MISSING, XBGPU_FENG_LATE, XBGPU_FENG_REFUSED
 
 struct xbgpu_feng {
     struct gauge state;         /* enum xbgpu_feng_state */
-    struct gauge since_unix_ns; /* UNIX time at which the state began; 0: when the process started */
+    struct gauge since_unix_ns; /* UNIX time at which the state began; 0: the state began with the process */
     struct sensor state_sensor, count_sensors[XBGPU_FENG_N_COUNTS];
     /* [main] */
     uint64_t counts[XBGPU_FENG_N_COUNTS]; /* values of the counters at the last poll */
@@ -65,8 +65,8 @@ int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, str
 /* Reads all counters and updates the states.  Called by the timer and by tests.  'now_ns' is monotonic. */
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);
 
-/* Adds the states of the F-engines and the labels of their inputs to the section 'fengs' of /status.json.  This
- * section already contains the F-engines' metrics, in the same order of F-engines. */
+/* Adds the states of the F-engines and the labels of their inputs to the section 'fengs' of /status.json.  This section
+ * already contains the F-engines' metrics.  Metrics and states list the F-engines in the same order. */
 void xbgpu_fengs_describe(const struct xbgpu_fengs *fengs, json_t *into);
 
 void xbgpu_fengs_fini(struct xbgpu_fengs *fengs);

@@ -263,7 +263,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
                       size_t n_max)
 {
     int64_t dt = timestamp_samples - gate->delays_samples[row] - gate->epoch_samples;
-    uint64_t left, move; /* distance to the next change of the decision, and step per spectrum */
+    uint64_t left, move; /* distance to the next change of the decision, and distance between two spectra */
 
     if (gate->is_switch) {
         uint64_t at = switch_at(gate, dt);

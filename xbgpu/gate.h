@@ -2,10 +2,10 @@
  *
  * Time:      a gate decides about a spectrum by the time dt = t - d - epoch.  The timestamp t is the first ADC sample
  *            of the spectrum's filter window.  d is the dispersion delay of the channel.  The centre of the filter
- *            window is several spectra later than t.  xbgpu does not know the filter, so the operator must correct for
- *            this difference in the epoch.
- * phase:     turns = phase + f dt + f' dt^2 / 2, in units of 2^-128 of a turn, modulo a turn.  A product of such a
- *            number and an integer wraps in the same way as turns do, so the product is exact.  Only the three
+ *            window is several spectra later than t.  xbgpu does not know the filter, so the operator must set an
+ *            epoch that includes this difference.
+ * phase:     turns = phase + f dt + f' dt^2 / 2, in units of 2^-128 of a turn, modulo a turn.  The product of such
+ *            a number and an integer overflows at a whole turn, so the product is exact.  Only the three
  *            constants are rounded, each to the nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.
  *            At 1712 MS/s the error is 4e-6 turns after a year, and 4e-4 turns after ten years.  Nearly all of the
  *            error comes from f'; without f' the error never exceeds 2^-66 turns.  The configuration has f' with 18
@@ -40,7 +40,7 @@ struct xbgpu_gate {
     uint8_t taken[GATE_MAX_BINS];        /* [n_bins] 0 or 1 */
     uint16_t stretch_end[GATE_MAX_BINS]; /* [n_bins] index of the next bin whose 'taken' differs, or n_bins */
     uint64_t period_samples, on_samples; /* only for kind switch; a taken part begins at 'epoch_samples' */
-    size_t n_rows;                       /* 1: all channels have the same decisions; else the number of channels */
+    size_t n_rows;                       /* 1: all channels share the decisions; else the number of channels */
     int64_t *delays_samples;             /* [n_rows] */
 };
 
@@ -61,7 +61,8 @@ void xbgpu_gate_destroy(struct xbgpu_gate *gate);
 /* Returns whether the gate may take different spectra from different channels. */
 bool xbgpu_gate_is_dispersed(const struct xbgpu_config_gate *config);
 
-/* Returns the number of rows of decisions: 1, or the number of the engine's channels if channels differ. */
+/* Returns the number of rows of decisions.  If all channels share the decisions, the number is 1.  Otherwise each of
+ * the engine's channels has a row. */
 size_t xbgpu_gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
 
 /* Returns the radio frequency of the centre of the engine's channel 'chan'. */
@@ -74,9 +75,9 @@ double xbgpu_gate_dispersion_samples(const struct xbgpu_config_gate *config, con
 /* Returns whether the gate takes the spectrum with this timestamp. */
 bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples);
 
-/* Returns a number of consecutive spectra, 'step_samples' apart, for which the decision is certainly the same.  The
- * first of these spectra is the spectrum at 'timestamp_samples'.  The number is from 1 to 'n_max', which is at most
- * the number of spectra in a heap. */
+/* Counts consecutive spectra that certainly have the same decision.  The first spectrum is at 'timestamp_samples', and
+ * the spectra are 'step_samples' apart.  Returns the count, from 1 to 'n_max'.  'n_max' is at most the number of
+ * spectra in a heap. */
 size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                       size_t n_max);
 

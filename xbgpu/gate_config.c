@@ -81,8 +81,8 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name)
     return -1;
 }
 
-/* Checks that no channel's delay is too large.  The first channel has the largest delay.  With a reference frequency
- * the delay of the last channel may be negative, and its magnitude may then be the largest. */
+/* Checks that no channel's delay is too large.  The first channel has the largest delay.  With a reference frequency,
+ * the last channel may have a negative delay.  The magnitude of this delay may exceed the first channel's delay. */
 static void check_delay(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
     double first_samples = xbgpu_gate_dispersion_samples(gate, config, 0);

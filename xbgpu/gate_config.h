@@ -46,7 +46,7 @@ static inline struct xbgpu_config_gate *xbgpu_config_gate(const struct config_ar
 /* Returns the index of the gate with this name, or -1. */
 int xbgpu_find_gate(const struct config_array *gates, const char *name);
 
-/* Checks those keys of gates that depend on each other.  Called by xbgpu_config_check(). */
+/* Checks the keys of gates that depend on each other.  xbgpu_config_check() calls this function. */
 void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors);
 
 /* ---- While running: changed gates -------------------------------------------------------------------------------- */
@@ -55,9 +55,9 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 int xbgpu_gate_copy(const struct xbgpu_config_gate *gate, struct xbgpu_config_gate *copy);
 void xbgpu_gate_free(struct xbgpu_config_gate *gate);
 
-/* Sets one key of a gate.  The gate's kind and name cannot change.  No key can change whether the channels have the
- * same decisions, because the memory for the decisions is already allocated.  Returns 0, or -ENOMEM or -EINVAL with
- * one sentence in 'why'. */
+/* Sets one key of a gate.  The gate's kind and name cannot change.  xbgpu_gate_check() refuses a change between shared
+ * decisions and separate decisions of the channels, because the memory for the decisions is already allocated.  Returns
+ * 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */
 int xbgpu_gate_set(struct xbgpu_config_gate *gate, const char *key, const char *value, char *why, size_t why_bytes);
 
 /* Checks whether a gate can replace 'before'.  Returns 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */

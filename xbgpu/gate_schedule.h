@@ -41,9 +41,9 @@ void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists);
 void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists);
 
-/* Replaces gate 'g' by '*gate', which takes effect at 'from_samples'.  A change is pending if it begins after
- * 'next_samples', the end of the data that have been listed.  '*gate' becomes a gate that the schedule no longer
- * needs, or NULL. */
+/* Replaces gate 'g' by '*gate'.  The new gate takes effect at 'from_samples'.  'next_samples' is the end of the data
+ * that have been listed.  If a change begins later, the change is pending.  On return, '*gate' is a gate that the
+ * schedule no longer needs, or NULL. */
 void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struct xbgpu_gate **gate,
                              int64_t from_samples, int64_t next_samples);
 

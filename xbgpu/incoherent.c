@@ -11,8 +11,8 @@
 
 #define WEIGHT_ONE 0x1p16 /* integer that the device uses for an amplitude of 1 */
 
-/* The power of an antenna, summed over its two inputs, is at most 2 * 2^15 squared voltage steps.  The sum of all
- * powers of a window must be at most 2^61. */
+/* The power of an antenna is summed over its two inputs, in squared voltage steps.  This power is at most 2 * 2^15.
+ * The sum of all powers of a window must be at most 2^61. */
 double xbgpu_incoherent_max(const struct xbgpu_config *config, const struct xbgpu_config_detected *stream)
 {
     double n = (double)config->recv.n_ants * (double)stream->window_spectra * (double)stream->group_channels;

@@ -100,7 +100,7 @@ static void forget_last(struct xbgpu_inputs *x)
     memset(x->heaps, 0, (l->n_history + l->n_batches) * l->n_ants * sizeof(*x->heaps));
 }
 
-/* Keeps the current set of chunks as the newest of the n_history sets that the history needs. */
+/* Keeps the current set of chunks for the history, as the newest set.  The history needs n_history sets. */
 static void hold_set(struct xbgpu_inputs *x)
 {
     size_t n_members = x->layout->n_members, n_history = x->layout->n_history;
@@ -335,7 +335,7 @@ static void flush(struct xbgpu_inputs *x)
     finish_input(x, x->next_batch, true);
 }
 
-/* Handles a jump back of the data's time.  All settings applied so far take effect at the new time. */
+/* Call if the timestamps of the data jump back.  All settings applied so far take effect at the new time. */
 static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
 {
     struct command_channel *channel = x->lane.engine->channel;

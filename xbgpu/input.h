@@ -43,7 +43,8 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
                         struct xbgpu_send *send, struct xbgpu_beams *beams, struct xbgpu_detected *detected,
                         struct xbgpu_inputs **inputs);
 
-/* Implement the engine's operations (common/engine/engine.h).  The command is a struct xbgpu_command. */
+/* These functions implement the engine's operations (common/engine/engine.h).  The command is a struct
+ * xbgpu_command. */
 bool xbgpu_inputs_begin(struct lane *lane, bool ended);
 bool xbgpu_inputs_process(struct lane *lane, bool may_wait);
 void xbgpu_inputs_release(struct lane *lane);

@@ -35,7 +35,7 @@ struct xbgpu_layout {
     size_t n_shift_sets;          /* number of sets of shifts: recv.shifts, and a set for each output with its own
                                    * shifts */
     size_t n_lag;     /* number of batches by which processing lags reception: 1 if a shift may be negative, else 0 */
-    size_t n_history; /* number of batches before a chunk that shifted inputs also read: 0 to 2 */
+    size_t n_history; /* number of batches that shifted inputs need from before a chunk: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* number of spectra in a batch of selected spectra */
     size_t n_selected_batches; /* number of batches of selected spectra in a chunk; 0: no output has a gate or its own
@@ -65,8 +65,8 @@ int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgp
 /* Returns the shape of the chunks of member 'm'. */
 struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m);
 
-/* Checks, before anything is made, that the host has enough memory and CPUs, and the device enough memory.  Returns 0,
- * or negative errno with one sentence in 'why'. */
+/* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Call before anything is
+ * made.  Returns 0, or negative errno with one sentence in 'why'. */
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
 
@@ -118,11 +118,12 @@ size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xb
 size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                            const struct xbgpu_config_output *output);
 
-/* Returns the sizes of each launch of the kernel correlate: for batches of all spectra, or of selected spectra. */
+/* Returns the sizes of each launch of the kernel 'correlate'.  If 'gated' is true, the batches contain selected
+ * spectra.  Otherwise the batches contain all spectra. */
 struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
-/* Returns the number of buffers that the voltage beams share; each buffer has room for the batches of a chunk.  The
- * number is the configured number, or enough for 50 ms.  Returns 0 if there are no beams. */
+/* Returns the number of buffers that the voltage beams share.  Each buffer has room for the batches of a chunk.  The
+ * configuration may set the number.  By default, the buffers have room for 50 ms.  Returns 0 if there are no beams. */
 size_t xbgpu_beam_buffers(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* Returns the size of a beam's heap in bytes.  The heap contains voltages, and may contain the bitmap of antennas. */
@@ -143,11 +144,13 @@ struct xbgpu_detected_sizes {
     int64_t heap_spectra;
     size_t n_powers;        /* number of powers in a heap */
     size_t fractions_bytes; /* bytes of the fractions, which the host writes */
-    size_t scales_bytes;    /* bytes of the offsets, equal to the bytes of the scales; 0 with float32 */
+    size_t scales_bytes;    /* bytes of the offsets; the scales have the same size; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* number of heap buffers: as configured, or for 50 ms, two chunks' heaps and an open heap */
-    double rate;      /* pace in bytes per second, with headers; 0: not paced */
+    /* Number of heap buffers, as configured.  By default, the buffers have room for 50 ms, but at least for the heaps
+     * of two chunks and an open heap. */
+    size_t n_buffers;
+    double rate; /* pace in bytes per second, with headers; 0: not paced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                                                  size_t i);

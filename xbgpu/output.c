@@ -245,11 +245,11 @@ static bool make_dump(struct xbgpu_output *c, bool may_wait)
     return true;
 }
 
-/* If missing_dump is 'always', makes a dump for each window without a heap between the last window with a heap and the
- * open window.  These dumps are made when the open window's first heap is among the next 'n' batches, because until
- * then the sums are zero.  If there are more such windows than buffers, no dumps are made.  If there are not more,
- * enough buffers should be free, because none was needed during the gap.  Returns false in the same case as
- * make_dump(). */
+/* If missing_dump is 'always', makes a dump for each absent window between the last window with a heap and the open
+ * window.  An absent window has no heap.  If the open window's first heap is not among the next 'n' batches, makes no
+ * dumps yet.  The sums are zero until that heap.  If there are more absent windows than buffers, makes no dumps.
+ * Otherwise enough buffers should be free, because the absent windows needed no buffer.  Returns false in the same case
+ * as make_dump(). */
 static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n, bool may_wait)
 {
     int64_t index = c->window.index;
@@ -286,8 +286,8 @@ void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_out
     correlation->next = input->begin;
 }
 
-/* The spectra of one channel, numbered from batch 0: 'n' entries of a gate's list, or 'n' consecutive spectra that
- * begin with 'first'. */
+/* Spectra of one channel: 'n' entries of a gate's list, or 'n' consecutive spectra that begin with 'first'.  Spectrum 0
+ * is the first spectrum of batch 0. */
 struct spectra {
     const uint32_t *list; /* NULL: no gate */
     size_t first, n;
@@ -356,9 +356,9 @@ static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output
     return most;
 }
 
-/* Queues the kernel that selects the gate's spectra from batches [next, next + n) and applies the output's own shifts.
- * If there is no gate, selects all spectra.  The kernel correlate then reads the selected spectra instead of the
- * batches. */
+/* Queues the kernel 'select_spectra'.  This kernel selects the gate's spectra from batches [next, next + n).  If there
+ * is no gate, the kernel selects all spectra.  The kernel also applies the output's own shifts.  The kernel 'correlate'
+ * then reads the selected spectra instead of the batches. */
 static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
                          struct correlate_args *correlate)
 {
@@ -411,9 +411,9 @@ static size_t n_room(const struct xbgpu_output *c)
     return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
 }
 
-/* Makes room in the 32-bit sums for 'n' batches.  If even empty sums have less room, makes room for as many batches
- * as possible.  To make room, queues the addition of the sums to the totals.  Returns the number of batches for which
- * there is room, at most 'n'. */
+/* Makes room in the 32-bit sums for 'n' batches.  If empty sums have room for fewer batches, makes room for as many
+ * batches as possible.  To make room, queues the addition of the sums to the totals.  Returns the number of batches for
+ * which there is room, at most 'n'. */
 static size_t make_room(struct xbgpu_output *c, size_t n)
 {
     size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
@@ -460,7 +460,8 @@ bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
-        /* If the timestamps go back, the dump ends even within the same window, so that no dump has a batch twice. */
+        /* If the timestamps go back, the dump ends, even if its window has not ended.  So no dump contains a batch
+         * twice. */
         bool outside = c->window.open && (batch >= xbgpu_window_end(&c->window) || batch < c->end);
         if (outside && !close_window(c, may_wait))
             return false;

@@ -40,7 +40,8 @@ struct xbgpu_output_input {
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
     const uint8_t *const *heaps;   /* host: [n_history + batch][ant] received heaps; NULL: absent, or in GPU memory */
     size_t n_history;              /* number of batches before batch 0 */
-    const uint32_t *delays;        /* host: [ant][pol] delays of inputs relative to 'heaps', in spectra; NULL: none */
+    const uint32_t *delays;        /* host: [ant][pol] delay of each input in spectra; 'heaps' are not delayed yet;
+                                    * NULL: no delays */
     const uint32_t *device_delays; /* 'delays' on the device, if the output itself shifts 'voltages'; else NULL */
     const uint8_t *device_present; /* 'present' on the device, if the output has device_delays */
     const struct xbgpu_output_sums *gates; /* [n_gates] */

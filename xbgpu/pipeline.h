@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Creates all stages from the receiving to the sending sockets: receivers, device side, senders.  'values' is a struct
- * xbgpu_config.  The pipeline begins with a struct engine.  daemon.h describes signatures and errors. */
+/* Creates all stages: receivers, device side, senders.  'values' is a struct xbgpu_config.  The first member of the
+ * pipeline's struct is a struct engine.  daemon.h describes signatures and errors. */
 int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                           size_t why_bytes);
 

@@ -13,7 +13,7 @@ bool xbgpu_has_slot(const struct command_channel *channel, struct katcp_call *ca
 struct xbgpu_command *xbgpu_take_command(struct command_channel *channel, enum xbgpu_command_what what,
                                          struct katcp_call *call);
 
-/* Finds the input that argument 'i' names.  Returns false after failing the call. */
+/* Finds the input that argument 'i' names.  If there is no such input, fails the call and returns false. */
 bool xbgpu_arg_input(const struct labels *labels, struct katcp_call *call, int i, size_t *input);
 
 #endif

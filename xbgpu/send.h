@@ -32,7 +32,8 @@ struct xbgpu_dump {
     uint64_t *device_n_saturated;     /* [const] [1] */
     void *visibilities;               /* [const] pinned */
     uint32_t *weights;                /* [const] pinned [baseline], set by the host */
-    uint32_t *gate_weights;           /* [const] pinned [row][baseline] number of taken spectra; NULL: not sent */
+    uint32_t *gate_weights;           /* [const] pinned [row][baseline] number of spectra that the gate took; NULL: not
+                                       * sent */
     size_t gate_weights_bytes;        /* [const] */
     uint32_t *gate_spectra;           /* [const] pinned [chan] number of spectra that the gate took; NULL: no gate */
     uint64_t *n_saturated;            /* [const] pinned */

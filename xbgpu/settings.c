@@ -202,8 +202,8 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Moves gates from 'found' to the settings.  Leaves out a gate that had an error in a row, or does not fit the
- * configuration. */
+/* Moves gates from 'found' to the settings.  Leaves out a gate if one of the gate's rows had an error, or if the gate
+ * does not fit the configuration. */
 static int take_gates(struct reading *r)
 {
     struct xbgpu_settings *s = r->settings;
@@ -245,8 +245,8 @@ int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool 
     r.gate_spoilt = calloc(settings->layout->n_gates + 1, sizeof(*r.gate_spoilt));
     if (!err && (!r.gate_spoilt || !sync_time))
         err = -ENOMEM;
-    /* The file has either the epoch or the epoch time of a gate.  The YAML may have the other key, so both keys are
-     * cleared first. */
+    /* The saved settings have either the epoch or the epoch time of a gate.  The YAML may have the other key of the
+     * two.  So both keys are cleared first. */
     for (size_t g = 0; !err && g < settings->layout->n_gates; g++) {
         r.found.gates[g].gate.epoch_samples = 0;
         r.found.gates[g].gate.epoch_time_s.mantissa = 0;

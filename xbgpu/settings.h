@@ -2,11 +2,13 @@
  *
  * The text has rows only for settings that were set:
  *
- *     sync_time SECONDS                (the origin of timestamps.  If the sync time differs at the next start, FROM
- *                                      counts as 0, and a gate with an epoch in samples is ignored)
+ *     sync_time SECONDS                (the origin of timestamps)
  *     capture STREAM on|off FROM
  *     shift   LABEL SPECTRA            (for the input that has this label at the next start)
  *     gate    NAME FROM KEY VALUE      (a row for each key)
+ *
+ * FROM is the timestamp from which the setting is in effect.  If the sync time differs at the next start, FROM counts
+ * as 0, and a gate with an epoch in samples is ignored.
  *
  * Threads:   main. */
 #ifndef XBGPU_SETTINGS_H
@@ -44,7 +46,8 @@ struct xbgpu_command {
     uint32_t *delays;               /* for shifts: delays [ant][pol] in spectra; the slot owns the memory */
     struct beam_steering *steering; /* for beam: [ant]; the slot owns the memory */
     float *calibration;             /* for calibration: complex [chan]; the slot owns the memory */
-    struct xbgpu_gate *gate;        /* for gate: the new gate; in the answer a gate to destroy, or NULL */
+    struct xbgpu_gate *gate;        /* for gate: the new gate; the answer contains a gate that must be destroyed, or
+                                     * NULL */
     int64_t effective_samples;      /* in the answer: timestamp from which the setting is in effect */
     struct katcp_call *call;        /* [main] request that waits for the command, or NULL */
 };

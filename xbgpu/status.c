@@ -226,8 +226,8 @@ static struct view *find_view(struct look *look, struct pair pair, int64_t now_n
     return oldest;
 }
 
-/* Returns the pair that a sample must copy for a view.  If the view has no recent request, returns an invalid pair,
- * whose second antenna is before the first. */
+/* Returns the pair of antennas whose data a sample must copy for a view.  If the view has no recent request, returns an
+ * invalid pair.  The second antenna of an invalid pair is before the first antenna. */
 static struct pair wanted_pair(const struct view *view, int64_t now_ns)
 {
     return view->asked_ns && now_ns - view->asked_ns < ASKED_NS ? view->pair : (struct pair){1, 0};

@@ -23,8 +23,8 @@
 
 #define XBGPU_BEAM_MODELS 8 /* maximum number of models of a beam; the first model has no load time */
 
-/* Starts of models in samples, in order.  The first model is in effect before the start of the second model, at any
- * time. */
+/* Starts of models in samples, in order.  The first model is in effect at all times before the start of the second
+ * model. */
 struct xbgpu_beam_starts {
     size_t n;
     int64_t samples[XBGPU_BEAM_MODELS];
@@ -71,9 +71,10 @@ struct xbgpu_steering {
                                                  * input began */
     bool is_changed;                            /* true if is_steered or is_calibrated has a 1 */
     struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current device input */
-    float *amplitudes;                          /* [n][ant] for the current device input, in all its models */
+    float *amplitudes;                          /* [n][ant] for the current device input; the same for all models */
     uint8_t *has_rates;                         /* [n] bit m: model m of the current device input has rates */
-    uint32_t n_moving;                          /* number of beams with rates, in the current device input */
+    uint32_t n_moving;                          /* number of beams with a model that has rates, for the current device
+                                                 * input */
     bool calibrates;                            /* true if an input was calibrated; else all gains are 1 */
     void *staging_memory[LANE_N_INPUTS];        /* [const] pinned */
     size_t turn;                                /* index of the current device input in 'staging_memory' */

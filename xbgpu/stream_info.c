@@ -23,7 +23,7 @@ static void write_products(const void *labels, FILE *out)
     labels_write_products(labels, out);
 }
 
-/* Adds a sensor of a list of labels.  If the list is too long, the sensor has no value. */
+/* Adds a sensor whose value is a list of labels.  If the list is too long, the sensor has no value. */
 static void add_list(struct stream_info *info, const struct labels *labels, size_t n_pieces, const char *name,
                      void (*write)(const void *labels, FILE *out), const char *description)
 {

@@ -4,7 +4,7 @@
  * Windows lie on a 64-bit grid: window w has the batches [w * length, (w + 1) * length).  A batch's number is the
  * batch's timestamp divided by the number of samples per batch.  A window was observed if at least one of its heaps
  * arrived.
- * Threads:   the worker only.   Pure except for its own state. */
+ * Threads:   the worker only.   The functions change only the window. */
 #ifndef XBGPU_WINDOW_H
 #define XBGPU_WINDOW_H
 
@@ -27,7 +27,7 @@ struct xbgpu_window {
     size_t n_rows;           /* [const] 0: no gate; 1: same spectra in all channels; else number of channels */
     uint32_t *n_taken;       /* [n_rows] number of taken spectra in batches with at least one antenna present */
     uint32_t *n_full_taken;  /* [n_rows] number of taken spectra in batches with all antennas present */
-    uint32_t *n_extra_taken; /* [n_rows][n_baselines] number of taken spectra in the batches that 'n_extra' counts */
+    uint32_t *n_extra_taken; /* [n_rows][n_baselines] spectra that the gate took in the batches that 'n_extra' counts */
 };
 
 /* Initialises the window.  Returns 0 or -ENOMEM. */
@@ -54,11 +54,13 @@ void xbgpu_window_add(struct xbgpu_window *window, const uint8_t *present);
 /* Returns true if an antenna was present in some, but not in all, batches of the open window. */
 bool xbgpu_window_is_partial(const struct xbgpu_window *window);
 
-/* For the batch of xbgpu_window_add(), adds the number of spectra that the gate took from the channels of 'row'. */
+/* Adds the number of spectra that the gate took from the channels of 'row' in one batch.  xbgpu_window_add() adds the
+ * batch itself, with the same 'present'. */
 void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present, size_t row, uint32_t n_taken);
 
-/* Writes the weight of each baseline, in spectra.  A batch has 'n_spectra' spectra.  If 'count_baselines' is false, the
- * weight is either all spectra of the window or 0.  Returns the number of baselines with a weight. */
+/* Writes the weight of each baseline, as a number of spectra.  A batch has 'n_spectra' spectra.  If 'count_baselines'
+ * is false, the weight is either the number of all spectra of the window, or 0.  Returns the number of baselines whose
+ * weight is not 0. */
 size_t xbgpu_window_weights(const struct xbgpu_window *window, uint32_t n_spectra, uint32_t *weights);
 
 /* Writes weights[row][baseline]: the number of spectra of each row that the gate took and that were added to the

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the path of the cuda device's plugin that needs no GPU, or NULL if there is none. */
+/* Returns the path of the plugin that runs the cuda device without a GPU.  Returns NULL if there is no such plugin. */
 static inline const char *test_fake_cuda(void)
 {
     static char path[4096];

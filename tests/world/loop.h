@@ -1,6 +1,6 @@
 /* loop.h - the daemons' main loops, for the scenario.
  *
- * Threads: a thread of the world that is no daemon's thread. */
+ * Threads: a thread of the world that does not belong to a daemon calls world_await_ready(). */
 #ifndef TESTS_WORLD_LOOP_H
 #define TESTS_WORLD_LOOP_H
 

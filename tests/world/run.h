@@ -1,6 +1,6 @@
-/* run.h - what all worlds need: the command line, one daemon in the world, its log and its counters.
+/* run.h - the common part of all worlds: the command line, one daemon in the world, and the daemon's log and counters.
  *
- * Threads: the world's first thread, which runs the scenario. */
+ * Threads: the world's first thread.  This thread runs the scenario. */
 #ifndef TESTS_WORLD_RUN_H
 #define TESTS_WORLD_RUN_H
 

@@ -43,10 +43,11 @@ void world_seam(void);
 /* Waits until world_wake() is called for 'object', or until the deadline.  Returns false at the deadline. */
 bool world_wait(const void *object, int64_t deadline_ns);
 
-/* Makes one waiting thread of 'object' runnable, chosen at random, or all of them. */
+/* If 'all' is true, makes all waiting threads of 'object' runnable.  Otherwise makes one of these threads runnable,
+ * chosen at random. */
 void world_wake(const void *object, bool all);
 
-/* Calls run(arg) at this time, on whichever thread then is in the scheduler.  'run' must not wait. */
+/* Calls run(arg) at this time, on the thread that runs the scheduler at this time.  'run' must not wait. */
 void world_at(int64_t ns, void (*run)(void *arg), void *arg);
 
 /* Starts a thread of the world.  Returns its number. */

@@ -249,8 +249,8 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
         config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
 }
 
-/* Checks a file name of detected beams, which the key 'key' (filterbank or dada) sets.  If '*file' is NULL, the key
- * is absent. */
+/* Checks a file name of detected beams.  The key 'key' (filterbank or dada) sets this name.  If '*file' is NULL, the
+ * key is absent. */
 static void check_detected_file(const struct beamrec_config *values, const struct beamrec_config_detected *d,
                                 const char *key, char *const *file, struct config *config)
 {

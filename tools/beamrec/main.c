@@ -202,8 +202,8 @@ static void add_metrics(struct beamrec *b)
     data_time_metrics("beamrec", b->timebase.from_packets);
 }
 
-/* Creates all parts.  Creates the files last.  If another part cannot be created, the failed start then leaves no
- * empty files. */
+/* Creates all parts, and the files last.  If another part cannot be created, no file exists yet.  So a failed start
+ * leaves no empty files. */
 static int create(struct beamrec *b, const struct config *book, char *why, size_t why_bytes)
 {
     const struct beamrec_config *config = b->config;

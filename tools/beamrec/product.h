@@ -29,7 +29,7 @@
 struct beamrec_product_shape {
     bool is_dada; /* true: PSRDADA file; false: SIGPROC file */
     int bits;
-    size_t n_chan, n_chan_substream; /* number of channels of the beam and of each substream */
+    size_t n_chan, n_chan_substream; /* number of channels of the beam, and number of channels of each substream */
     size_t n_spectra;                /* number of spectra of a batch */
     size_t sum_spectra, sum_channels;
     size_t n_products;
@@ -48,7 +48,8 @@ struct beamrec_product {
                            * index */
     double *means;        /* [product][group] */
     unsigned *n_averaged; /* [substream] number of batches that the means cover, at most 64 */
-    /* [substream][row] fraction of the antennas' data in the latest batch; 0: the row is filled */
+    /* [substream][row] fraction of the antennas' data that the row has, in the latest batch.  0: no data arrived, and
+     * the row has a fill value. */
     float *fractions;
     struct {
         double offset, scale; /* if scale is 0, offset and scale are not yet chosen */

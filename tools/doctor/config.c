@@ -36,7 +36,7 @@ static struct finding *disagree(struct doctor *doctor, const char *id, const str
     return finding;
 }
 
-/* Values of an X-engine's file that the outputs of its F-engines determine. */
+/* Keys of an X-engine's file.  The outputs of the F-engines determine the values of these keys. */
 enum shape_key {
     SHAPE_CHANNELS,
     SHAPE_SUBSTREAM,
@@ -276,8 +276,8 @@ static void check_network(struct doctor *doctor, struct pair *pair)
 
 /* ---- Pairs of F- and X-engines ----------------------------------------------------------------------------------- */
 
-/* Returns the index of the output's first destination that is a source of the X-engine.  Returns -1 if there is
- * none. */
+/* Returns the index of the output's first destination on which the X-engine receives.  Returns -1 if the X-engine
+ * receives on none of the destinations. */
 static int find_substream(const struct fgpu_config_output *output, const struct doctor_file *x)
 {
     for (size_t d = 0; d < output->destinations.n; d++)

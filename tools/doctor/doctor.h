@@ -41,8 +41,8 @@ struct doctor_beam_recorder;
 /* Largest shared memory of a block on current GPUs.  The GPU memory that a layout needs depends on this size. */
 #define DOCTOR_SHARED_BYTES ((size_t)227 << 10)
 
-/* Key that sets an endpoint on which a daemon listens, and the endpoint.  If the key is empty, the list of endpoints
- * is empty; otherwise it has one endpoint. */
+/* A key such as http.listen, which sets the endpoint on which a daemon listens.  If the key is empty, 'list' is empty.
+ * Otherwise 'list' has one endpoint. */
 struct doctor_listener {
     char key[64];
     const struct endpoint_list *list;
@@ -111,8 +111,8 @@ struct doctor {
 void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const char *path);
 void doctor_file_free(struct doctor_file *file);
 
-/* Returns the next file after 'file' whose 'ok' is true.  If 'file' is NULL, returns the first such file.  Returns NULL
- * if there is none.  'kind' selects files of one kind, or all files with DOCTOR_ANY. */
+/* Returns the first file after 'file' that has a true 'ok'.  If 'file' is NULL, the search begins at the first file.
+ * Returns NULL if the search finds no file.  'kind' selects files of one kind.  DOCTOR_ANY selects all files. */
 struct doctor_file *doctor_next(const struct doctor *doctor, enum doctor_kind kind, const struct doctor_file *file);
 
 /* Returns true if the file's daemon runs.  The daemon must answer at the file's http.listen, or a process on this host
@@ -152,8 +152,8 @@ void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, 
 
 /* ---- Values derived from a file ---- */
 
-/* Returns a value for systemd's MemoryMax= of a file's daemon: the memory that the daemon needs, plus a margin
- * (doctor/memory.c). */
+/* Returns a value for MemoryMax= in the systemd unit of a file's daemon.  The value is the memory that the daemon
+ * needs, plus a margin (doctor/memory.c). */
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file);
 
 /* Finds the PCI address of a file's GPU, in the form that /sys uses.  If device.gpu contains an address, this address

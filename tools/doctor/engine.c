@@ -342,8 +342,8 @@ static int compare_delays(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds an input's current delay in one output to 'delays'.  Reads the delay from the sensor's value, "(start,
- * delay, rate, ...)". */
+/* Appends one delay to 'delays': the current delay of an input in one output.  Reads the delay from the sensor's value,
+ * "(start, delay, rate, ...)". */
 static void take_delay(const struct doctor_file *file, const json_t *status, size_t output, size_t input,
                        struct delay **delays, size_t *n)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
-#define WHOLE_SECOND_S 0.1  /* seconds; greatest error of an offset that counts as a whole number of seconds */
+#define WHOLE_SECOND_S 0.1  /* seconds; if an offset is this close to a whole number, the offset counts as whole */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -121,7 +121,8 @@ static size_t n_silent(const struct stream_file *stream)
 
 /* ---- Identities -------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the last bit of the packets' digitiser id belongs to the other polarisation. */
+/* The last bit of a digitiser id is the polarisation.  Returns true if this bit of the packets' id is the other
+ * polarisation. */
 static bool is_miswired(const struct stream_input *input)
 {
     return input->source.n_packets > 0 && (usual(&input->source.ids) & 1) != input->id;

@@ -32,7 +32,8 @@ enum place { /* the stages of a packet: first the stages of drops.h, then these 
 
 static const struct {
     const char *name, *what, *why, *fix;
-    /* used instead of 'fix' if this run includes all topics; NULL: 'fix' names no other topic */
+    /* used instead of 'fix' if this run includes all topics; NULL: 'fix' is always used, because 'fix' names no other
+     * topic */
     const char *fix_of_all;
 } places[N_PLACES] = {
     /* In a fix, {interface} and {file} stand for the daemon's interface and file. */
@@ -101,8 +102,8 @@ struct loss_watch {
 /* ---- Expected heaps ---------------------------------------------------------------------------------------------- */
 
 /* Returns the number of heaps that all sources should have sent during the observation, according to the host's clock.
- * Sets *chunks_heaps to the number of heaps in one chunk of every input, because the expected number may be wrong by
- * this much. */
+ * Sets *chunks_heaps to the number of heaps in one chunk of every input.  The returned number may be wrong by
+ * *chunks_heaps. */
 static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
 {
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
@@ -380,8 +381,9 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
 /* Returns the first stage at which heaps were lost; N_PLACES: no stage. */
 static int find_place(struct loss_watch *w, const struct sources *s, uint64_t missing)
 {
-    /* Counters of the whole host also count packets of other protocols and other programs.  So if no heap is missing,
-     * the search begins at the daemon's socket. */
+    /* Counters of the whole host also count packets of other protocols and other programs.  So these counters alone do
+     * not show a loss of heaps.  If no heap is missing, the search skips these counters and begins at the daemon's
+     * socket. */
     uint64_t flowing = s->n > 0 ? s->n_missing : missing;
     int place = flowing > 0 ? 0 : STAGE_SOCKET;
 
@@ -413,7 +415,7 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
     json_decref(status);
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
     int place = find_place(w, &sources, missing);
-    bool enough = expected > 2 * chunks_heaps; /* a smaller number of heaps may still be in open chunks */
+    bool enough = expected > 2 * chunks_heaps; /* open chunks may still contain 2 * chunks_heaps heaps */
     if (sources.n_silent > 0 && enough && (place == N_PLACES || place >= PLACE_HEAPS)) {
         report_silent(doctor, w, &sources, s);
         return;
@@ -450,8 +452,8 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Reports a file whose daemon does not answer.  If daemons of other files answer, the array runs, and the daemon should
- * run, too. */
+/* Reports a file if the file's daemon does not answer.  If daemons of other files answer, the array runs.  The file's
+ * daemon should then run, too. */
 static void report_no_answer(struct doctor *doctor, const struct doctor_file *file, bool others_answer)
 {
     bool can_answer = file->http->listen.n > 0;

@@ -35,8 +35,8 @@ void doctor_recording_check_room(struct doctor *doctor, const struct doctor_reco
 /* Checks whether the unit may write to the directory. */
 void doctor_recording_check_unit(struct doctor *doctor, const struct doctor_recording *recording);
 
-/* Checks that 'path' contains strftime's codes of the time.  If it does, a restarted unit writes to a file with a new
- * name. */
+/* Checks that 'path' contains strftime()'s codes for the time.  With such codes, a restarted unit writes to a file with
+ * a new name. */
 void doctor_recording_check_name(struct doctor *doctor, const struct doctor_recording *recording, const char *path);
 
 /* Reports that a running recorder lost 'n' dumps or batches ('what') because of a full disk.  'directories' is a

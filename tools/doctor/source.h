@@ -47,7 +47,7 @@ struct source {
     uint64_t n_packets;
     uint64_t n_bytes;        /* bytes of payload */
     uint64_t n_wrong_length; /* packets with a heap length other than heap_bytes; not counted as heaps */
-    uint64_t wrong_length;   /* heap length of the last packet whose heap length is wrong */
+    uint64_t wrong_length;   /* heap length in the last packet that had a wrong heap length */
     /* Packets whose timestamp is not a multiple of heap_samples.  These packets are not counted as heaps. */
     uint64_t n_bad_timestamps;
     uint64_t n_jumps;     /* packets whose timestamp is far from the first timestamp; not counted as heaps */

@@ -157,8 +157,8 @@ static void take(void *arg, const struct listen_packet *packet)
 
 /* ---- Listening --------------------------------------------------------------------------------------------------- */
 
-/* Finds the interface on which a file's daemon receives.  If cbf-doctor cannot receive the file's streams, adds a
- * finding and returns false. */
+/* Finds the interface on which the daemon of a file receives its streams.  If cbf-doctor cannot receive these streams,
+ * adds a finding and returns false. */
 static bool may_listen(struct doctor *doctor, const struct doctor_file *file, struct interface *interface)
 {
     char why[400];
@@ -181,7 +181,7 @@ static bool may_listen(struct doctor *doctor, const struct doctor_file *file, st
     return false;
 }
 
-/* Appends the endpoints of a file, with their owners, to 'wants'.  Returns the new number of 'wants'. */
+/* Appends the endpoints of a file, with their owners, to the list 'wants'.  Returns the new length of this list. */
 static size_t add_wants(struct doctor *doctor, struct stream_file *stream, const struct interface *interface,
                         struct listen_want *wants, struct owner *owners, size_t n)
 {

@@ -16,7 +16,9 @@ struct stream_input {
     uint64_t id; /* for fgpu, the required last bit of the digitiser's id; for xbgpu, the required first channel (item
                   * frequency) */
     struct source source;
-    char elsewhere[IF_NAMESIZE]; /* another interface on which a silent source arrives; "": no such interface */
+    /* A source may be silent on its own interface although its packets arrive on another interface.  This text is the
+     * name of the other interface, or "". */
+    char elsewhere[IF_NAMESIZE];
 };
 
 struct stream_file {

@@ -49,7 +49,7 @@ static void check_clock(struct doctor *doctor)
     const char *by = disciplined_by(doctor);
 
     if (doctor->root[0])
-        return; /* with --root, the host to check is another host, so this clock must not be checked */
+        return; /* with --root, the host to check is another host, and this host's clock is not checked */
     int state = adjtimex(&t);
     if (state < 0) {
         doctor_note(doctor, FINDING_SKIPPED, "time.clock", "", "the kernel refuses adjtimex() here");

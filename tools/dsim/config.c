@@ -233,8 +233,8 @@ static void check_recordings(const struct dsim_config *values, struct config *co
         if (files_are_same(recording->path, values->send.pcap_file))
             config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
     }
-    /* A period or seed with its default value counts as absent, because --print-config also prints defaults and dsim
-     * must accept its output. */
+    /* --print-config also prints defaults, and dsim must accept the printed file.  So a period or seed with its default
+     * value counts as absent. */
     if (digitiser->period_samples != DEFAULT_PERIOD_SAMPLES)
         config_error(config, &digitiser->period_samples,
                      "period applies to signals only: leave this key out with recordings.");

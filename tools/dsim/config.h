@@ -69,7 +69,8 @@ static inline struct dsim_config_antenna *dsim_config_antenna(const struct dsim_
     return (struct dsim_config_antenna *)config->antennas.items + i;
 }
 
-/* Returns the number of inputs.  An input is a polarisation of an antenna: 2 * antenna + polarisation. */
+/* Returns the number of inputs.  An input is one polarisation of an antenna.  The index of the input is 2 * antenna +
+ * polarisation. */
 static inline size_t dsim_config_n_inputs(const struct dsim_config *config)
 {
     return N_POLS * config->antennas.n;

@@ -26,8 +26,8 @@ struct dsim_control_config {
     struct dsim_send *send;
     const struct dsim_format *format;   /* format of the signals, with the period and the seed in use */
     const struct dsim_program *program; /* program of the signals in use; NULL: dsim plays recordings */
-    /* pointer to the heaps in use; a ?signals request replaces the heaps; *heaps is NULL if dsim sends no heaps of a
-     * period */
+    /* pointer to the heaps in use; a ?signals request replaces the heaps; *heaps is NULL if dsim plays recordings, or
+     * if the signals do not repeat */
     struct dsim_heaps **heaps;
 };
 

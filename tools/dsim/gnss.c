@@ -17,7 +17,7 @@
 #define SEGMENT_SAMPLES  (INT64_C(1) << SEGMENT_BITS)
 #define MAX_POSITION     (INT64_C(1) << 59) /* at most 2^66 units (4 sub-chips) per sample, so phases are < 2^127 */
 #define MAX_TURNS        0x1p61L
-#define MAX_CODE_STEP    3.0 /* sub-chips per sample; Doppler and tracks keep the total below 4 */
+#define MAX_CODE_STEP    3.0 /* greatest code_rate in sub-chips per sample; with Doppler and tracks, the limit is 4 */
 #define UNITS_PER_TURN   0x1p64L
 #define BITS_PER_COUNTER 128
 
@@ -149,8 +149,9 @@ int dsim_gnss_compute(struct dsim_program *program, double adc_sample_rate_hz, c
 
 /* ---- Phases ------------------------------------------------------------------------------------------------------ */
 
-/* Computes the phases 'position' samples after the start, at 'timestamp'.  The part that is proportional to
- * 'position' is computed in integers, so this part is exact.  Returns false if the phases are out of range. */
+/* Computes the phases at 'timestamp', which is 'position' samples after the start.  A part of each phase is
+ * proportional to 'position'.  This part is computed in integers, so this part is exact.  Returns false if the phases
+ * are out of range. */
 static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                       struct phases *phases)
 {

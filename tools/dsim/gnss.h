@@ -6,8 +6,8 @@
  *                theta = Doppler T + Doppler rate T^2 / 2, in turns
  *            f_c and R_c are the signal's own carrier frequency and chip rate.  A chip has n_sub sub-chips.  'level'
  *            is the table of gnss_codes.h.  b is the chip of the secondary code times the data symbol, each +1 or -1.
- *            The code's Doppler is the carrier's times R_c / f_c.  L5Q has sin instead of cos, because L5Q is a quarter
- *            turn behind L5I.
+ *            The code's Doppler is the carrier's Doppler times R_c / f_c.  L5Q has sin instead of cos, because L5Q is a
+ *            quarter turn behind L5I.
  * Carrier:   f is the satellite's carrier frequency minus the frequency of the local oscillator.  A negative f means an
  *            inverted band.  For a digitiser without local oscillator, f = f_c.  A carrier above half the sample rate
  *            appears at its alias.

@@ -19,7 +19,7 @@
 #define N_FRACTIONS 512
 
 #define LANES    16                   /* number of outputs that are computed together, with their sums in registers */
-#define N_BEHIND (N_TAPS + LANES - 2) /* number of samples after the period's end that the filter reads */
+#define N_BEHIND (N_TAPS + LANES - 2) /* number of samples that the filter reads after the end of a period */
 
 /* A table of a repeating signal. */
 struct table {
@@ -94,8 +94,9 @@ static const float *find_table(const struct dsim_live *live, const struct dsim_n
     return live->tables[i].values;
 }
 
-/* Returns the number of consecutive samples whose positions lie between the same two tabulated fractions.  'weight'
- * is the position of the first sample between these fractions: 0 at the lower fraction, 1 at the upper fraction. */
+/* 'taps' is a table of filters for fractions of a sample.  Returns the number of consecutive samples that lie between
+ * the same two neighbouring fractions of the table.  'weight' is the first sample's position between the two fractions:
+ * 0 at the lower fraction, 1 at the upper fraction. */
 static size_t run_samples(double weight, double step, size_t n_left)
 {
     double n = step == 0.0 ? (double)n_left : floor((step > 0.0 ? 1.0 - weight : weight) / fabs(step)) + 1.0;
@@ -145,8 +146,8 @@ static void evaluate_periodic(const struct dsim_live *live, const struct dsim_no
     }
 }
 
-/* Returns the shift of the signals inside a DELAY or TRACK node: 'shift', which applies to the node, plus the node's
- * delay. */
+/* Returns the shift of the signals inside a DELAY or TRACK node.  This shift is the sum of 'shift' and the node's
+ * delay.  'shift' applies to the node itself. */
 static struct dsim_shift shift_below(const struct dsim_node *node, const struct dsim_shift *shift)
 {
     return (struct dsim_shift){shift->delay_samples + node->delay_samples,
@@ -196,8 +197,8 @@ uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp,
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* Adds a table for each part of an expression that repeats and is not inside a larger repeating part.  A part that
- * occurs twice gets one table.  Constants need no table. */
+/* Adds a table for each repeating part of an expression.  A part inside a larger repeating part gets no table.  A part
+ * that occurs twice gets one table.  Constants need no table. */
 static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
 {
     if (node->op == DSIM_CONSTANT || node->op == DSIM_GNSS)

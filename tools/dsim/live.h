@@ -24,9 +24,9 @@
 
 struct dsim_live;
 
-/* Creates a table of each repeating signal of the outputs, with a float for each sample of a period.  'program' must
- * outlive the result.  Its seeds must be chosen, and its gnss() computed.  Returns 0, or -ENOMEM or -E2BIG with one
- * sentence in 'why'. */
+/* Creates a table for each repeating signal of the outputs.  A table has one float for each sample of a period.  The
+ * seeds of 'program' must be chosen, and the gnss() signals of 'program' must be computed.  'program' must outlive the
+ * result.  Returns 0, or -ENOMEM or -E2BIG with one sentence in 'why'. */
 int dsim_live_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_live **live,
                      char *why, size_t why_bytes);
 

@@ -22,7 +22,7 @@
 #define MAX_DISPERSION_MEASURE 1e5 /* greatest dispersion measure, in pc/cm^3; xbgpu's gates have the same limit */
 #define MAX_RADIO_HZ           1e12
 #define MAX_CN0_DB_HZ          200
-#define MAX_GNSS_DELAY         1e17 /* greatest delay in samples; a timestamp reaches it after several years */
+#define MAX_GNSS_DELAY         1e17 /* greatest delay in samples; this number of samples lasts years */
 #define MAX_NOISE              1e6
 #define MAX_DOPPLER_HZ         1e6
 #define MAX_DOPPLER_RATE_HZ_S  1e4

@@ -25,7 +25,7 @@
  * the cache. */
 #define BLOCK_SAMPLES_MAX 262144
 #define BLOCK_BYTES_MAX   33554432.0  /* greatest size of a block, unless one heap of each input is larger */
-#define BYTES_MAX         268435456.0 /* greatest size of all blocks, unless N_BLOCKS_MIN blocks are larger */
+#define BYTES_MAX         268435456.0 /* greatest size of all blocks together, unless N_BLOCKS_MIN blocks need more */
 
 struct dsim_play {
     const struct dsim_config *config; /* [const] */

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #define BLOCK_ROWS 4096
-/* The filter computes a value halfway between two rows.  This is the number of rows that it reads before these two
- * rows. */
+/* The filter computes a value halfway between two rows.  N_BEFORE is the number of rows that the filter reads before
+ * the two rows. */
 #define N_BEFORE (DSIM_SINC_TAPS / 2 - 1)
 
 struct complex_recording {

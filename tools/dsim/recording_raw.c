@@ -86,7 +86,7 @@ static int raw_read(struct dsim_recording *base, int64_t first, size_t n_samples
     struct raw *raw = CONTAINER_OF(base, struct raw, base);
 
     while (n_samples > 0) {
-        /* The last row is read only to the end of its sample. */
+        /* The read ends after the sample of the last row, because the file may end there. */
         size_t n_rows = (BUFFER_BYTES - raw->sample_bytes) / raw->row_bytes + 1;
         size_t n = n_samples < n_rows ? n_samples : n_rows;
         int err = dsim_recording_pread(base, raw->first_byte + first * (int64_t)raw->row_bytes, raw->buffer,

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEARCH_MAX 65536 /* number of frames at the beginning of the file that are searched for the thread */
-/* The thread's last frames in the file determine the recording's length.  This is their number. */
+#define SEARCH_MAX 65536 /* the thread's first frame must be among the first SEARCH_MAX frames of the file */
+/* Number of the thread's frames at the end of the file.  These frames determine the recording's length. */
 #define N_LAST      (2 * DISORDER)
 #define MAX_SLACK_S 1         /* greatest time between the first frames of two threads, in seconds */
 #define MAX_FRAMES  (1 << 24) /* greatest number of frames in a second: a frame's number has 24 bits */

@@ -16,7 +16,8 @@
 #include <stdint.h>
 
 #define DISORDER 16 /* greatest displacement of a frame that is out of order, in frames of its thread */
-/* Number of frames of the thread that a read reads again, from the end of the previous read. */
+/* A read begins with frames from the end of the previous read.  N_LOOKBACK is the number of the thread's frames that
+ * both reads read. */
 #define N_LOOKBACK (4 * DISORDER + 2)
 
 struct dsim_recording_vdif {
@@ -34,8 +35,8 @@ struct dsim_recording_vdif {
     int64_t start_samples;
 
     /* State of the reader.  The buffers are allocated when the file is opened. */
-    int64_t next_sample;      /* sample after the end of the previous read; a read that begins at another sample first
-                               * seeks */
+    int64_t next_sample;      /* sample after the end of the previous read; if the next read begins at another sample,
+                               * the reader seeks first */
     int64_t seek_frame;       /* index of the first wanted frame after the last seek */
     int64_t next_file_frame;  /* file frame at which the next read begins */
     int64_t n_seen;           /* first file frame that was not yet examined; errors of earlier frames are not

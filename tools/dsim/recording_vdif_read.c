@@ -93,7 +93,8 @@ static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct
     }
     uint8_t *is_present = &vdif->is_present[index - want->first_frame];
     if (*is_present) {
-        /* Two reads may want parts of the same frame.  The read that wants the frame's end counts the frame. */
+        /* Two reads may want parts of the same frame.  Only one of the two reads counts the frame: the read that wants
+         * the frame's last sample. */
         if ((index + 1) * vdif->frame_samples <= want->end)
             counter_add(&vdif->base.counters->n_double_frames, 1);
         return 0;

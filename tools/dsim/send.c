@@ -455,7 +455,7 @@ static void register_metrics(struct dsim_send *send)
                        &send->senders.late_ns, 1e-9);
 }
 
-/* Returns the number of senders.  The heaps of a dsim_play, and a capture, have a single sender
+/* Returns the number of senders.  The heaps of a dsim_play have a single sender.  A capture also has a single sender
  * (sim_senders_count()). */
 static size_t count_senders(const struct dsim_config *config, const struct dsim_play *play)
 {

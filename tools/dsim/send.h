@@ -1,5 +1,5 @@
-/* send.h - sends heaps to the network at their times.  The heaps are the heaps of a period, again and again, or the
- * heaps of dsim_play.
+/* send.h - sends heaps to the network at their times.  The heaps come from dsim_heaps or from dsim_play.
+ * dsim_heaps has the heaps of one period.  These heaps are sent again and again.
  *
  * Flow:      dsim_heaps or dsim_play --sender threads--> one send_sink per thread
  * Time:      the heap with timestamp t leaves at the time of its last sample, t + packet_samples.  All heaps of a
@@ -9,8 +9,8 @@
  * Reading:   another thread reads recordings, or computes live signals, ahead of time.  Heaps that are due but not
  *            ready leave late.  This event is counted.
  * Threads:   create, start, stop and destroy from one thread.  Each sender has its own thread.  The key send.threads
- *            sets the number of senders, among which the inputs are distributed.  Recordings, live signals and captures
- *            have one sender thread. */
+ *            sets the number of senders.  The inputs are distributed among the senders.  Recordings, live signals and
+ *            captures have one sender thread. */
 #ifndef TOOLS_DSIM_SEND_H
 #define TOOLS_DSIM_SEND_H
 
@@ -54,7 +54,7 @@ bool dsim_send_has_switched(const struct dsim_send *send);
  * descriptors.  Any thread may call this function. */
 void dsim_send_set_loss(struct dsim_send *send, size_t input, double fraction);
 
-/* Stops the threads, and waits until they have ended, at most a tenth of a second. */
+/* Stops the threads, and waits until the threads have ended.  The wait takes at most a tenth of a second. */
 void dsim_send_stop(struct dsim_send *send);
 
 /* Prints the number of heaps sent, the number of failed packets and the largest lateness.  Call after

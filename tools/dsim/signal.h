@@ -29,8 +29,8 @@ int dsim_signal_choose_seeds(struct dsim_program *program);
 /* Draws a random seed of 53 bits, because any YAML parser reads 53 bits exactly.  Returns 0 or negative errno. */
 int dsim_random_seed(uint64_t *seed);
 
-/* Returns the number of cycles of a tone or comb in a period.  This is the whole number nearest to the requested
- * frequency, and at least 1. */
+/* Returns the number of cycles of a tone or comb in a period.  The number is a whole number, and at least 1.  The
+ * resulting frequency is as near to the requested frequency as possible. */
 double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 
 /* Computes n_samples samples of a signal, beginning with sample 'first' of the period.  0 <= first and
@@ -50,7 +50,7 @@ void dsim_signal_combine(enum dsim_op op, double *values, const double *right, s
  * it is rounded.  A NaN becomes -m.  'dither' is in (-1/2, 1/2), or NULL for none. */
 void dsim_quantise(const double *values, const float *dither, size_t n_samples, int sample_bits, int32_t *quantised);
 
-/* Computes n_samples values of the dither of input 'input', beginning with sample 'first'. */
+/* Computes the dither of input 'input' for n_samples samples, beginning with sample 'first'. */
 void dsim_dither(uint64_t seed, uint32_t input, int64_t first, size_t n_samples, float *dither);
 
 /* Returns the number of samples at the limit: |q| >= 2^(bits-1) - 1. */

@@ -54,7 +54,7 @@ bool fsim_antenna_sends(const struct fsim_antenna *ant, int64_t timestamp, size_
 /* Adds a run of packets to the batch: the part of the heap for 'substream' that begins at 'offset'. */
 void fsim_antenna_add_run(struct fsim_antenna *ant, int64_t timestamp, size_t i_batch, size_t substream, size_t offset);
 
-/* Ends the heaps of a timestamp.  Call after all runs of these heaps have been added. */
+/* Ends the heaps of a timestamp.  Call after fsim_antenna_add_run() has added all packets of these heaps. */
 void fsim_antenna_end_heaps(struct fsim_antenna *ant);
 
 /* Send descriptors, or a stop heap, to each substream.  fsim_antenna_send_stops() waits until all packets have left. */

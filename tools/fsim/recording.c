@@ -57,8 +57,8 @@ static struct vdif_header parse_frame(const struct fsim_recording *recording, si
     return vdif_parse(recording->file + k * recording->first.frame_bytes);
 }
 
-/* Compares a frame's header with the first frame's header.  Returns NULL if the headers agree.  Otherwise returns a
- * predicate for a sentence about the frame. */
+/* Compares a frame's header with the first frame's header.  Returns NULL if the headers agree.  Otherwise returns the
+ * words that follow the frame's name in a sentence. */
 static const char *contradiction(const struct vdif_header *header, const struct vdif_header *first,
                                  const struct survey *survey)
 {

@@ -47,8 +47,8 @@ struct sim_sender {
 struct sim_senders {
     const struct config_send *send; /* [const] */
     struct service *service;        /* [const] service; the last sender stops it at the end */
-    /* [const] Function that a sender's thread runs.  Returns an exit code.  When the last sender ends, it stops the
-     * service with this exit code. */
+    /* [const] Function that a sender's thread runs.  The function returns an exit code.  The last sender to end stops
+     * the service with this exit code. */
     int (*run)(struct sim_sender *sender);
     struct timebase timebase; /* [const] */
     int64_t first_timestamp;  /* < 0 until sim_senders_set_origin() sets the first timestamp; [const] afterwards */
@@ -102,9 +102,9 @@ void sim_senders_build_descriptors(struct sim_senders *senders,
 /* Adds a sender, which is zeroed, to the end of the list. */
 void sim_senders_add(struct sim_senders *senders, struct sim_sender *sender);
 
-/* Sets the origin of the schedule.  A configured first timestamp is due 'lead_ns' from now.  Without a configured
- * timestamp, the first timestamp is the first multiple of 'align_samples' that is more than 'lead_ns' in the future.
- * Its heaps are due 'after_samples' samples after the timestamp itself. */
+/* Sets the origin of the schedule.  If a first timestamp is configured, this timestamp is due 'lead_ns' from now.
+ * Otherwise the first timestamp is the first multiple of 'align_samples' that is more than 'lead_ns' in the future.
+ * The heaps with this timestamp are due 'after_samples' samples after the timestamp itself. */
 void sim_senders_set_origin(struct sim_senders *senders, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
 
 /* Starts the threads.  Returns 0 or negative errno. */
@@ -149,7 +149,7 @@ bool sim_sender_out_flush(struct sim_sender_out *out);
 /* Sends the packets of the batch, and waits until all packets have left. */
 void sim_sender_out_drain(struct sim_sender_out *out);
 
-/* Closes the sink.  A zeroed output that was never opened is accepted. */
+/* Closes the output's sink.  Accepts a zeroed output that was never opened. */
 void sim_sender_out_close(struct sim_sender_out *out);
 
 #endif

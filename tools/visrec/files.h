@@ -1,12 +1,12 @@
 /* files.h - manages the files of one recording: their names, and the start of the next file.
  *
- * UVH5 requires times in order.  A dump that is not later than the previous dump therefore begins the next file.  A
- * full file (output.max_file_size, output.max_file_time) ends before the dump that would exceed the limit.  Each file
- * has at least one dump.
- * Names:     a file's name is output.file with the UTC at which the file begins.  If a file of this name exists, -2, -3
- *            and so on is inserted before the extension, with the first free number.  Only the first file may overwrite
- *            another file, and only with output.overwrite.  The first file gets a number only if output.file contains a
- *            time.
+ * UVH5 requires increasing times.  If a dump is not later than the previous dump, the dump begins the next file.
+ * output.max_file_size and output.max_file_time limit a file.  A file ends before the dump that would exceed a limit.
+ * Each file has at least one dump.
+ * Names:     a file's name is output.file with the UTC at which the file begins.  If a file of this name exists, the
+ *            new name has a number before the extension: -2, -3 and so on, the first free number.  Only the first file
+ *            may overwrite another file, and only with output.overwrite.  The first file gets a number only if
+ *            output.file contains a time.
  *
  * Threads:   one at a time, as in visrec/uvh5.h. */
 #ifndef TOOLS_VISREC_FILES_H

@@ -38,11 +38,11 @@
  * waits for the writer. */
 #define SPARE_CHUNKS 2
 
-/* Number of consecutive heaps of a substream that make a claim.  A claim states that the time has jumped.  A substream
- * sends one heap for each dump, and a dump lasts half a second to a second.  Three heaps span two intervals of dumps.
- * So one or two stray heaps, for example of a repeated dump, make no claim.  After a true jump
- * (capture-stop and start, a new synchronisation), each heap after the first costs one dump.  With three heaps, a jump
- * costs two dumps, or about a second.  With eight heaps, as for beamrec, a jump would cost about four seconds. */
+/* Number of consecutive heaps by which a substream claims that the time has jumped.  A substream sends one heap for
+ * each dump, and a dump lasts half a second to a second.  Three heaps span two intervals of dumps.  So one or two stray
+ * heaps, for example of a repeated dump, do not suffice for a claim.  After a true jump (capture-stop and start, a new
+ * synchronisation), each heap after the first costs one dump.  With three heaps, a jump costs two dumps, or about a
+ * second.  With eight heaps, as for beamrec, a jump would cost about four seconds. */
 #define JUMP_HEAPS 3
 
 #define LOOK_S    1.0
@@ -120,7 +120,7 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
 }
 
 /* Returns the tolerance for the age of a timestamp.  An X-engine sends a dump after the dump's end, so the timestamp is
- * already one integration old.  A second integration is the allowance for the transport. */
+ * already one integration old.  The tolerance includes one more integration for the transport. */
 static int64_t clock_tolerance_ns(const struct visrec_config *config)
 {
     const struct timebase timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
@@ -236,8 +236,8 @@ static void destroy(struct visrec *v)
 
 static double silence_s(const struct visrec *v)
 {
-    /* A dump is written only when it has left the window.  The time without dumps that counts as silence must
-     * therefore be longer than the window. */
+    /* The recording counts as silent after this time without a dump.  A dump is written only when the dump has left the
+     * window.  So this time must be longer than the window. */
     return SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
 }
 

@@ -159,8 +159,8 @@ static bool sync_name(struct visrec_uvh5 *file)
     return file->os_errno == 0;
 }
 
-/* Replaces an older file by the new file with its first dump.  The dump is on the disk before the old file is
- * removed. */
+/* Replaces an older file by the new file.  The new file contains its first dump, and this dump is on the disk before
+ * the older file is removed. */
 static bool replace_old(struct visrec_uvh5 *file)
 {
     if (!file->replaces)

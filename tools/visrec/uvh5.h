@@ -30,9 +30,9 @@ struct visrec_uvh5;
 int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_array *array, const char *history,
                        struct visrec_uvh5 **file, char *why, size_t why_bytes);
 
-/* Appends a dump, and passes all data to the kernel.  'unix_ns' is the middle of the dump's accumulation.  It must be
- * later than in the previous call.  Returns 0, or negative errno with one sentence in 'why'.  After -ENOSPC or -EDQUOT
- * the file is unchanged, and the next dump may find space.  After -EIO only a close is allowed. */
+/* Appends a dump, and passes all data to the kernel.  'unix_ns' is the middle of the dump's accumulation.  'unix_ns'
+ * must be later than 'unix_ns' of the previous call.  Returns 0, or negative errno with one sentence in 'why'.  After
+ * -ENOSPC or -EDQUOT the file is unchanged, and the next dump may find space.  After -EIO only a close is allowed. */
 int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump, int64_t unix_ns, char *why,
                        size_t why_bytes);
 

@@ -11,7 +11,7 @@
  * share a chunk, because each chunk has an overhead.  With this limit, reading one baseline over time stays fast. */
 #define CHUNK_BYTES (1 << 20)
 
-/* Number of rows in a chunk of the header's columns. */
+/* Number of rows in each HDF5 chunk of a column of the header. */
 #define COLUMN_CHUNK_ROWS 4096
 
 enum column_index {
@@ -161,7 +161,7 @@ void visrec_uvh5_rows_fini(struct visrec_uvh5_rows *rows)
 
 /* ---- Appending --------------------------------------------------------------------------------------------------- */
 
-/* Writes 'n_rows' rows after the first 'first_row' rows. */
+/* Appends 'n_rows' rows to a dataset with 'first_row' rows. */
 static bool append_rows(hid_t dataset, hid_t type, int n_dims, const hsize_t *row_dims, hsize_t first_row,
                         hsize_t n_rows, const void *values)
 {

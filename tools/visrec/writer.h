@@ -3,8 +3,8 @@
  * Flow:      assembler --full chunk--> inbox --> writer: copies the chunk to a dump, returns the chunk, appends the
  *            dump to the file
  * Threads:   one thread; between start and join, only this thread uses the files.
- * Next file: begins with a dump that is not later than the previous dump, or for which the current file has no room
- * (visrec/files.h).
+ * Next file: if a dump is not later than the previous dump, the dump begins the next file.  If the current file has no
+ *            room for a dump, the dump also begins the next file (visrec/files.h).
  * Blocking:  the writer waits for the disk.  If the chunks run out meanwhile, the receive thread drops and counts
  *            heaps.
  * Full disk: dumps are dropped and counted until there is room again.  Then the recording continues in the same file,
@@ -45,8 +45,8 @@ struct visrec_writer_config {
 
 struct visrec_writer_stats {
     struct counter dumps; /* dumps written */
-    /* Number of heaps expected in the dumps from the first to the last written dump.  If time goes back, the count
-     * continues with the next dump. */
+    /* Number of heaps expected from the first to the last written dump, including the heaps of missing dumps.  If time
+     * goes back, the next dump adds only its own heaps. */
     struct counter expected_heaps;
     struct counter missing_heaps;   /* expected heaps that are missing */
     struct counter values, flagged; /* visibilities that were written, and the flagged visibilities among them */
