@@ -98,9 +98,9 @@ check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/co
 COVERAGE_SEEDS ?= 1000
 coverage: ## lines and branches that the tests run, with limits; as HTML in build-coverage/html (40 minutes)
 	@scripts/setup coverage
-	@$(SUBMAKE) $(ALL_CORES) $(COVERAGE) all unit-tests $(addprefix build-coverage/tests/,fworld xworld)
+	@$(SUBMAKE) $(ALL_CORES) $(COVERAGE) all unit-tests $(addprefix build-coverage/tests/,fworld vworld xworld)
 	@-$(SUBMAKE) -k $(COVERAGE) check-unit check-engine
-	@-for world in fworld xworld; do build-coverage/tests/$$world 1 $(COVERAGE_SEEDS); done
+	@-for world in fworld vworld xworld; do build-coverage/tests/$$world 1 $(COVERAGE_SEEDS); done
 	@scripts/coverage build-coverage
 COVERAGE := BUILD=build-coverage CFLAGS="-Og -g --coverage -fprofile-update=atomic" LDFLAGS=--coverage
 

@@ -176,8 +176,9 @@ class Bench:
                     time.sleep(rng.uniform(0, 2 * DUMP_S))
                     rows.append(self.kill(receiver))
             finally:
-                self.engine.kill()
                 feed.kill()
+                if self.engine:
+                    self.engine.kill()
         return rows
 
 

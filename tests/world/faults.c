@@ -52,10 +52,10 @@ static bool begin_operation(struct device_stream *stream)
         return true;
     world_note(faults.fails_when_run ? "device: operation failed" : "device: operation refused");
     if (faults.fails_when_run)
-        real->then(stream, fail, stream->device);
+        real->then(stream, fail, stream->device); /* kernels that are queued need the data of queued copies */
     else
         fail(stream->device);
-    return false;
+    return faults.fails_when_run;
 }
 
 static void copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,

@@ -133,7 +133,7 @@ void settings_step(unsigned p)
 
 void settings_end(void)
 {
-    if (state == AWAITS_REPLY)
+    if (state == AWAITS_REPLY || state == AWAITS_STEADY)
         world_fail("request %u has no reply", n_sent - 1);
     lines_end();
 }

@@ -19,7 +19,7 @@
 
 struct lines {
     int fd; /* -1: the server has not accepted the connection */
-    bool client_closed, server_closed;
+    bool server_closed;
     char *to_server; /* [n_to_server] bytes that the server has not read */
     size_t n_to_server;
     char from_server[MAX_LINE]; /* [n_from_server] the beginning of a line */
@@ -56,12 +56,6 @@ void lines_send(struct lines *lines, const char *line)
     world_io_changed();
 }
 
-void lines_close(struct lines *lines)
-{
-    lines->client_closed = true;
-    world_io_changed();
-}
-
 bool lines_is_closed(const struct lines *lines)
 {
     return lines->server_closed;
@@ -87,7 +81,7 @@ bool lines_is_ready(int fd, int events)
 
     if (fd == LISTENER)
         return n_accepted < n_clients;
-    return lines && ((events & EV_WRITE) || lines->n_to_server > 0 || lines->client_closed);
+    return lines && ((events & EV_WRITE) || lines->n_to_server > 0);
 }
 
 /* ---- System calls ---------------------------------------------------------------------------------------------------- */
@@ -127,8 +121,6 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t n_bytes, int flags)
 
     if (!lines)
         return __real_recv(fd, bytes, n_bytes, flags);
-    if (lines->n_to_server == 0 && lines->client_closed)
-        return 0;
     if (lines->n_to_server == 0) {
         errno = EAGAIN;
         return -1;
@@ -162,8 +154,7 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t n_bytes, int flags)
         if (c != '\n')
             continue;
         lines->n_from_server = 0;
-        if (!lines->client_closed)
-            lines->take(lines->arg, lines->from_server);
+        lines->take(lines->arg, lines->from_server);
     }
     return (ssize_t)n;
 }

@@ -18,9 +18,6 @@ struct lines *lines_connect(void (*take)(void *arg, const char *line), void *arg
 /* Sends a line.  'line' has no line end. */
 void lines_send(struct lines *lines, const char *line);
 
-/* Closes the client's end.  The server notices this when it reads. */
-void lines_close(struct lines *lines);
-
 /* Returns true if the server has closed the connection. */
 bool lines_is_closed(const struct lines *lines);
 

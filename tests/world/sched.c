@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LONGEST_NS  (1000 * NS_PER_S) /* no scenario lasts as long */
 #define MAX_THREADS 128
 #define MAX_NOTES   512
 #define SEAM_NS     40                  /* virtual time that a seam takes */
@@ -226,6 +227,8 @@ static unsigned choose(void)
 {
     unsigned runnable[MAX_THREADS], n = 0;
 
+    if (world.now_ns > LONGEST_NS)
+        world_fail("the run has no end");
     pass_time();
     for (;;) {
         for (unsigned i = 0; i < world.n_tasks; i++)

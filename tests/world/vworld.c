@@ -6,7 +6,8 @@
  *   exact     each value that is not flagged is the value that the X-engine sent;
  *   complete  a heap that arrived in time is in its dump, and the dump is in a file;
  *   counted   each packet that the recorder read is in one counter, and each complete heap is in a file;
- *   kept      a kill at any write, or a full disk, leaves a file with all dumps that were counted as written.
+ *   kept      a kill between two writes, or a full disk, leaves a file with all dumps that were counted as written.
+ *             A kill within a write may cost the file, or its last dump.
  * The process ends with exit status 1 and the seed at the first failure. */
 #include "common/base/units.h"
 #include "tests/world/disk.h"
@@ -25,7 +26,6 @@
 
 int visrec_main(int argc, char **argv);
 
-#define UNIX_S        1760000000 /* the UNIX time at the virtual time 0 */
 #define SYNC_UNIX_S   1759990000
 #define WRAP_UNIX_S   1485122094          /* sync time with which the timestamps exceed 2^48 after 0.944 s */
 #define SPREAD_NS     (DUMPS_NS * 4 / 10) /* time in which the X-engines send a dump */

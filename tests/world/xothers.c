@@ -7,9 +7,7 @@
 
 #include <arpa/inet.h>
 
-#define DESCRIPTOR  0x0005
-#define STREAM_CTRL 0x0006
-#define CTRL_STOP   2
+#define CTRL_STOP 2
 
 /* Sends a packet whose payload is garbage. */
 static void send_packet(struct network_port *port, struct wire_packet *packet, const char *sender)
@@ -32,9 +30,9 @@ void others_send(struct network_port *port, unsigned batch)
 {
     uint64_t heap_bytes = (uint64_t)s.n_chan * N_SPECTRA * 4;
     struct wire_packet descriptor = {
-        .heap_bytes = 64, .payload_bytes = 64, .n_items = 1, .items = {{DESCRIPTOR, true, 0}}};
+        .heap_bytes = 64, .payload_bytes = 64, .n_items = 1, .items = {{WIRE_DESCRIPTOR, true, 0}}};
     struct wire_packet stop = {
-        .heap_bytes = 1, .payload_bytes = 1, .n_items = 1, .items = {{STREAM_CTRL, false, CTRL_STOP}}};
+        .heap_bytes = 1, .payload_bytes = 1, .n_items = 1, .items = {{WIRE_STREAM_CTRL, false, CTRL_STOP}}};
     struct wire_packet forged = {.heap_bytes = heap_bytes,
                                  .payload_bytes = heap_bytes,
                                  .n_items = 4,
