@@ -94,8 +94,8 @@ class Engine:
         """Sends a request when all earlier requests to this engine have been answered.
 
         Returns the arguments of the reply, as bytes, within timeout_s.  Raises EngineRefused, or EngineFailed if the
-        engine is not present or timeout_s has passed.  A request that has not been sent by then is sent later,
-        because newer settings may wait behind it.
+        engine is not present or timeout_s has passed.  A request that has not been sent by then stays in the
+        queue and is sent later, because newer settings may be queued after it.
         """
         sent = asyncio.Event()
         if not self._n_requests:

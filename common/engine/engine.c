@@ -99,7 +99,7 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
-            return lane->n_free > 0; /* without a free input, sets of chunks may still be waiting */
+            return lane->n_free > 0; /* if no device input is free, sets of chunks may still wait */
         lane->busy = true;
         if (!e->ops->process(lane, may_wait))
             return false;

@@ -1,8 +1,8 @@
 /* matcher.c - combines chunks with the same timestamp into sets.
  *
  * Each member has a short queue of chunks in order of time.  After every change make_sets() examines the oldest chunk
- * in each queue.  Chunks beyond the horizon are far ahead and belong to no believed claim, so they wait.  Ready sets
- * are moved to a separate ring.  All decisions use only the queues, so they do not depend on how busy the worker
+ * in each queue.  Chunks beyond the horizon wait, because their timestamps are too far ahead to be trusted yet.  Ready
+ * sets are moved to a separate ring.  All decisions use only the queues, so they do not depend on how busy the worker
  * is. */
 #include "common/recv/matcher.h"
 

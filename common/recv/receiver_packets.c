@@ -107,7 +107,7 @@ static bool is_as_predicted(const struct packet_slot *slot, const struct placeme
                             placement->packet.payload_offset);
 }
 
-/* Checks the sender against the endpoint's list.  The source may have let packets of a forbidden sender pass. */
+/* Checks the sender against the endpoint's list of senders.  Not every source filters the packets of other senders. */
 static bool may_send(const struct receiver *r, const struct packet_slot *slot)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;

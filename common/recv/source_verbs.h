@@ -62,7 +62,7 @@ static inline uint8_t *verbs_source_frame(const struct recv_source_verbs *source
     return source->ring + i * source->frame_bytes;
 }
 
-/* The operations of an open source. */
+/* The operations on a source that has been opened. */
 extern const struct recv_source_ops verbs_source_ops;
 
 /* Installs flow rules, which make the NIC steer packets for the endpoints to the queue.  Joins the groups. */

@@ -36,8 +36,8 @@ struct channelise_front_args {
     uint64_t *power;      /* [pol]; if POWER, the kernel adds the squares of the first tap's samples */
     int64_t offset[2];    /* [pol]: index in in[pol] of the first sample of the first spectrum's window */
     /* [pol]: the bytes of in[pol] as a tensor; only used if front_tensors is 1.  The tensor's axes are bytes, j1, and
-     * rows of M samples.  If boxes have pairs of rows, the last two axes are swapped.  The window begins at bit
-     * first_bit of the tensor's first 16 bytes. */
+     * rows of M samples.  If a box holds pairs of rows, the last two axes are swapped.  The first spectrum's window
+     * begins at bit first_bit of the tensor's first 16 bytes. */
     struct device_tensor_map map[2];
     uint32_t first_bit[2];
     uint32_t n_spectra;

@@ -34,7 +34,8 @@ UNIT = harness.ROOT / "systemd" / "engine@.service.in"
 GOAL_S = {"cpu": 3, "cuda": 4}
 DUMP_S = 0.5
 
-# The sizes of the demonstration for the CPU.  A GPU gets the sizes of an array, at rates that loopback carries.
+# On the CPU, the engines have the sizes of the demonstration.  On a GPU, they have the sizes of a large array, at rates
+# that loopback can carry.
 SIZES = {
     "fgpu": {"cpu": {"antennas": 2, "channels": 1024, "substreams": 2, "spectra": 32, "rate_hz": 1e6},
              "cuda": {"antennas": 1, "channels": 32768, "substreams": 64, "spectra": 32, "rate_hz": 64e6}},

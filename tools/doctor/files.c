@@ -219,7 +219,7 @@ static void find_listeners(struct doctor_file *file, const void *values)
     }
 }
 
-/* Returns the MTU of the interface on which a file receives; 0: not known. */
+/* Returns the MTU of the interface that a configuration file names for receiving; 0: not known. */
 static size_t find_mtu(const struct doctor *doctor, const char *asked)
 {
     char interface[IF_NAMESIZE];
