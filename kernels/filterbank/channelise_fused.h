@@ -80,12 +80,12 @@ struct channelise_shape {
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some samples */
     /* number of spectra that a block filters one after the other; 0: the default for the launch */
     uint32_t front_section;
-    uint32_t back_radix;       /* radix of the first of two passes; M2 if there is one pass */
-    uint32_t back_spectra;     /* number of spectra of a tile: 4, 8 or 16 */
-    uint32_t back_pairs;       /* number of pairs of rows of a tile */
+    uint32_t back_radix;   /* radix of the first of two passes; M2 if there is one pass */
+    uint32_t back_spectra; /* number of spectra of a tile: 4, 8 or 16 */
+    uint32_t back_pairs;   /* number of pairs of rows of a tile */
     /* number of tiles of a block, all with the same rows: 1 or 2; must be 1 if back_spectra is 16 */
     uint32_t back_tiles;
-    uint32_t back_bulk;        /* 1: points are fetched by bulk copies; 0: each lane loads some points */
+    uint32_t back_bulk; /* 1: points are fetched by bulk copies; 0: each lane loads some points */
     uint32_t back_threads, back_blocks;
 };
 
