@@ -152,7 +152,7 @@ $(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(ARCHIVES)
 	$(call link)
 
 check-compile: $(BUILD)/tests/compile_kernels ## compiles the CUDA kernels for every kind of GPU, without one (6 minutes)
-	@$<
+	@$< $(COMPILE_FLAGS)
 
 # CBF_TEST_DEVICE (cpu, cuda) chooses the device.
 QUALIFY_FLAGS ?= --output docs/qualification.md --plots docs/images

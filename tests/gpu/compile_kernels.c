@@ -730,7 +730,17 @@ static void keep_only(const char *kernel)
     n_jobs = n;
 }
 
-/* Usage: compile_kernels [KERNEL] */
+/* Keeps every n-th job, from job 'first' on. */
+static void keep_part(size_t first, size_t n)
+{
+    size_t n_kept = 0;
+
+    for (size_t i = first; i < n_jobs; i += n)
+        jobs[n_kept++] = jobs[i];
+    n_jobs = n_kept;
+}
+
+/* Usage: compile_kernels [KERNEL | --part FIRST N] */
 int main(int argc, char **argv)
 {
     struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -745,7 +755,9 @@ int main(int argc, char **argv)
     }
     nvrtc_identity(identity, sizeof(identity));
     note_all();
-    if (argc > 1)
+    if (argc == 4 && strcmp(argv[1], "--part") == 0 && atoi(argv[3]) > 0)
+        keep_part((size_t)atoi(argv[2]), (size_t)atoi(argv[3]));
+    else if (argc > 1)
         keep_only(argv[1]);
     printf("NVRTC %s: %zu kernels\n", identity, n_jobs);
     compile_all(shared);
