@@ -77,14 +77,13 @@ void settings_draw(void)
 
 static void on_line(void *arg, const char *line)
 {
-    struct change *change = &changes[n_sent - 1];
-
     if (strncmp(line, "!gain", 5) == 0 || strncmp(line, "!delays", 7) == 0) {
         if (state != AWAITS_REPLY || !strstr(line, " ok"))
             world_fail("the reply is '%s'", line);
         state = HAS_REPLY;
     }
     if (strncmp(line, "#sensor-value", 13) == 0) {
+        struct change *change = &changes[n_sent - 1];
         int64_t steady_samples = strtoll(strrchr(line, ' '), NULL, 10);
         bool starts_later = !change->is_gain && change->start_samples > steady_samples;
         change->sure_samples = starts_later ? change->start_samples : steady_samples;

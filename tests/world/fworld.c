@@ -365,8 +365,8 @@ static void run_seed(uint64_t seed, const char *path)
     if (run_is_verbose)
         show_run(&link);
     judge_all();
+    world_end(); /* the last packets may still be on their way */
     network_end();
-    world_end();
 }
 
 /* Takes the voltages of a period from a run without link. */

@@ -573,8 +573,8 @@ static void run_seed(uint64_t seed, const char *path)
         beams_check();
     }
     requests_end();
+    world_end(); /* the last packets may still be on their way */
     network_end();
-    world_end();
 }
 
 int main(int argc, char **argv)
