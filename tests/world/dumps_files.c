@@ -196,7 +196,7 @@ void dumps_files_check(const char *directory, int64_t sync_unix_s, bool ran_out,
             continue; /* a file without dumps was removed */
         snprintf(copy, sizeof(copy), "%s.copy", path);
         if (ran_out)
-            disk_copy(path, copy); /* HDF5 does not open a file anew that the recorder left open */
+            disk_copy(path, copy); /* HDF5 does not open a file again that the recorder left open */
         read_file(ran_out ? copy : path, ran_out, &r);
         if (r.n_dumps == 0)
             world_fail("%s has no dumps", path);

@@ -229,7 +229,7 @@ static bool is_before_silence(unsigned ant, unsigned pol, int64_t packet)
     return false;
 }
 
-/* What the packets of a batch's filter windows say about the batch. */
+/* Evidence about a batch, from the packets of its filter windows. */
 struct evidence {
     bool whole;       /* all packets arrived in time, and no excuse exists */
     bool lacks;       /* a packet did not arrive */

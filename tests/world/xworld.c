@@ -291,7 +291,7 @@ static bool check_baseline(const struct dump *dump, int64_t window, unsigned ant
     return n_flagged > 0;
 }
 
-/* What must become of an antenna's part of a window. */
+/* Expected fate of an antenna's part of a window. */
 struct verdict {
     bool whole;   /* all heaps arrived in time */
     bool lacks;   /* a heap did not arrive */
