@@ -177,7 +177,7 @@ const struct kernel gnss_correlate_mma_kernel = {
 /* minimum number of antennas for gnss_correlate_mma; the rows of a tile are 16 inputs */
 #define MMA_MIN_ANTS   8
 #define MMA_MAX_TILES  4 /* maximum number of tiles of a block, for MMA_ANTS antennas */
-#define MMA_WARP_TILES 1 /* number of tiles of a warp, if it is a divisor of a block's number of tiles */
+#define MMA_WARP_TILES 2 /* number of tiles of a warp, if it is a divisor of a block's number of tiles */
 /* upper limit of: pieces that a block correlates at a time, times column tiles of a piece */
 #define MMA_WARPS 4
 /* number of additional samples of a window if a slice has two chunks; they allow for different offsets */
@@ -234,7 +234,7 @@ static struct shape shape_of(const struct gnss_correlate_args *args, size_t shar
 
 static uint32_t threads_of(const struct shape *shape)
 {
-    return 32 * shape->row_tiles / shape->warp_tiles * shape->satellites;
+    return 32 * (shape->row_tiles / shape->warp_tiles + MMA_REPLICA_WARPS(shape->row_tiles)) * shape->satellites;
 }
 
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,

@@ -4,10 +4,10 @@
  * samples to shared memory once: a window of each antenna with all samples of the pieces.  Pieces whose starts are too
  * far apart are correlated one after the other, each with its own windows.  kernels/README.md has a picture.
  * The block correlates SATELLITES pieces at a time, in chunks of MMA_CHUNK_SAMPLES.  Each piece has its own warps.
- * The warps of a piece make the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps
- * multiply the inputs' samples with the columns.  The products of an input's sample (x, y) and the columns (a, b) and
- * (-b, a) are the real and the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier
- * of the block for each chunk is enough.
+ * REPLICA_WARPS make the replica of a chunk for all taps, two columns of bytes for each tap.  In the next step,
+ * PIECE_WARPS multiply the inputs' samples with the columns.  The products of an input's sample (x, y) and the columns
+ * (a, b) and (-b, a) are the real and the imaginary part of (x + iy) (a - ib).  There is memory for the columns of two
+ * chunks, and a barrier of the block ends each step.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  In each tile, a lane has a run of
  *          samples in two rows.  A run is MMA_PAIRS pairs of words and the next word; a word has two samples.  Each
@@ -18,7 +18,7 @@
  *          wherever the samples begin.
  * Sums:    int32 for a slice; each warp adds its sums to the integration's 64-bit sums.
  *
- * Constants: N_TAPS; N_THREADS, 32 SATELLITES ROW_TILES / WARP_TILES; SLICE_SAMPLES, a multiple of MMA_CHUNK_SAMPLES
+ * Constants: N_TAPS; N_THREADS, 32 SATELLITES (PIECE_WARPS + REPLICA_WARPS); SLICE_SAMPLES, a multiple of MMA_CHUNK_SAMPLES
  * whose sums fit int32; ROW_TILES, 1 to 4; WARP_TILES, a divisor of ROW_TILES; SATELLITES; N_PIECES, at most
  * MMA_PIECES; WINDOW_SAMPLES, twice an odd number. */
 #include "kernels/gnss/gnss_mma.h"
@@ -30,15 +30,17 @@
 #define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* size of a piece's columns, in bytes */
 #define WINDOW_BYTES  (WINDOW_SAMPLES * 2)
 #define GROUP_ANTS    4 /* antennas whose words alternate */
-#define STEP          (2 * 32 / GROUP_ANTS) /* samples of a row that a warp copies at a time */
+#define STEP          32 /* samples of two rows that a warp copies at a time */
 #define N_ROWS        (16 * ROW_TILES)
 #define N_ANTS        (N_ROWS / 2)
 #define N_WARPS       (N_THREADS / 32)
-#define PIECE_WARPS   (ROW_TILES / WARP_TILES)
+#define PIECE_WARPS   (ROW_TILES / WARP_TILES) /* warps that multiply a piece */
+#define REPLICA_WARPS MMA_REPLICA_WARPS(ROW_TILES)
+#define PRODUCT_WARPS (SATELLITES * PIECE_WARPS)
 #define WARP_ROWS     (2 * WARP_TILES) /* rows of a lane */
 #define QUADS         (MMA_CHUNK_SAMPLES / 4)
 /* number of rounds in which a thread makes its part of a chunk's replica */
-#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4)
+#define ROUNDS        (QUADS <= 32 * REPLICA_WARPS ? 1 : QUADS <= 64 * REPLICA_WARPS ? 2 : 4)
 #define MAKERS        (QUADS / ROUNDS)
 #define EVERY_LANE    0xffffffffu
 
@@ -244,44 +246,78 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
+/* Returns the window of the lane's antenna that a slot needs. */
+static __device__ __forceinline__ struct window window_of_slot(const struct mma_slot &slot)
+{
+    const int64_t begin = slot.begins[min(threadIdx.x % 32, (uint32_t)N_ANTS - 1)] & ~(int64_t)7;
+
+    return {begin, begin, begin + chunks_of(slot) * MMA_CHUNK_SAMPLES + 8};
+}
+
+/* Returns the window that covers both windows. */
+static __device__ __forceinline__ struct window wider(const struct window &a, const struct window &b)
+{
+    return {min(a.begin, b.begin), max(a.last, b.last), max(a.end, b.end)};
+}
+
+static __device__ __forceinline__ bool fits(const struct window &window)
+{
+    return !__any_sync(EVERY_LANE, window.end - window.begin > WINDOW_SAMPLES);
+}
+
+/* Widens an antenna's extent, so that the extent covers a window.  'first' is the window of the first slot. */
+static __device__ __forceinline__ void widen(struct mma_extent &extent, const struct window &first,
+                                             const struct window &window)
+{
+    const int64_t limit = 1 << 30; /* an extent of this size fits no window */
+
+    atomicMin(&extent.begin, (int32_t)max(window.begin - first.begin, -limit));
+    atomicMax(&extent.last, (int32_t)min(window.last - first.begin, limit));
+    atomicMax(&extent.end, (int32_t)min(window.end - first.begin, limit));
+}
+
 /* Chooses a window of each antenna.  The windows cover slot 'at', and as many of the next slots as fit into
  * WINDOW_SAMPLES.  Returns the first slot that the windows do not cover.  All warps compute the same result. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
-    const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
-    uint32_t to = at;
+    const uint32_t n_slots = head()->n_slots;
+    uint32_t to = at + 1;
 
+    window = window_of_slot(head()->slots[at]);
+    if (at == 0) { /* usually the windows cover all slots */
+        const struct mma_extent &extent = head()->extents[threadIdx.x % 32];
+        const struct window all = {window.begin + extent.begin, window.begin + extent.last, window.begin + extent.end};
+        if (fits(all)) {
+            window = all;
+            return n_slots;
+        }
+    }
     for (; to < n_slots; to++) {
-        const struct mma_slot &slot = head()->slots[to];
-        const int64_t begin = slot.begins[ant] & ~(int64_t)7;
-        const int64_t end = begin + chunks_of(slot) * MMA_CHUNK_SAMPLES + 8;
-        struct window wider = {begin, begin, end};
-        if (to > at)
-            wider = {min(window.begin, begin), max(window.last, begin), max(window.end, end)};
-        if (__any_sync(EVERY_LANE, wider.end - wider.begin > WINDOW_SAMPLES))
+        const struct window with = wider(window, window_of_slot(head()->slots[to]));
+        if (!fits(with))
             break;
-        window = wider;
+        window = with;
     }
     return to;
 }
 
 /* Copies the windows of all rows: the samples for the first chunks of all pieces, or all other samples if 'is_rest' is
- * true.  A warp copies eight words of four antennas at a time. */
+ * true.  A warp copies 16 words of two antennas at a time. */
 static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_args &args, uint32_t first_input,
                                                     const struct window &window, bool is_rest)
 {
     const uint32_t lane = threadIdx.x % 32, n_inputs = args.n_ants * 2;
     const int8_t *last = args.samples + 2 * (n_inputs * args.pitch_samples - 2);
 
-    for (uint32_t i = threadIdx.x / 32; i < N_ROWS / GROUP_ANTS; i += N_WARPS) {
-        const uint32_t ant = i / 2 * GROUP_ANTS + lane % GROUP_ANTS, pol = i % 2;
+    for (uint32_t i = threadIdx.x / 32; i < N_ROWS / 2; i += N_WARPS) {
+        const uint32_t ant = i / 4 * GROUP_ANTS + i % 2 * 2 + lane / 16, pol = i / 2 % 2;
         const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)ant);
         const uint32_t all = (uint32_t)(__shfl_sync(EVERY_LANE, window.end, (int)ant) - begin);
         const uint32_t early = (uint32_t)(__shfl_sync(EVERY_LANE, window.last, (int)ant) - begin) + MMA_CHUNK_SAMPLES + 8;
         const int64_t first = min(first_input + 2 * ant + pol, n_inputs - 1) * args.pitch_samples + begin;
         const uint32_t end = is_rest ? all : min(all, early);
         const uint32_t there = (uint32_t)min(n_inputs * args.pitch_samples - first, (int64_t)end);
-        uint32_t at = (is_rest ? early : 0) + 2 * (lane / GROUP_ANTS);
+        uint32_t at = (is_rest ? early : 0) + 2 * (lane % 16);
         const int8_t *from = args.samples + 2 * (first + at);
         shared_address to = shared_address_of(window_of(ant, pol)) + at * 2 * GROUP_ANTS;
         for (; at < there; at += STEP, from += 2 * STEP, to += 2 * STEP * GROUP_ANTS)
@@ -331,6 +367,8 @@ static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_ar
     }
     if (threadIdx.x == 0)
         head()->n_slots = __popc(there);
+    if (threadIdx.x < MMA_ANTS)
+        head()->extents[threadIdx.x] = {0, 0, 0};
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < (uint32_t)__popc(there) * MMA_ANTS; i += N_THREADS) {
         struct mma_slot &slot = head()->slots[i / MMA_ANTS];
@@ -343,51 +381,86 @@ static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_ar
             to_words[word] = from_words[word];
     }
     __syncthreads();
+    for (uint32_t i = threadIdx.x; i < (uint32_t)__popc(there) * MMA_ANTS; i += N_THREADS)
+        widen(head()->extents[lane], window_of_slot(head()->slots[0]), window_of_slot(head()->slots[i / MMA_ANTS]));
+    __syncthreads();
 }
 
-/* Correlates the block's samples of a slot.  'slot' is NULL in warps without a slot.  When the function begins, copies
- * of the windows may still run; the function waits for these copies. */
-static __device__ __forceinline__ void correlate_slot(const struct gnss_correlate_args &args,
-                                                      const struct mma_slot *slot, const struct window &window,
-                                                      uint32_t &buffer)
+/* Returns the slot that a warp uses if the block is at slot 'at', or NULL. */
+static __device__ __forceinline__ const struct mma_slot *slot_at(uint32_t at, uint32_t to, uint32_t satellite)
 {
-    const uint32_t lane = threadIdx.x % 32, piece_warp = threadIdx.x / 32 % PIECE_WARPS;
-    const uint32_t thread = piece_warp * 32 + lane, satellite = threadIdx.x / 32 / PIECE_WARPS;
-    const uint32_t n_samples = slot ? slot->end - slot->from : 0;
-    int sums[WARP_TILES][COLUMN_TILES][4] = {};
-    uint32_t in_block[WARP_ROWS],
-        samples[WARP_ROWS]; /* the lane's rows, and the positions in the window at which they start */
-    struct quads quads;
+    return at + satellite < to ? &head()->slots[at + satellite] : NULL;
+}
 
-#pragma unroll
-    for (int i = 0; i < WARP_ROWS; i++) {
-        in_block[i] = (piece_warp * WARP_TILES + i / 2) * 16 + i % 2 * 8 + lane / 4;
-        const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(in_block[i] / 2));
-        samples[i] = slot ? (uint32_t)(slot->begins[in_block[i] / 2] - begin) : 0;
-    }
-    if (slot)
-        quads = quads_begin(*slot, args.codes, slot->from + 4 * thread);
-    for (uint32_t at = 0; at < SLICE_SAMPLES; at += MMA_CHUNK_SAMPLES, buffer ^= 1) {
-        uint8_t *columns = columns_of(buffer, satellite);
-        if (at < n_samples)
-            make_chunk(quads, thread, n_samples - at, columns);
-        if (at == 0)
-            copies_wait<1>();
-        else
-            copies_wait<0>();
-        __syncthreads();
-        if (at < n_samples) {
-            struct row rows[WARP_ROWS];
-#pragma unroll
-            for (int i = 0; i < WARP_ROWS; i++)
-                row_begin(rows[i], in_block[i], samples[i] + at);
-            multiply_chunk(rows, columns, sums);
+/* The steps of the slots [at, to) in the warps that make replicas.  A step is a chunk of SATELLITES slots.  When the
+ * function begins, copies of the windows may still run.  The first step needs only the first group of copies. */
+static __device__ __forceinline__ void make_replicas(const struct gnss_correlate_args &args, uint32_t at, uint32_t to)
+{
+    const uint32_t warp = threadIdx.x / 32 - PRODUCT_WARPS, satellite = warp / REPLICA_WARPS;
+    const uint32_t thread = warp % REPLICA_WARPS * 32 + threadIdx.x % 32;
+    uint32_t step = 0;
+
+    for (; at < to; at += SATELLITES) {
+        const struct mma_slot *slot = slot_at(at, to, satellite);
+        const uint32_t n_samples = slot ? slot->end - slot->from : 0;
+        struct quads quads;
+
+        if (slot)
+            quads = quads_begin(*slot, args.codes, slot->from + 4 * thread);
+#pragma unroll 1
+        for (uint32_t first = 0; first < SLICE_SAMPLES; first += MMA_CHUNK_SAMPLES, step++) {
+            if (first < n_samples)
+                make_chunk(quads, thread, n_samples - first, columns_of(step % 2, satellite));
+            if (step == 0)
+                copies_wait<1>();
+            else
+                copies_wait<0>();
+            __syncthreads();
         }
     }
-    if (slot)
+    copies_wait<0>();
+    __syncthreads();
+}
+
+/* The steps of the slots [at, to) in the warps that multiply.  A step uses the replicas of the step before. */
+static __device__ __forceinline__ void multiply_replicas(const struct gnss_correlate_args &args, uint32_t at,
+                                                         uint32_t to, const struct window &window)
+{
+    const uint32_t lane = threadIdx.x % 32, satellite = threadIdx.x / 32 / PIECE_WARPS;
+    const uint32_t first_row = threadIdx.x / 32 % PIECE_WARPS * WARP_TILES * 16 + lane / 4; /* row of the block */
+    uint32_t step = 0;
+
+    copies_wait<1>();
+    __syncthreads();
+    for (; at < to; at += SATELLITES) {
+        const struct mma_slot *slot = slot_at(at, to, satellite);
+        const uint32_t n_samples = slot ? slot->end - slot->from : 0;
+        int sums[WARP_TILES][COLUMN_TILES][4] = {};
+        uint32_t samples[WARP_ROWS]; /* positions in the windows at which the lane's rows start */
+
 #pragma unroll
-        for (int tile = 0; tile < WARP_TILES; tile++)
-            add_sums(args, slot->piece, blockIdx.z * N_ROWS + in_block[2 * tile], sums[tile]);
+        for (int i = 0; i < WARP_ROWS; i++) {
+            const uint32_t ant = (first_row + 8 * i) / 2;
+            const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)ant);
+            samples[i] = slot ? (uint32_t)(slot->begins[ant] - begin) : 0;
+        }
+#pragma unroll 1
+        for (uint32_t first = 0; first < SLICE_SAMPLES; first += MMA_CHUNK_SAMPLES, step++) {
+            if (first < n_samples) {
+                struct row rows[WARP_ROWS];
+#pragma unroll
+                for (int i = 0; i < WARP_ROWS; i++)
+                    row_begin(rows[i], first_row + 8 * i, samples[i] + first);
+                multiply_chunk(rows, columns_of(step % 2, satellite), sums);
+            }
+            copies_wait<0>();
+            __syncthreads();
+        }
+        if (slot)
+#pragma unroll
+            for (int tile = 0; tile < WARP_TILES; tile++)
+                add_sums(args, slot->piece, blockIdx.z * N_ROWS + first_row + 16 * tile, sums[tile]);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) gnss_correlate_mma(const struct gnss_correlate_args args)
@@ -395,7 +468,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) gnss_correlate_mma(co
     const struct gnss_piece *pieces = args.pieces + blockIdx.y * N_PIECES;
     const uint32_t n_pieces = min(args.n_pieces - blockIdx.y * N_PIECES, (uint32_t)N_PIECES);
     const struct span span = span_of(pieces, n_pieces);
-    uint32_t buffer = 0;
 
     for (uint32_t i = threadIdx.x; i <= GNSS_CARRIER_ENTRIES; i += N_THREADS)
         head()->carrier[i] = i < GNSS_CARRIER_ENTRIES ? args.carrier[2 * i] + args.carrier[2 * i + 1] * (1 << 16) : 0;
@@ -407,10 +479,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) gnss_correlate_mma(co
             __syncthreads();
             copy_windows(args, blockIdx.z * N_ROWS, window, false);
             copy_windows(args, blockIdx.z * N_ROWS, window, true);
-            for (; at < to; at += SATELLITES) {
-                const uint32_t mine = at + threadIdx.x / 32 / PIECE_WARPS;
-                correlate_slot(args, mine < to ? &head()->slots[mine] : NULL, window, buffer);
-            }
+            if (threadIdx.x / 32 < PRODUCT_WARPS)
+                multiply_replicas(args, at, to, window);
+            else
+                make_replicas(args, at, to);
         }
     }
 }

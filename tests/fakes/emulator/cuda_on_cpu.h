@@ -154,6 +154,13 @@ template <typename T> static inline T atomicMin(T *least, typename std::common_t
     return old;
 }
 
+template <typename T> static inline T atomicMax(T *greatest, typename std::common_type<T>::type value)
+{
+    T old = *greatest;
+    *greatest = old > value ? old : value;
+    return old;
+}
+
 /* ---- Matrices: mma.sync.  Every lane writes its registers to an array that all lanes read. --------------------------- */
 
 extern uint32_t emulate_registers[32][32][6]; /* [warp][lane][a0 to a3, b0, b1] */
