@@ -35,8 +35,7 @@
  *            that the pieces of a block span.  Then each block has one slice.
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input.
  *            With few antennas the twin is bound by the look-up of levels.  CUDA: about 30 instructions a sample and
- *            satellite.  The variant for arrays: instructions that move samples within registers, and reads of shared
- *            memory.
+ *            satellite.  The variant for arrays: reads of shared memory.
  * Users:     fgpu/gnss.c, bench_gnss. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
 #define KERNELS_GNSS_GNSS_CORRELATE_H
