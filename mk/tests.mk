@@ -90,8 +90,10 @@ check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld vworld xworld $(if $(N
 	@$(BUILD)/tests/vworld 1 $(if $(SANITIZE),20,100)
 	@$(if $(NO_EXPLORE),,$(BUILD)/tests/explore --quick)
 
+# The sanitizers instrument the daemons, which tests/scripts and tests/control hardly use.
+ENGINE_TESTS ?= tests/system $(if $(SANITIZE),,tests/scripts tests/control)
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
-	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(if $(SANITIZE),,tests/control) $(PYTEST_FLAGS)
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal $(ENGINE_TESTS) $(PYTEST_FLAGS)
 
 # The coverage build is not optimised, because optimisation would leave lines without code.  Counters are atomic,
 # because threads share them.  A failed test does not end the measurement.
