@@ -22,6 +22,7 @@
 #include "tests/world/faults.h"
 #include "tests/world/fworld.h"
 #include "tests/world/network.h"
+#include "tests/world/refusals.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
@@ -288,9 +289,9 @@ static void write_config(const char *path)
             "  - {kind: wideband, name: wide, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
             "     destinations: [\"239.2.0.0+1:7148\"], buffers: 64}\n"
             "%s"
-            "katcp: {listen: \"127.0.0.1:7147\"}\n"
             "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
             N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.has_narrow ? narrow : "", s.n_ants);
+    refusals_write_config(file);
     fclose(file);
 }
 
@@ -318,12 +319,14 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
     faults_begin(begin_ns);
     settings_begin();
+    refusals_connect();
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
     if (!run_has_ended() && !device_faults_failed()) {
         check_counters(ports);
         for (unsigned i = 0; i < 2 * s.n_ants; i++)
             check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
+        refusals_check();
     }
     int exit_code = run_stop_code(&daemon);
     if (exit_code != device_faults_failed())
@@ -346,6 +349,7 @@ static void run_seed(uint64_t seed, const char *path)
     draw_scenario();
     faults_draw();
     draw_sync();
+    refusals_draw("gain-all");
     write_config(path);
     bool has_silence = draw_silence();
     settings_draw();

@@ -40,7 +40,7 @@ struct network_port {
     struct endpoint endpoint;
     struct network_faults faults;
     unsigned burst_left;
-    uint64_t n_read;
+    uint64_t n_read, n_sent, n_refused;
     struct socket sockets[MAX_SOCKETS];
     size_t n_sockets;
     void (*take)(void *arg, const uint8_t *bytes, size_t n_bytes);
@@ -75,7 +75,9 @@ void network_begin(void)
                                          "network: delayed",
                                          "network: socket buffer full",
                                          "network: no socket any more",
-                                         "network: in the socket at the end"};
+                                         "network: in the socket at the end",
+                                         "network: refused by the sender's socket",
+                                         "network: no room in the sender's socket"};
 
     n_ports = 0;
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
@@ -122,6 +124,16 @@ struct network_faults *network_faults(struct network_port *port)
 uint64_t network_n_read(const struct network_port *port)
 {
     return port->n_read;
+}
+
+uint64_t network_n_sent(const struct network_port *port)
+{
+    return port->n_sent;
+}
+
+uint64_t network_n_refused(const struct network_port *port)
+{
+    return port->n_refused;
 }
 
 void network_listen(struct network_port *port, void (*take)(void *arg, const uint8_t *bytes, size_t n_bytes), void *arg)
@@ -359,21 +371,47 @@ int recv_source_udp_open(const struct recv_source_config *config, struct recv_so
 
 /* ---- Sinks ----------------------------------------------------------------------------------------------------------- */
 
+/* Waits as long as a socket has no room.  Returns false if the socket refuses the datagram. */
+static bool sink_accepts(struct socket_sink *sink, struct network_port *port)
+{
+    static const int errors[] = {EPERM, ENETUNREACH, EMSGSIZE, ENOBUFS};
+    const struct network_faults *f = &port->faults;
+
+    if (world_chance(f->stall)) {
+        int64_t end_ns = world_now_ns() + (int64_t)world_random((uint64_t)f->stall_ns);
+        world_note("network: no room in the sender's socket");
+        while (world_now_ns() < end_ns)
+            world_wait(NULL, end_ns);
+    }
+    bool is_refused = world_chance(f->refuse);
+    port->n_refused += is_refused;
+    port->n_sent += !is_refused;
+    if (!is_refused)
+        return true;
+    world_note("network: refused by the sender's socket");
+    send_sink_note_failed(&sink->base, errors[world_random(4)]);
+    return false;
+}
+
 static size_t sink_send(struct send_sink *base, struct packet_out *packets, size_t n)
 {
     struct socket_sink *sink = (struct socket_sink *)base;
     uint8_t bytes[PACKET_BYTES_MAX];
+    size_t n_sent = 0;
 
     world_seam();
     for (size_t i = 0; i < n; i++) {
+        struct network_port *port = sink->ports[packets[i].destination];
+        bool is_sent = sink_accepts(sink, port);
         memcpy(bytes, packets[i].header, packets[i].header_bytes);
         if (packets[i].payload_bytes > 0)
             memcpy(bytes + packets[i].header_bytes, packets[i].payload, packets[i].payload_bytes);
-        network_send(sink->ports[packets[i].destination], bytes, packets[i].header_bytes + packets[i].payload_bytes,
-                     NULL, NULL);
+        if (is_sent || port->take)
+            network_send(port, bytes, packets[i].header_bytes + packets[i].payload_bytes, NULL, NULL);
         send_sink_put_ref(&packets[i]);
+        n_sent += is_sent;
     }
-    return n;
+    return n_sent;
 }
 
 static void sink_close(struct send_sink *base)

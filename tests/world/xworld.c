@@ -11,6 +11,7 @@
 #include "common/engine/engine.h"
 #include "tests/world/faults.h"
 #include "tests/world/network.h"
+#include "tests/world/refusals.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
@@ -456,7 +457,7 @@ static void write_config(const char *path)
     if (s.has_gate)
         requests_write_gate(file);
     beams_write_config(file);
-    fprintf(file, "katcp: {listen: [\"127.0.0.1:7147\"], max_clients: 4}\n");
+    refusals_write_config(file);
     fclose(file);
 }
 
@@ -559,8 +560,10 @@ static void run_seed(uint64_t seed, const char *path)
         run_sleep(3 * NS_PER_S);
     else
         world_note("runs that are stopped while data flow");
-    if (!run_has_ended() && s.stop_batch == s.n_batches)
+    if (!run_has_ended() && s.stop_batch == s.n_batches) {
         check_counters(source);
+        refusals_check();
+    }
     int exit_code = run_stop_code(&daemon);
     s.has_failed = device_faults_failed();
     if (exit_code != s.has_failed)
