@@ -35,7 +35,7 @@ void lines_read_only(struct lines *lines, size_t n_bytes);
 /* Returns true if the server has closed the connection. */
 bool lines_is_closed(const struct lines *lines);
 
-/* What the server knew and did about a connection. */
+/* The server's view of a connection. */
 struct lines_fate {
     int64_t accepted_ns, closed_ns; /* virtual times; 0: not yet */
     unsigned n_open, n_of_host;     /* open connections before the accept: all, and those from the same host */

@@ -62,9 +62,9 @@ void network_listen(struct network_port *port, void (*take)(void *arg, const uin
 /* Returns the number of datagrams that the port's sockets have read. */
 uint64_t network_n_read(const struct network_port *port);
 
-/* Returns the numbers of datagrams that daemons' sockets have sent to the port, and have refused.  network_listen()'s
- * function gets refused datagrams, too, because their contents must also be right. */
-uint64_t network_n_sent(const struct network_port *port);
+/* Returns the number of datagrams to the port that daemons' sockets have refused.  network_listen()'s function gets these
+ * datagrams, too, because their contents must also be right.  network_was_refused() then returns true. */
 uint64_t network_n_refused(const struct network_port *port);
+bool network_was_refused(void);
 
 #endif

@@ -143,6 +143,19 @@ void beams_listen(void)
         network_listen(network_port(beams.powers.endpoint), on_packet, &beams.powers);
 }
 
+bool beams_exist(void)
+{
+    return beams.n_voltages + beams.n_powers > 0;
+}
+
+void beams_set_faults(const struct network_faults *faults)
+{
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        *network_faults(network_port(beams.voltages[i].endpoint)) = *faults;
+    if (beams.n_powers > 0)
+        *network_faults(network_port(beams.powers.endpoint)) = *faults;
+}
+
 static const struct wire_item *find_item(const struct stream *stream, const struct heap *heap, unsigned id)
 {
     for (size_t i = 0; i < heap->n_items; i++)

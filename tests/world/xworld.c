@@ -32,6 +32,7 @@ ENGINE_MAIN(xbgpu)
 #define RATE_HZ     256000 /* a batch takes BATCH_NS */
 #define SYNC_UNIX_S 1759990000
 #define HEAP_BYTES  (MAX_CHANS * N_SPECTRA * 4)
+#define SKIP        1 /* missing_dump */
 #define SOURCE      "239.1.0.1:7148"
 #define DESTINATION "239.2.0.1:7148"
 
@@ -52,6 +53,11 @@ struct part {
 struct scenario s;
 static struct heap heaps[MAX_ANTS][MAX_BATCHES];
 static struct part parts[MAX_ANTS][MAX_BATCHES][4];
+
+int64_t batch_of(unsigned b)
+{
+    return s.first_batch + b;
+}
 
 /* ---- Voltages -------------------------------------------------------------------------------------------------------- */
 
@@ -125,8 +131,8 @@ static void on_seen(void *arg, const struct network_delivery *delivery)
         heap->parts_late &= ~(1u << part->number);
 }
 
-/* Returns the number of the receive thread that processes an F-engine: threads share F-engines as evenly as possible. */
-static unsigned thread_of(unsigned ant)
+/* Threads share F-engines as evenly as possible. */
+unsigned thread_of(unsigned ant)
 {
     unsigned thread = 0;
 
@@ -139,7 +145,7 @@ static void send_heap(struct network_port *port, unsigned ant, unsigned b)
 {
     uint8_t voltages[HEAP_BYTES], bytes[HEAP_BYTES + 256];
     size_t heap_bytes = (size_t)s.n_chan * N_SPECTRA * 4, part_bytes = heap_bytes / s.n_parts;
-    int64_t batch = s.first_batch + b;
+    int64_t batch = batch_of(b);
 
     heaps[ant][b] = (struct heap){
         .sent_ns = world_now_ns(), .parts_late = (1u << s.n_parts) - 1, .is_suspect = heaps[ant][b].is_suspect};
@@ -252,6 +258,7 @@ static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     const struct wire_item *timestamp = wire_find(&packet, WIRE_TIMESTAMP);
     if (!timestamp || !wire_find(&packet, WIRE_XENG_RAW))
         return; /* a descriptor or a stop */
+    s.n_dump_packets += !network_was_refused();
     int64_t window = (int64_t)timestamp->value / BATCH / s.length - first_window();
     if (s.time_flipped && (window < 0 || window >= MAX_BATCHES))
         return; /* the dump of the packet with the wrong timestamp */
@@ -299,6 +306,16 @@ struct verdict {
     bool suspect; /* a heap may have wrong values, or count as missing */
 };
 
+/* xbgpu found a wrong sum in the dump, and flagged the whole dump. */
+static void count_flagged_dump(int64_t window, unsigned n_flagged)
+{
+    if (n_flagged != s.n_ants * (s.n_ants + 1) / 2)
+        world_fail("window %lld: a baseline is flagged, and all heaps arrived in time", (long long)window);
+    if (++s.n_flagged_dumps > device_faults_n_flips())
+        world_fail("window %lld: all baselines are flagged, and no bit of the dump flipped", (long long)window);
+    world_note("dumps flagged because a bit flipped");
+}
+
 static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
 {
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
@@ -319,6 +336,7 @@ static void check_window(int64_t window, bool must_exist)
 {
     const struct dump *dump = &dumps[window - first_window()];
     struct verdict verdicts[MAX_ANTS];
+    unsigned n_flagged = 0, n_unexplained = 0;
     bool any_whole = false;
     /* the dump is complete after the last batch of its window, at the latest when all open chunks have left */
     int64_t end_ns = s.begin_ns + ((window + 1) * s.length - 1 - s.first_batch) * BATCH_NS;
@@ -329,7 +347,8 @@ static void check_window(int64_t window, bool must_exist)
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         any_whole |= verdicts[ant].whole;
     if (!dump->began) {
-        if (must_exist && any_whole && sends == PRESENT && !s.has_failed && !s.is_overloaded)
+        if (must_exist && any_whole && sends == PRESENT && !s.has_failed && !s.is_overloaded &&
+            (s.missing_dump != SKIP || ++s.n_flagged_dumps > device_faults_n_flips()))
             world_fail("window %lld: all heaps of an antenna arrived in time, and there is no dump", (long long)window);
         world_note("no dump of a window");
         return;
@@ -348,13 +367,14 @@ static void check_window(int64_t window, bool must_exist)
             bool is_suspect = v1->suspect || v2->suspect;
             bool is_flagged = check_baseline(dump, window, ant1, ant2, !is_suspect);
             world_note(is_suspect ? "suspect baselines" : is_flagged ? "flagged baselines" : "exact baselines");
-            if (is_flagged && v1->whole && v2->whole)
-                world_fail("window %lld, antennas %u and %u: flagged, and all heaps arrived in time", (long long)window,
-                           ant1, ant2);
+            n_flagged += is_flagged;
+            n_unexplained += is_flagged && v1->whole && v2->whole;
             if (!is_flagged && !is_suspect && (v1->lacks || v2->lacks))
                 world_fail("window %lld, antennas %u and %u: not flagged, and heaps are missing", (long long)window,
                            ant1, ant2);
         }
+    if (n_unexplained > 0)
+        count_flagged_dump(window, n_flagged);
 }
 
 /* ---- One run --------------------------------------------------------------------------------------------------------- */
@@ -378,21 +398,49 @@ static void draw_faults(struct network_faults *f)
     }
 }
 
+static struct device_faults device;
+
 /* Draws the faults of the device. */
 static void draw_device(void)
 {
     static const int64_t slow_ns[] = {0, 0, 0, 20 * NS_PER_US, 4 * NS_PER_MS};
-    struct device_faults faults = {.slow_ns = slow_ns[run_draw("slow", 5)]};
+
+    device = (struct device_faults){.slow_ns = slow_ns[run_draw("slow", 5)]};
     unsigned what = (unsigned)run_draw("device", 24);
 
-    s.is_overloaded = faults.slow_ns > NS_PER_MS || s.stop_batch < s.n_batches;
+    s.is_overloaded = device.slow_ns > NS_PER_MS || s.stop_batch < s.n_batches;
     s.may_fail = what > 20;
     if (what == 21 || what == 22)
-        faults.fail_operation = 1 + (unsigned)world_random(world_random(2) ? 200 : 1500);
-    faults.fails_when_run = what == 22;
+        device.fail_operation = 1 + (unsigned)world_random(world_random(2) ? 200 : 1500);
+    device.fails_when_run = what == 22;
     if (what == 23)
-        faults.fail_memory = 1 + (unsigned)world_random(60);
-    device_faults_set(&faults);
+        device.fail_memory = 1 + (unsigned)world_random(60);
+    device_faults_set(&device);
+}
+
+/* Draws flips of bits in the dumps.  xbgpu ends after 10 wrong dumps.  Beams have no checksums. */
+static void draw_flips(void)
+{
+    bool has_flips = run_draw("flip_dumps", 3) == 2 && !beams_exist() && !s.may_fail;
+
+    if (!has_flips)
+        return;
+    device.flip_bytes = (size_t)s.n_chan * s.n_ants * (s.n_ants + 1) / 2 * 4 * 8;
+    device.flip = 0.2;
+    device.max_flips = 1 + (unsigned)world_random(9);
+    device_faults_set(&device);
+}
+
+/* Draws faults of the sockets that send. */
+static void draw_senders(struct network_port *destination)
+{
+    struct network_faults faults = *network_faults(destination);
+
+    faults.refuse = run_draw("refuse", 6) == 5 ? 0.05 : 0;
+    faults.stall = s.is_overloaded && run_draw("stall", 3) == 2 ? 0.02 : 0;
+    faults.stall_ns = 10 * BATCH_NS;
+    *network_faults(destination) = faults;
+    beams_set_faults(&faults);
 }
 
 /* Decides which promises hold under these faults. */
@@ -498,6 +546,24 @@ static void show_run(struct network_port *port)
     }
 }
 
+/* Compares the counters of sent packets and of wrong dumps with the packets and the flips. */
+static void check_output_counters(const struct network_port *destination)
+{
+    uint64_t n_sent = run_counter("xbgpu_output_x_packets_total", ""),
+             n_failed = run_counter("xbgpu_output_x_failed_packets_total", ""),
+             n_wrong = run_counter("xbgpu_output_x_wrong_accs_total", "");
+
+    if (n_sent != s.n_dump_packets || n_failed != network_n_refused(destination))
+        world_fail("%u packets were sent and %llu refused, and the counters say %llu and %llu", s.n_dump_packets,
+                   (unsigned long long)network_n_refused(destination), (unsigned long long)n_sent,
+                   (unsigned long long)n_failed);
+    if (n_wrong != device_faults_n_flips())
+        world_fail("bits of %u dumps flipped, and the counter says %llu", device_faults_n_flips(),
+                   (unsigned long long)n_wrong);
+    if (run_counter("xbgpu_audit_failures_total", "") > n_wrong)
+        world_fail("more audits failed than dumps are wrong");
+}
+
 static void check_counters(struct network_port *port)
 {
     uint64_t n_packets = run_counter("xbgpu_input_packets_total", ""),
@@ -521,6 +587,7 @@ static void check_counters(struct network_port *port)
             (unsigned long long)n_part);
     if (s.has_crc && run_counter("xbgpu_input_rejected_packets_total", "") < s.n_flipped_read)
         world_fail("%u packets with a flipped bit were read, and fewer were refused", s.n_flipped_read);
+    others_check(network_faults(port)->flip > 0);
     bool loses =
         run_counter("xbgpu_input_rejected_packets_total", "no_chunk") > 0 ||
         run_counter("xbgpu_output_x_dropped_accs_total", "") > 0 ||
@@ -547,10 +614,13 @@ static void run_seed(uint64_t seed, const char *path)
     draw_scenario();
     draw_device();
     beams_draw();
+    others_draw();
+    draw_flips();
     write_config(path);
     struct network_port *source = network_port(SOURCE), *destination = network_port(DESTINATION);
     draw_faults(network_faults(source));
     judge_faults(network_faults(source));
+    draw_senders(destination);
     network_listen(destination, on_dump_packet, NULL);
     beams_listen();
     struct run_daemon daemon = run_start("xbgpu", xbgpu_main, path);
@@ -562,6 +632,7 @@ static void run_seed(uint64_t seed, const char *path)
         world_note("runs that are stopped while data flow");
     if (!run_has_ended() && s.stop_batch == s.n_batches) {
         check_counters(source);
+        check_output_counters(destination);
         refusals_check();
     }
     int exit_code = run_stop_code(&daemon);

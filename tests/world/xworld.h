@@ -5,6 +5,7 @@
 #define TESTS_WORLD_XWORLD_H
 
 #include "common/base/units.h"
+#include "tests/world/network.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,10 +34,19 @@ struct scenario {
     bool has_forger;           /* a second host sends voltages, and recv.from names only the first */
     bool has_crc;              /* packets have a CRC, and xbgpu refuses packets without a CRC */
     unsigned n_flipped_read;
+    double refuse;                         /* probability that the sockets refuse to send a packet */
+    unsigned n_dump_packets;               /* that were sent */
+    unsigned n_flagged_dumps;              /* flagged whole although all heaps arrived in time */
     bool time_flipped;                     /* a packet with a wrong timestamp was read, and has no CRC */
     bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
 };
 extern struct scenario s;
+
+/* Returns the number of the batch, from timestamp 0 on, that the F-engines send as their batch 'b'. */
+int64_t batch_of(unsigned b);
+
+/* Returns the number of the receive thread that processes an F-engine. */
+unsigned thread_of(unsigned ant);
 
 /* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
 int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part);
@@ -87,10 +97,14 @@ const struct steering *requests_steering(unsigned beam, int64_t batch);
 
 /* ---- xothers.c: other packets -------------------------------------------------------------------------------------- */
 
-struct network_port;
+/* Forgets the packets of the previous run. */
+void others_draw(void);
 
 /* Sends other packets to xbgpu, at random. */
-void others_send(struct network_port *port, unsigned batch);
+void others_send(struct network_port *port, unsigned b);
+
+/* Compares xbgpu's counters with the packets that xbgpu read.  'has_flips': bits flip in the network. */
+void others_check(bool has_flips);
 
 /* ---- xbeams.c: voltage beams and detected beams -------------------------------------------------------------------- */
 
@@ -98,6 +112,12 @@ void others_send(struct network_port *port, unsigned batch);
 void beams_draw(void);
 void beams_write_config(FILE *file);
 void beams_listen(void);
+
+/* Returns true if the scenario has beams. */
+bool beams_exist(void);
+
+/* Sets the faults of the links to the beams' receivers. */
+void beams_set_faults(const struct network_faults *faults);
 
 /* Compares all heaps of beams with the model. */
 void beams_check(void);
