@@ -265,7 +265,7 @@ static void check_values(const struct stream *stream, const struct heap *heap, u
 /* Returns the time when the last packet of a batch is sent. */
 static int64_t sent_ns(int64_t batch)
 {
-    return s.begin_ns + (batch - s.first_batch) * BATCH_NS;
+    return s.begin_ns + place_of(batch) * BATCH_NS;
 }
 
 /* Returns the time at which xbgpu has certainly completed the heaps of a batch. */
@@ -374,10 +374,10 @@ static void check_power_window(const struct heap *heap, unsigned window)
             check_powers(heap, beam, window, group, first, ants);
 }
 
-/* Returns true if a heap of an F-engine is certainly present at this batch or later. */
+/* Returns true if a heap of an F-engine is certainly present at this batch or later, before the jump if there is one. */
 static bool goes_on(int64_t batch)
 {
-    for (; batch < s.first_batch + s.n_batches; batch++)
+    for (; place_of(batch) >= 0 && place_of(batch) < s.n_batches; batch++)
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             if (presence(ant, batch) == PRESENT)
                 return true;
@@ -407,15 +407,26 @@ static bool check_power_heap(int64_t number, bool begun)
     return any;
 }
 
-void beams_check(void)
+/* Checks the heaps of detected beams in batches that follow each other. */
+static void check_power_heaps(int64_t first_batch, int64_t end_batch)
 {
-    int64_t end = s.first_batch + s.n_batches, n_spectra = beams.window_spectra * beams.heap_windows;
+    int64_t n_spectra = beams.window_spectra * beams.heap_windows;
     bool begun = false;
 
-    for (unsigned i = 0; i < beams.n_voltages; i++)
-        for (int64_t batch = s.first_batch; batch < end; batch++)
-            check_batch(&beams.voltages[i], batch);
-    for (int64_t n = s.first_batch * N_SPECTRA / n_spectra;
-         beams.n_powers > 0 && (n + 1) * n_spectra <= end * N_SPECTRA; n++)
+    for (int64_t n = first_batch * N_SPECTRA / n_spectra; (n + 1) * n_spectra <= end_batch * N_SPECTRA; n++)
         begun |= check_power_heap(n, begun);
+}
+
+void beams_check(void)
+{
+    int64_t first_after = batch_of(s.jump_at), n_after = (int64_t)s.n_batches - s.jump_at;
+
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        for (unsigned b = 0; b < s.n_batches; b++)
+            check_batch(&beams.voltages[i], batch_of(b));
+    if (beams.n_powers == 0)
+        return;
+    check_power_heaps(s.first_batch, s.first_batch + s.jump_at);
+    if (n_after > 0)
+        check_power_heaps(first_after, first_after + n_after);
 }

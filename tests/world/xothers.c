@@ -23,6 +23,7 @@ enum kind {
     ALIGNMENT,
     BAD_TIMESTAMP,
     BAD_CRC,
+    FAR, /* counted as jump, or as clock if the evidence of a jump is enough */
     N_KINDS
 };
 
@@ -41,6 +42,7 @@ static const struct {
     [ALIGNMENT] = {"alignment", false, false},
     [BAD_TIMESTAMP] = {"bad_timestamp", false, false},
     [BAD_CRC] = {"crc", false, false},
+    [FAR] = {"jump", false, false},
 };
 
 /* The packets of a kind to a receive thread. */
@@ -65,7 +67,8 @@ static void on_seen(void *arg, const struct network_delivery *delivery)
                      (kinds[count->kind].by_all || delivery->socket == count->thread);
 }
 
-/* Makes a packet of an F-engine wrong.  The packet has the items timestamp, feng_id, frequency and voltages. */
+/* Makes a packet of an F-engine wrong.  The packet has the items timestamp, feng_id, frequency and
+ * voltages. */
 static void spoil(enum kind kind, struct wire_packet *packet)
 {
     switch (kind) {
@@ -89,6 +92,7 @@ static void spoil(enum kind kind, struct wire_packet *packet)
         *packet = (struct wire_packet){
             .heap_bytes = 1, .payload_bytes = 1, .n_items = 1, .items = {{WIRE_STREAM_CTRL, false, CTRL_STOP}}};
         break;
+    case FAR: packet->items[0].value += (uint64_t)(s.far_batches * BATCH); break;
     default: break;
     }
 }
@@ -128,9 +132,14 @@ void others_send(struct network_port *port, unsigned b)
         send_other(port, FORGED, (unsigned)world_random(s.n_ants), b);
     if (world_random(8) != 0)
         return;
-    enum kind kind = (enum kind)world_random(N_KINDS);
+    enum kind kind = (enum kind)world_random(FAR);
     if ((kind != FORGED || s.has_forger) && (kind != BAD_CRC || s.has_crc))
         send_other(port, kind, (unsigned)world_random(s.n_ants), b);
+}
+
+void others_send_far(struct network_port *port, unsigned ant, unsigned b)
+{
+    send_other(port, FAR, ant, b);
 }
 
 /* Flipped bits may turn voltages into packets of a kind. */
@@ -144,7 +153,9 @@ void others_check(bool has_flips)
         snprintf(label, sizeof(label), "reason=\"%s\"", kinds[kind].reason);
         uint64_t n_counted = run_counter(
             kinds[kind].is_ignored ? "xbgpu_input_ignored_packets_total" : "xbgpu_input_rejected_packets_total", label);
-        if (n_counted < n_read || (n_counted > n_read && !has_flips))
+        if (kind == FAR)
+            n_counted += run_counter("xbgpu_input_rejected_packets_total", "reason=\"clock\"");
+        if (n_counted < n_read || (n_counted > n_read && !has_flips && kind != FAR))
             world_fail("%llu packets of the kind %s were read, and the counter says %llu", (unsigned long long)n_read,
                        kinds[kind].reason, (unsigned long long)n_counted);
     }

@@ -56,7 +56,18 @@ static struct part parts[MAX_ANTS][MAX_BATCHES][4];
 
 int64_t batch_of(unsigned b)
 {
-    return s.first_batch + b;
+    return s.first_batch + b + (b >= s.jump_at ? s.jump_batches : 0);
+}
+
+int64_t place_of(int64_t batch)
+{
+    int64_t b = batch - s.first_batch, before_jump = s.jump_at;
+
+    if (s.jump_batches == 0)
+        return b;
+    if (b < before_jump + s.jump_batches / 2)
+        return b < before_jump ? b : MAX_BATCHES;
+    return b - s.jump_batches >= before_jump ? b - s.jump_batches : -1;
 }
 
 /* ---- Voltages -------------------------------------------------------------------------------------------------------- */
@@ -111,7 +122,7 @@ static void on_flipped(const struct part *part, const struct network_delivery *d
     const struct wire_item *feng_id = wire_find(&packet, WIRE_FENG_ID), *time = wire_find(&packet, WIRE_TIMESTAMP);
     if (!feng_id || !time || feng_id->value >= s.n_ants || time->value % BATCH != 0)
         return;
-    int64_t b = (int64_t)(time->value / BATCH) - s.first_batch;
+    int64_t b = place_of((int64_t)(time->value / BATCH));
     s.time_flipped |= b != (part->heap - heaps[0]) % MAX_BATCHES;
     if (b >= 0 && b < MAX_BATCHES)
         heaps[feng_id->value][b].is_suspect = true;
@@ -201,9 +212,26 @@ static bool is_before_silence(unsigned ant, unsigned b)
     return false;
 }
 
+/* If the F-engines fall silent at different times, and nothing arrives for longer than a window, the first chunks after
+ * the outage may be late, too (docs/reliability.md).  Returns true if an outage ended within a window before the batch. */
+static bool is_after_outage(unsigned b)
+{
+    unsigned reach = (s.window + 2) * s.chunk_batches, n_absent = 0, n_since = UINT32_MAX / 2;
+
+    for (unsigned i = 0; i < b; i++) {
+        bool any = false;
+        for (unsigned ant = 0; ant < s.n_ants; ant++)
+            any |= has_arrived(ant, i);
+        n_since = n_absent >= s.window * s.chunk_batches ? 0 : n_since + 1;
+        n_absent = any ? 0 : n_absent + 1;
+    }
+    return n_absent >= s.window * s.chunk_batches || n_since < reach;
+}
+
 static bool arrived_in_time(unsigned ant, unsigned b)
 {
-    return has_arrived(ant, b) && heaps[ant][b].parts_late == 0 && !(s.is_lossy && is_before_silence(ant, b));
+    return has_arrived(ant, b) && heaps[ant][b].parts_late == 0 &&
+           !(s.is_lossy && (is_before_silence(ant, b) || (s.has_silence && is_after_outage(b))));
 }
 
 /* The chunk of the first packet that is read becomes the oldest.  Jitter may delay packets of earlier chunks. */
@@ -213,22 +241,32 @@ static int64_t begun(void)
            s.chunk_batches;
 }
 
+/* A jump is believed after 8 heaps of each F-engine and a window, at the latest.  Then the open chunks leave. */
+static bool is_near_jump(int64_t b)
+{
+    int64_t chunk = s.chunk_batches, jitter = network_faults(network_port(SOURCE))->jitter_ns / BATCH_NS + 1;
+
+    return s.jump_batches > 0 && b >= s.jump_at - (s.window + 2) * chunk - jitter &&
+           b < s.jump_at + 8 + (2 * s.window + 4) * chunk + 2 * jitter;
+}
+
 bool is_suspect(unsigned ant, int64_t batch)
 {
-    int64_t b = batch - s.first_batch;
+    int64_t b = place_of(batch);
 
     return b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
 }
 
 enum presence presence(unsigned ant, int64_t batch)
 {
-    int64_t b = batch - s.first_batch;
+    int64_t b = place_of(batch);
 
     if (is_suspect(ant, batch))
         return UNSURE;
     if (b < 0 || b >= s.n_batches || !has_arrived(ant, (unsigned)b))
         return ABSENT;
-    return s.is_prompt && !s.time_flipped && !s.is_overloaded && batch >= begun() && arrived_in_time(ant, (unsigned)b)
+    return s.is_prompt && !s.time_flipped && !s.is_overloaded && batch >= begun() && !is_near_jump(b) &&
+                   arrived_in_time(ant, (unsigned)b)
                ? PRESENT
                : UNSURE;
 }
@@ -242,11 +280,24 @@ struct dump {
     uint64_t n_bytes_left;
     int32_t values[MAX_DUMP_BYTES / 4];
 };
-static struct dump dumps[MAX_BATCHES]; /* by window, from the window of the first batch on */
+static struct dump dumps[2]
+                        [MAX_BATCHES]; /* before and after the jump, by window from the window of the first batch on */
 
-static int64_t first_window(void)
+/* Returns the window of the first batch, or of the first batch after the jump. */
+static int64_t first_window(bool is_after)
 {
-    return s.first_batch / s.length;
+    return batch_of(is_after ? s.jump_at : 0) / s.length;
+}
+
+/* Returns the dump of a window, or NULL. */
+static struct dump *find_dump(int64_t window)
+{
+    for (int is_after = s.jump_batches > 0; is_after >= 0; is_after--) {
+        int64_t i = window - first_window(is_after);
+        if (i >= 0 && i < MAX_BATCHES)
+            return &dumps[is_after][i];
+    }
+    return NULL;
 }
 
 static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
@@ -259,12 +310,12 @@ static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     if (!timestamp || !wire_find(&packet, WIRE_XENG_RAW))
         return; /* a descriptor or a stop */
     s.n_dump_packets += !network_was_refused();
-    int64_t window = (int64_t)timestamp->value / BATCH / s.length - first_window();
-    if (s.time_flipped && (window < 0 || window >= MAX_BATCHES))
+    int64_t window = (int64_t)timestamp->value / BATCH / s.length;
+    struct dump *dump = find_dump(window);
+    if (s.time_flipped && !dump)
         return; /* the dump of the packet with the wrong timestamp */
-    if ((int64_t)timestamp->value % (BATCH * s.length) != 0 || window < 0 || window >= MAX_BATCHES)
+    if ((int64_t)timestamp->value % (BATCH * s.length) != 0 || !dump)
         world_fail("a dump has the timestamp %llu", (unsigned long long)timestamp->value);
-    struct dump *dump = &dumps[window];
     if (!dump->began)
         dump->n_bytes_left = packet.heap_bytes;
     dump->began = true;
@@ -322,9 +373,9 @@ static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
         struct verdict *v = &verdicts[ant];
         *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped && !s.is_overloaded};
         for (unsigned i = 0; i < s.length; i++) {
-            int64_t b = window * s.length + i - s.first_batch;
+            int64_t b = place_of(window * s.length + i);
             bool inside = b >= 0 && b < s.n_batches;
-            v->whole &= inside && arrived_in_time(ant, (unsigned)b);
+            v->whole &= inside && !is_near_jump(b) && arrived_in_time(ant, (unsigned)b);
             v->lacks |= !inside || !has_arrived(ant, (unsigned)b);
             v->suspect |= b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
         }
@@ -334,12 +385,12 @@ static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
 
 static void check_window(int64_t window, bool must_exist)
 {
-    const struct dump *dump = &dumps[window - first_window()];
+    const struct dump *dump = find_dump(window);
     struct verdict verdicts[MAX_ANTS];
     unsigned n_flagged = 0, n_unexplained = 0;
     bool any_whole = false;
     /* the dump is complete after the last batch of its window, at the latest when all open chunks have left */
-    int64_t end_ns = s.begin_ns + ((window + 1) * s.length - 1 - s.first_batch) * BATCH_NS;
+    int64_t end_ns = s.begin_ns + place_of((window + 1) * s.length - 1) * BATCH_NS;
     enum presence sends = requests_sends(0, window * s.length * BATCH, end_ns,
                                          end_ns + 2 * (s.window + 4) * s.chunk_batches * BATCH_NS + NS_PER_S);
 
@@ -392,7 +443,7 @@ static void draw_faults(struct network_faults *f)
     static const int64_t jitters_ns[] = {0, NS_PER_MS, BATCH_NS / 2, 4 * BATCH_NS, 8 * BATCH_NS};
     f->jitter_ns = (int64_t)world_random((uint64_t)jitters_ns[run_draw("jitter", 5)] + 1);
     /* A partition after an F-engine fell silent may cost the chunks that were open then: docs/reliability.md. */
-    if (run_draw("partition", 2) && !s.has_silence) {
+    if (run_draw("partition", 2) && !s.has_silence && s.jump_batches == 0) {
         f->partition_from_ns = (int64_t)(20 + world_random(80)) * BATCH_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(60) * BATCH_NS;
     }
@@ -451,6 +502,32 @@ static void judge_faults(const struct network_faults *f)
     world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
 }
 
+/* Draws a jump of all timestamps: forward by less than the clock's tolerance of 10 s, or for some batches by more. */
+static void draw_jump(void)
+{
+    unsigned what = (unsigned)run_draw("jump", 8), from = 20 + (unsigned)run_draw("jump_at", 60);
+
+    s.jump_at = s.n_batches;
+    if (s.stop_batch < s.n_batches || s.has_silence || what < 6)
+        return;
+    s.n_batches = s.stop_batch = from + 120;
+    if (what == 6) {
+        s.jump_at = from;
+        s.jump_batches = 4 * (s.window + 4) * s.chunk_batches + 4 * s.length + (int64_t)world_random(300);
+        world_note("F-engines: timestamps jump forward");
+        return;
+    }
+    s.jump_at = s.n_batches;
+    s.has_silence = true;
+    s.far_from = from;
+    s.far_to = from + 1 + (unsigned)world_random(60);
+    s.far_batches = (int64_t)((2000 + world_random(100000)) * (world_random(2) ? 1 : -1));
+    for (unsigned b = s.far_from; b < s.far_to; b++)
+        for (unsigned ant = 0; ant < s.n_ants; ant++)
+            s.is_silent[ant][b] = true;
+    world_note("F-engines: the clock denies timestamps");
+}
+
 static void draw_scenario(void)
 {
     memset(&s, 0, sizeof(s));
@@ -479,6 +556,7 @@ static void draw_scenario(void)
             for (unsigned i = from; i < from + n && i < s.n_batches; i++)
                 s.is_silent[ant][i] = true;
         }
+    draw_jump();
 }
 
 static void write_config(const char *path)
@@ -520,6 +598,8 @@ static void send_all(struct network_port *port)
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             if (!s.is_silent[ant][b])
                 send_heap(port, ant, b);
+            else if (b >= s.far_from && b < s.far_to)
+                others_send_far(port, ant, b);
     }
 }
 
@@ -535,6 +615,8 @@ static void show_run(struct network_port *port)
         s.n_ants, s.n_chan, s.n_parts, s.n_batches, (long long)s.first_batch, s.length, s.n_threads, s.chunk_batches,
         s.window, f->lose, f->duplicate, f->truncate, f->flip, s.has_crc, f->burst, (double)f->jitter_ns * 1e-6,
         (unsigned long long)world_digest());
+    if (s.jump_batches > 0)
+        fprintf(stderr, "a jump of %lld batches before batch %u\n", (long long)s.jump_batches, s.jump_at);
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         for (unsigned b = 0; b < s.n_batches; b++)
             fputc(s.is_silent[ant][b]        ? '-'
@@ -564,6 +646,23 @@ static void check_output_counters(const struct network_port *destination)
         world_fail("more audits failed than dumps are wrong");
 }
 
+/* Checks the counters of a jump forward.  Each receive thread skips the batches that the jump left out, and those
+ * that it refused or lost before it believed the jump. */
+static void check_jump(void)
+{
+    uint64_t n_jumps = run_counter("xbgpu_input_jumps_total", ""),
+             n_samples = run_counter("xbgpu_input_gap_samples_total", "");
+    uint64_t least = (uint64_t)(s.jump_batches * BATCH), most = least + (uint64_t)(s.n_batches * BATCH);
+
+    if (s.jump_batches == 0 || s.time_flipped || s.is_overloaded)
+        return;
+    if (n_jumps < s.n_threads)
+        world_fail("%u threads saw a jump, and the counter says %llu", s.n_threads, (unsigned long long)n_jumps);
+    if (n_jumps == s.n_threads && (n_samples < n_jumps * least || n_samples > n_jumps * most))
+        world_fail("the timestamps jumped by %llu samples, and the gaps have %llu in %llu threads",
+                   (unsigned long long)least, (unsigned long long)n_samples, (unsigned long long)n_jumps);
+}
+
 static void check_counters(struct network_port *port)
 {
     uint64_t n_packets = run_counter("xbgpu_input_packets_total", ""),
@@ -588,6 +687,7 @@ static void check_counters(struct network_port *port)
     if (s.has_crc && run_counter("xbgpu_input_rejected_packets_total", "") < s.n_flipped_read)
         world_fail("%u packets with a flipped bit were read, and fewer were refused", s.n_flipped_read);
     others_check(network_faults(port)->flip > 0);
+    check_jump();
     bool loses =
         run_counter("xbgpu_input_rejected_packets_total", "no_chunk") > 0 ||
         run_counter("xbgpu_output_x_dropped_accs_total", "") > 0 ||
@@ -599,12 +699,17 @@ static void check_counters(struct network_port *port)
     s.is_overloaded = loses;
 }
 
+/* Checks the windows that have ended, before and after the jump. */
 static void check_dumps(void)
 {
-    int64_t last = (s.first_batch + s.n_batches) / s.length; /* windows that have ended */
+    int64_t n_before = s.jump_batches > 0 ? s.jump_at : s.n_batches;
 
-    for (int64_t window = first_window(); window < last; window++)
+    for (int64_t window = first_window(false); window < (s.first_batch + n_before) / s.length; window++)
         check_window(window, window * s.length >= begun());
+    if (s.jump_batches == 0)
+        return;
+    for (int64_t window = first_window(true); window < (batch_of(s.n_batches - 1) + 1) / s.length; window++)
+        check_window(window, true);
 }
 
 static void run_seed(uint64_t seed, const char *path)

@@ -26,6 +26,10 @@ struct scenario {
     bool has_gate;         /* the gate "g" selects the spectra of the dumps */
     unsigned missing_dump; /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
+    unsigned jump_at; /* batch before which all timestamps jump by jump_batches; n_batches: none */
+    int64_t jump_batches;
+    unsigned far_from, far_to; /* batches that are sent with false timestamps, which the clock denies */
+    int64_t far_batches;
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
@@ -44,6 +48,10 @@ extern struct scenario s;
 
 /* Returns the number of the batch, from timestamp 0 on, that the F-engines send as their batch 'b'. */
 int64_t batch_of(unsigned b);
+
+/* Returns the place of a batch in the order of sending.  The batches that a jump leaves out have places that no heap
+ * has: below 0, or at or above n_batches. */
+int64_t place_of(int64_t batch);
 
 /* Returns the number of the receive thread that processes an F-engine. */
 unsigned thread_of(unsigned ant);
@@ -102,6 +110,9 @@ void others_draw(void);
 
 /* Sends other packets to xbgpu, at random. */
 void others_send(struct network_port *port, unsigned b);
+
+/* Sends a heap of voltages at a time that the clock denies, as one packet of a heap's beginning. */
+void others_send_far(struct network_port *port, unsigned ant, unsigned b);
 
 /* Compares xbgpu's counters with the packets that xbgpu read.  'has_flips': bits flip in the network. */
 void others_check(bool has_flips);
