@@ -62,6 +62,8 @@ void beams_draw(void)
 
     beams.n_voltages = (unsigned)run_draw("beams", MAX_VOLTAGE_BEAMS + 1);
     beams.n_powers = (unsigned)run_draw("detected", 3);
+    if (s.is_loud)
+        beams.n_voltages = beams.n_powers = 0;
     beams.has_mask = run_draw("mask", 2);
     beams.products = (unsigned)run_draw("products", 4);
     beams.window_spectra = 1 + (unsigned)world_random(40);
@@ -230,13 +232,13 @@ static bool is_incomplete(void)
 
 static bool fits(const struct stream *stream, const struct heap *heap, unsigned ants)
 {
-    const struct steering *steering = requests_steering(stream->number - 1, heap->timestamp / BATCH);
+    const struct steering *steering = requests_steering(stream->number - 1, heap->timestamp / s.batch_samples);
     const int8_t *found = (const int8_t *)heap->bytes + find_item(stream, heap, BF_RAW)->value;
 
     for (unsigned chan = 0; chan < s.n_chan; chan++)
-        for (unsigned t = 0; t < N_SPECTRA; t++) {
+        for (unsigned t = 0; t < s.n_spectra; t++) {
             int64_t sum[2];
-            add_antennas(steering, ants, heap->timestamp / BATCH, chan, t, stream->pol, sum);
+            add_antennas(steering, ants, heap->timestamp / s.batch_samples, chan, t, stream->pol, sum);
             for (unsigned part = 0; part < 2; part++)
                 if (!rounds_to(sum[part], steering->shift, stream->has_dither, *found++))
                     return false;
@@ -259,7 +261,7 @@ static void check_values(const struct stream *stream, const struct heap *heap, u
     }
     if (!found)
         world_fail("%s: the heap of batch %lld, of %llu antennas, has wrong values", stream->name,
-                   (long long)(heap->timestamp / BATCH), (unsigned long long)n_ants);
+                   (long long)(heap->timestamp / s.batch_samples), (unsigned long long)n_ants);
 }
 
 /* Returns the time when the last packet of a batch is sent. */
@@ -276,8 +278,8 @@ static int64_t complete_ns(int64_t batch)
 
 static void check_batch(const struct stream *stream, int64_t batch)
 {
-    const struct heap *heap = find_heap(stream, batch * BATCH);
-    enum presence sends = requests_sends(stream->number, batch * BATCH, sent_ns(batch), complete_ns(batch));
+    const struct heap *heap = find_heap(stream, batch * s.batch_samples);
+    enum presence sends = requests_sends(stream->number, batch * s.batch_samples, sent_ns(batch), complete_ns(batch));
     unsigned sure = 0, possible = 0;
     bool suspect = false;
 
@@ -333,11 +335,11 @@ static void check_powers(const struct heap *heap, unsigned beam, unsigned window
     int64_t sums[4] = {0};
 
     for (unsigned i = 0; i < beams.window_spectra; i++) {
-        int64_t batch = (first_spectrum + i) / N_SPECTRA;
+        int64_t batch = (first_spectrum + i) / s.n_spectra;
         const struct steering *steering = requests_steering(beams.n_voltages + beam, batch);
         for (unsigned c = 0; c < beams.group_channels; c++)
-            add_powers(steering, ants[batch - first_spectrum / N_SPECTRA], batch, group * beams.group_channels + c,
-                       (unsigned)((first_spectrum + i) % N_SPECTRA), sums);
+            add_powers(steering, ants[batch - first_spectrum / s.n_spectra], batch, group * beams.group_channels + c,
+                       (unsigned)((first_spectrum + i) % s.n_spectra), sums);
     }
     for (unsigned p = 0; p < n_products(); p++) {
         float value = found[((beam * beams.heap_windows + window) * n_products() + p) * n_groups + group];
@@ -354,13 +356,13 @@ static void check_power_window(const struct heap *heap, unsigned window)
     unsigned ants[64] = {0};
 
     for (unsigned i = 0; i < beams.window_spectra; i++) {
-        int64_t batch = (first + i) / N_SPECTRA;
+        int64_t batch = (first + i) / s.n_spectra;
         for (unsigned ant = 0; ant < s.n_ants; ant++) {
             if (is_suspect(ant, batch) || presence(ant, batch) == UNSURE) {
                 world_note("beams: uncertain windows");
                 return;
             }
-            ants[batch - first / N_SPECTRA] |= (unsigned)(presence(ant, batch) == PRESENT) << ant;
+            ants[batch - first / s.n_spectra] |= (unsigned)(presence(ant, batch) == PRESENT) << ant;
             n_present += presence(ant, batch) == PRESENT;
         }
     }
@@ -389,13 +391,13 @@ static bool goes_on(int64_t batch)
 static bool check_power_heap(int64_t number, bool begun)
 {
     int64_t n_spectra = beams.window_spectra * beams.heap_windows, first = number * n_spectra;
-    int64_t last_batch = (first + n_spectra - 1) / N_SPECTRA;
+    int64_t last_batch = (first + n_spectra - 1) / s.n_spectra;
     const struct heap *heap = find_heap(&beams.powers, first * STEP);
     enum presence sends =
         requests_sends(beams.powers.number, first * STEP, sent_ns(last_batch), complete_ns(last_batch));
     bool any = false;
 
-    for (int64_t batch = first / N_SPECTRA; batch <= last_batch; batch++)
+    for (int64_t batch = first / s.n_spectra; batch <= last_batch; batch++)
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             any |= presence(ant, batch) == PRESENT;
     if (!heap && any && begun && sends == PRESENT && !is_incomplete() && goes_on(last_batch))
@@ -413,7 +415,7 @@ static void check_power_heaps(int64_t first_batch, int64_t end_batch)
     int64_t n_spectra = beams.window_spectra * beams.heap_windows;
     bool begun = false;
 
-    for (int64_t n = first_batch * N_SPECTRA / n_spectra; (n + 1) * n_spectra <= end_batch * N_SPECTRA; n++)
+    for (int64_t n = first_batch * s.n_spectra / n_spectra; (n + 1) * n_spectra <= end_batch * s.n_spectra; n++)
         begun |= check_power_heap(n, begun);
 }
 

@@ -83,7 +83,7 @@ static void spoil(enum kind kind, struct wire_packet *packet)
             packet->offset = 1 + world_random(7);
         packet->payload_bytes -= packet->payload_bytes > 0 ? 8 : 0;
         break;
-    case BAD_TIMESTAMP: packet->items[0].value += 1 + world_random((uint64_t)BATCH - 1); break;
+    case BAD_TIMESTAMP: packet->items[0].value += 1 + world_random((uint64_t)s.batch_samples - 1); break;
     case DESCRIPTOR:
         *packet = (struct wire_packet){
             .heap_bytes = 64, .payload_bytes = 64, .n_items = 1, .items = {{WIRE_DESCRIPTOR, true, 0}}};
@@ -92,7 +92,7 @@ static void spoil(enum kind kind, struct wire_packet *packet)
         *packet = (struct wire_packet){
             .heap_bytes = 1, .payload_bytes = 1, .n_items = 1, .items = {{WIRE_STREAM_CTRL, false, CTRL_STOP}}};
         break;
-    case FAR: packet->items[0].value += (uint64_t)(s.far_batches * BATCH); break;
+    case FAR: packet->items[0].value += (uint64_t)(s.far_batches * s.batch_samples); break;
     default: break;
     }
 }
@@ -101,12 +101,12 @@ static void spoil(enum kind kind, struct wire_packet *packet)
 static void send_other(struct network_port *port, enum kind kind, unsigned ant, unsigned b)
 {
     uint8_t payload[64], bytes[512];
-    uint64_t heap_bytes = (uint64_t)s.n_chan * N_SPECTRA * 4;
+    uint64_t heap_bytes = (uint64_t)s.n_chan * s.n_spectra * 4;
     struct wire_packet packet = {.heap_cnt = world_random(1000),
                                  .heap_bytes = heap_bytes,
                                  .payload_bytes = sizeof(payload),
                                  .n_items = 4,
-                                 .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch_of(b) * BATCH)},
+                                 .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch_of(b) * s.batch_samples)},
                                            {WIRE_FENG_ID, false, ant},
                                            {WIRE_FREQUENCY, false, 0},
                                            {WIRE_FENG_RAW, true, 0}}};

@@ -73,7 +73,7 @@ static void draw_capture(struct request *request, const char *const *streams, un
     request->on = world_random(2);
     const char *name = streams[request->number];
     if (request->on && world_random(2)) {
-        request->from_samples = (batch_of(request->due_batch) + (int64_t)world_random(30) - 10) * BATCH;
+        request->from_samples = (batch_of(request->due_batch) + (int64_t)world_random(30) - 10) * s.batch_samples;
         snprintf(request->line, sizeof(request->line), "capture-start %s %lld", name, (long long)request->from_samples);
     } else {
         snprintf(request->line, sizeof(request->line), "capture-%s %s", request->on ? "start" : "stop", name);
@@ -364,7 +364,7 @@ const struct steering *requests_steering(unsigned beam, int64_t batch)
 {
     unsigned i = n_steering[beam] - 1;
 
-    while (steering[beam][i].from_samples > batch * BATCH)
+    while (steering[beam][i].from_samples > batch * s.batch_samples)
         i--;
     return &steering[beam][i];
 }

@@ -13,13 +13,15 @@
 
 #define MAX_ANTS    5
 #define MAX_CHANS   4
-#define N_SPECTRA   16
+#define MAX_SPECTRA 16384
 #define BATCH_NS    (8 * NS_PER_MS)
 #define STEP        128 /* ADC samples between spectra */
-#define BATCH       ((int64_t)N_SPECTRA * STEP)
 #define MAX_BATCHES 256
 
 struct scenario {
+    unsigned n_spectra; /* in a heap: 16, or as many as saturate sums */
+    int64_t batch_samples;
+    bool is_loud; /* the voltages of polarisation 0 are as large as possible */
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
@@ -40,6 +42,7 @@ struct scenario {
     unsigned n_flipped_read;
     double refuse;                         /* probability that the sockets refuse to send a packet */
     unsigned n_dump_packets;               /* that were sent */
+    uint64_t n_clipped;                    /* visibilities of the dumps that were sent */
     unsigned n_flagged_dumps;              /* flagged whole although all heaps arrived in time */
     bool time_flipped;                     /* a packet with a wrong timestamp was read, and has no CRC */
     bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
