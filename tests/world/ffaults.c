@@ -191,6 +191,8 @@ static void draw_device(void)
     if (faults.device == FAILING) {
         device.fail_operation = (unsigned)random_between(1, 10 * s.n_ants * s.n_packets / s.chunk_packets);
         device.fails_when_run = world_random(2);
+        if (world_random(4) == 0)
+            device.fail_memory = 1 + (unsigned)world_random(60);
     }
     device_faults_set(&device);
 }

@@ -38,6 +38,11 @@ static struct excuse {
 } excuses[MAX_EXCUSES];
 static size_t n_excuses;
 
+bool judge_is_in_time(int64_t age_ns)
+{
+    return age_ns <= (int64_t)(s.window - 2) * s.chunk_packets * PACKET_NS + s.chunk_packets * PACKET_NS / 2;
+}
+
 void judge_begin(void)
 {
     n_stretches = n_excuses = 0;
@@ -172,6 +177,7 @@ void judge_take(void *arg, const uint8_t *bytes, size_t n_bytes)
     const struct wire_item *frequency = wire_find(&packet, WIRE_FREQUENCY);
     if (!timestamp || !feng || !frequency || !wire_find(&packet, WIRE_FENG_RAW))
         return; /* a descriptor or a stop */
+    s.n_voltage_packets += !network_was_refused();
     struct heap *heap = feng->value < s.n_ants ? find_heap((unsigned)feng->value, substream, timestamp->value) : NULL;
     if (!heap || frequency->value != substream % N_SUBSTREAMS * SUB_CHAN || packet.heap_bytes != HEAP_BYTES)
         world_fail("a heap has the timestamp %llu, F-engine %llu, channel %llu, %llu bytes",
@@ -232,7 +238,8 @@ static bool is_before_silence(unsigned ant, unsigned pol, int64_t packet)
 /* Evidence about a batch, from the packets of its filter windows. */
 struct evidence {
     bool whole;       /* all packets arrived in time, and no excuse exists */
-    bool lacks;       /* a packet did not arrive */
+    bool lacks;       /* a packet did not arrive, or is contested */
+    bool is_suspect;  /* wrong samples may have been taken */
     unsigned n_times; /* how often each packet was sent, at least */
 };
 
@@ -245,9 +252,14 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
             *e = (struct evidence){.lacks = true};
             return false;
         }
-        e->lacks |= !sent->arrived;
-        e->whole &= sent->arrived && !sent->late && sent->n_sent == 1 && !is_excused(ant, sent->sent_ns) &&
-                    !(s.is_lossy && is_before_silence(ant, pol, packet));
+        bool may_be_contested = sent->was_contested && sent->n_sent == 1;
+        bool is_contested = may_be_contested && sent->contested_in_time && sent->arrived && !sent->late &&
+                            s.is_prompt && !is_excused(ant, sent->sent_ns) &&
+                            !(s.is_lossy && is_before_silence(ant, pol, packet));
+        e->lacks |= is_contested || (!sent->arrived && !sent->may_have_arrived && !sent->was_contested);
+        e->is_suspect |= sent->was_contested && !is_contested;
+        e->whole &= sent->arrived && !sent->late && !sent->was_contested && sent->n_sent == 1 &&
+                    !is_excused(ant, sent->sent_ns) && !(s.is_lossy && is_before_silence(ant, pol, packet));
         e->n_times = sent->n_sent < e->n_times ? sent->n_sent : e->n_times;
     }
     return true;
@@ -256,7 +268,7 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
 /* Weighs a batch whose delays are not all 0.  If a delay is not sure, nothing is sure. */
 static struct evidence weigh_delayed(unsigned ant, int64_t batch)
 {
-    struct evidence e = {s.is_prompt && !settings_lose(ant, batch * BATCH), false, UINT32_MAX};
+    struct evidence e = {.whole = s.is_prompt && !settings_lose(ant, batch * BATCH), .n_times = UINT32_MAX};
 
     for (unsigned i = 0; i < 2 * N_SPECTRA; i++) {
         struct settings settings;
@@ -274,7 +286,7 @@ static struct evidence weigh_delayed(unsigned ant, int64_t batch)
 /* Weighs a batch without delays, whose filter windows reach over 'reach' samples. */
 static struct evidence weigh_batch(unsigned ant, int64_t batch, int64_t reach)
 {
-    struct evidence e = {s.is_prompt, false, UINT32_MAX};
+    struct evidence e = {.whole = s.is_prompt, .n_times = UINT32_MAX};
 
     for (unsigned pol = 0; pol < 2; pol++)
         if (!weigh_input(&e, ant, pol, batch * BATCH, batch * BATCH + reach))
@@ -282,14 +294,16 @@ static struct evidence weigh_batch(unsigned ant, int64_t batch, int64_t reach)
     return e;
 }
 
-static void check_heap(unsigned ant, unsigned substream, int64_t batch, const struct heap *heap)
+static void check_heap(unsigned ant, unsigned substream, int64_t batch, const struct heap *heap, bool is_suspect)
 {
     if (heap->n_bytes_left > 0 && device_faults_failed())
         return; /* the senders drop heaps */
     if (heap->n_bytes_left > 0)
         world_fail("antenna %u, batch %lld: %llu bytes are missing", ant, (long long)batch,
                    (unsigned long long)heap->n_bytes_left);
-    if (settings_exist() && substream < NARROW)
+    if (is_suspect)
+        world_note("heaps of suspect samples");
+    else if (settings_exist() && substream < NARROW)
         model_compare(ant, substream, batch, heap->bytes);
     else if (model_is_known && !model_is_exact(ant, substream, batch, heap->bytes))
         world_fail("antenna %u, batch %lld, substream %u: wrong voltages", ant, (long long)batch, substream);
@@ -318,20 +332,20 @@ static void check_times(unsigned ant, int64_t batch, unsigned n_times, const str
 static void check_batch(unsigned ant, int64_t batch)
 {
     struct evidence wide = settings_exist() ? weigh_delayed(ant, batch) : weigh_batch(ant, batch, REACH);
+    struct evidence narrow = s.has_narrow ? weigh_batch(ant, batch, NARROW_REACH) : (struct evidence){0};
     unsigned n_times[N_HEAPS];
 
     for (unsigned substream = 0; substream < N_HEAPS; substream++) {
         const struct heap *heap = find_heap(ant, substream, (uint64_t)batch * BATCH);
         n_times[substream] = heap->n_times;
         if (heap->n_times > 0)
-            check_heap(ant, substream, batch, heap);
+            check_heap(ant, substream, batch, heap, substream < NARROW ? wide.is_suspect : narrow.is_suspect);
         if (n_times[substream] != n_times[substream / NARROW * NARROW] && !device_faults_failed())
             world_fail("antenna %u, batch %lld is sent to some substreams only", ant, (long long)batch);
     }
     check_times(ant, batch, n_times[0], &wide, false);
     if (!s.has_narrow)
         return;
-    struct evidence narrow = weigh_batch(ant, batch, NARROW_REACH);
     check_times(ant, batch, n_times[NARROW], &narrow, true);
 }
 
