@@ -37,6 +37,7 @@ static struct excuse {
     int64_t from_ns, to_ns;
 } excuses[MAX_EXCUSES];
 static size_t n_excuses;
+static unsigned n_suspect; /* heaps whose voltages cannot be compared */
 
 bool judge_is_in_time(int64_t age_ns)
 {
@@ -45,7 +46,8 @@ bool judge_is_in_time(int64_t age_ns)
 
 void judge_begin(void)
 {
-    n_stretches = n_excuses = 0;
+    n_stretches = n_excuses = n_suspect = 0;
+    model_forget_clipped();
 }
 
 /* Returns the stretch of a packet, or NULL. */
@@ -243,6 +245,14 @@ struct evidence {
     unsigned n_times; /* how often each packet was sent, at least */
 };
 
+/* Returns true if two copies of a packet with different samples certainly arrived while their chunk was open.  The
+ * packet then counts as missing. */
+static bool is_contested(unsigned ant, unsigned pol, int64_t packet, const struct sent *sent)
+{
+    return sent->was_contested && sent->contested_in_time && sent->arrived && !sent->late && sent->n_sent == 1 &&
+           s.is_prompt && !is_excused(ant, sent->sent_ns) && !(s.is_lossy && is_before_silence(ant, pol, packet));
+}
+
 /* Adds the packets of samples [begin, end) of an input to the evidence.  Returns false if a packet was not sent. */
 static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t begin, int64_t end)
 {
@@ -252,12 +262,9 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
             *e = (struct evidence){.lacks = true};
             return false;
         }
-        bool may_be_contested = sent->was_contested && sent->n_sent == 1;
-        bool is_contested = may_be_contested && sent->contested_in_time && sent->arrived && !sent->late &&
-                            s.is_prompt && !is_excused(ant, sent->sent_ns) &&
-                            !(s.is_lossy && is_before_silence(ant, pol, packet));
-        e->lacks |= is_contested || (!sent->arrived && !sent->may_have_arrived && !sent->was_contested);
-        e->is_suspect |= sent->was_contested && !is_contested;
+        bool contested = is_contested(ant, pol, packet, sent);
+        e->lacks |= contested || (!sent->arrived && !sent->may_have_arrived && !sent->was_contested);
+        e->is_suspect |= sent->was_contested && !contested;
         e->whole &= sent->arrived && !sent->late && !sent->was_contested && sent->n_sent == 1 &&
                     !is_excused(ant, sent->sent_ns) && !(s.is_lossy && is_before_silence(ant, pol, packet));
         e->n_times = sent->n_sent < e->n_times ? sent->n_sent : e->n_times;
@@ -301,6 +308,7 @@ static void check_heap(unsigned ant, unsigned substream, int64_t batch, const st
     if (heap->n_bytes_left > 0)
         world_fail("antenna %u, batch %lld: %llu bytes are missing", ant, (long long)batch,
                    (unsigned long long)heap->n_bytes_left);
+    n_suspect += is_suspect;
     if (is_suspect)
         world_note("heaps of suspect samples");
     else if (settings_exist() && substream < NARROW)
@@ -349,6 +357,33 @@ static void check_batch(unsigned ant, int64_t batch)
     check_times(ant, batch, n_times[NARROW], &narrow, true);
 }
 
+/* Checks that the daemon counted each contested packet. */
+static void check_contested(void)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < n_stretches; i++)
+        for (unsigned k = 0; k < 2 * s.n_ants; k++)
+            for (unsigned p = 0; p < MAX_PACKETS; p++)
+                n += is_contested(k / 2, k % 2, stretches[i].first + p, &stretches[i].sent[k / 2][k % 2][p]);
+    if (n > s.n_contested && !device_faults_failed())
+        world_fail("%llu packets are contested, and the counter says %llu", (unsigned long long)n,
+                   (unsigned long long)s.n_contested);
+}
+
+/* Compares the counter of clipped voltages with the clipped voltages of the model. */
+static void check_clipped(void)
+{
+    uint64_t n_least, n_most;
+
+    model_count_clipped(&n_least, &n_most);
+    if (!settings_exist() || device_faults_failed() || n_suspect > 0)
+        return;
+    if (s.n_clipped_voltages < n_least || s.n_clipped_voltages > n_most)
+        world_fail("%llu to %llu voltages are clipped, and the counter says %llu", (unsigned long long)n_least,
+                   (unsigned long long)n_most, (unsigned long long)s.n_clipped_voltages);
+}
+
 void judge_all(void)
 {
     for (size_t i = 0; i < n_stretches; i++)
@@ -356,6 +391,8 @@ void judge_all(void)
             for (int64_t p = stretches[i].first; p < stretches[i].first + MAX_PACKETS; p += N_PACKETS)
                 if (find_stretch(p) == &stretches[i])
                     check_batch(ant, p / N_PACKETS);
+    check_contested();
+    check_clipped();
 }
 
 void judge_show(void)

@@ -185,6 +185,7 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
     check_losses();
     others_check(network_faults(ports[0][0])->flip > 0);
     check_sent();
+    s.n_clipped_voltages = run_counter("fgpu_output_clipped_samples_total", "stream=\"wide\"");
 }
 
 /* Checks the upper bits of an input's newest timestamp.  'n_wrong' is the number of WIRE_PERIODs by which the first
@@ -295,7 +296,9 @@ static const char *endpoint_of(unsigned ant, unsigned pol)
 /* Returns the size of the sockets' buffers of a receive thread. */
 static unsigned buffer_bytes(void)
 {
-    return s.is_buffer_small ? 12000 : 8000000;
+    unsigned n_endpoints = (2 * s.n_ants + s.n_threads - 1) / s.n_threads;
+
+    return s.is_buffer_small ? 2500 * n_endpoints : 8000000;
 }
 
 static void write_config(const char *path)

@@ -47,6 +47,7 @@ struct scenario {
     bool has_crc;                     /* packets of samples have a CRC */
     double halve, contest;            /* probability that half of a packet is sent, that another copy is sent, too */
     unsigned n_clipped[2 * MAX_ANTS]; /* saturated samples of each packet of an input */
+    uint64_t n_clipped_voltages;      /* of the wide band, as the daemon counts */
     uint64_t n_contested;             /* heaps, as the daemon counts */
     uint64_t n_voltage_packets;       /* that were sent */
 };
@@ -185,6 +186,10 @@ bool model_is_exact(unsigned ant, unsigned substream, int64_t batch, const uint8
 /* Compares a heap with the filter bank in double precision and the settings of its spectra.  Fails the run if they
  * differ. */
 void model_compare(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
+
+/* Finds how many voltages model_compare() found clipped, at least and at most.  A voltage of 127 may be clipped. */
+void model_count_clipped(uint64_t *n_least, uint64_t *n_most);
+void model_forget_clipped(void);
 
 /* ---- fjudge.c: the fate of packets, and the heaps of voltages ---------------------------------------------------- */
 
