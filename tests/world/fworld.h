@@ -105,6 +105,9 @@ int64_t faults_wrong_periods(void);
 /* Excuses the absence of batches that may be lost. */
 void faults_excuse(int64_t begin_ns, int64_t jitter_ns);
 
+/* Adds all kinds of faults to the report. */
+void faults_begin_report(void);
+
 const char *faults_clock(void);
 const char *faults_digitiser(void);
 

@@ -758,10 +758,27 @@ static void check_dumps(void)
         check_window(window, true);
 }
 
+/* Adds all kinds of faults to the report. */
+static void begin_report(void)
+{
+    static const char *const kinds[] = {"F-engines: timestamps jump forward",
+                                        "F-engines: the clock denies timestamps",
+                                        "dumps flagged because a bit flipped",
+                                        "device: too slow",
+                                        "runs that are stopped while data flow",
+                                        "requests: changes of beams",
+                                        "requests: changes of gates",
+                                        "requests: refused"};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        world_note_times(kinds[i], 0);
+}
+
 static void run_seed(uint64_t seed, const char *path)
 {
     world_begin(seed);
     network_begin();
+    begin_report();
     draw_scenario();
     draw_device();
     beams_draw();
