@@ -17,6 +17,10 @@
 #define BATCH_NS    (8 * NS_PER_MS)
 #define STEP        128 /* ADC samples between spectra */
 #define MAX_BATCHES 256
+#define MAX_PARTS   16 /* packets of a heap */
+#define SOURCE      "239.1.0.1:7148"
+#define DESTINATION "239.2.0.1:7148"
+#define SKIP        1 /* missing_dump */
 
 struct scenario {
     unsigned n_spectra; /* in a heap: 16, or as many as saturate sums */
@@ -40,7 +44,6 @@ struct scenario {
     bool has_forger;           /* a second host sends voltages, and recv.from names only the first */
     bool has_crc;              /* packets have a CRC, and xbgpu refuses packets without a CRC */
     unsigned n_flipped_read;
-    double refuse;                         /* probability that the sockets refuse to send a packet */
     unsigned n_dump_packets;               /* that were sent */
     uint64_t n_clipped;                    /* visibilities of the dumps that were sent */
     unsigned n_flagged_dumps;              /* flagged whole although all heaps arrived in time */
@@ -48,6 +51,20 @@ struct scenario {
     bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
 };
 extern struct scenario s;
+
+/* ---- xdraw.c: the scenario, its faults and the configuration ----------------------------------------------------------- */
+
+/* Draws the scenario, the beams, the requests and the faults of the device. */
+void scenario_draw(void);
+void scenario_write_config(const char *path);
+
+/* Draws the faults of the links, and decides which promises hold. */
+void scenario_draw_links(void);
+
+/* ---- xheaps.c: F-engines --------------------------------------------------------------------------------------------- */
+
+/* Forgets the heaps of the previous run. */
+void heaps_forget(void);
 
 /* Returns the number of the batch, from timestamp 0 on, that the F-engines send as their batch 'b'. */
 int64_t batch_of(unsigned b);
@@ -68,6 +85,33 @@ enum presence presence(unsigned ant, int64_t batch);
 
 /* Returns true if a heap may have wrong values. */
 bool is_suspect(unsigned ant, int64_t batch);
+
+/* Sends batch 'b' of an F-engine. */
+void heaps_send(struct network_port *port, unsigned ant, unsigned b);
+
+/* Returns true if all packets of a heap arrived, or arrived in time. */
+bool heaps_arrived(unsigned ant, unsigned b);
+bool heaps_in_time(unsigned ant, unsigned b);
+
+/* Largest age at which a packet is certainly in time: the window, without the chunk that leaves and half a chunk. */
+int64_t heaps_in_time_ns(void);
+
+/* Returns the batch from which on all heaps are certainly expected. */
+int64_t heaps_begun(void);
+
+/* Returns true if the jump may cost batch 'b'. */
+bool is_near_jump(int64_t b);
+
+/* ---- xdumps.c: dumps ------------------------------------------------------------------------------------------------- */
+
+void dumps_forget(void);
+void dumps_listen(void);
+
+/* Compares xbgpu's counters with the dumps that it sent, while xbgpu runs. */
+void dumps_check_counters(void);
+
+/* Compares all dumps with the model. */
+void dumps_check(void);
 
 /* ---- xrequests.c: requests over KATCP ----------------------------------------------------------------------------- */
 
