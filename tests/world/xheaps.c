@@ -153,6 +153,15 @@ bool heaps_arrived(unsigned ant, unsigned b)
     return heaps[ant][b].parts_read == (1u << s.n_parts) - 1;
 }
 
+bool heaps_heard(unsigned thread, unsigned end)
+{
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        for (unsigned b = 0; thread_of(ant) == thread && b < end; b++)
+            if (heaps[ant][b].parts_read != 0)
+                return true;
+    return false;
+}
+
 /* Returns the first batch of which a heap arrived. */
 static unsigned first_arrived(void)
 {

@@ -139,7 +139,8 @@ void others_send(struct network_port *port, unsigned b)
 
 void others_send_far(struct network_port *port, unsigned ant, unsigned b)
 {
-    send_other(port, FAR, ant, b);
+    if (heaps_heard(thread_of(ant), s.far_from))
+        send_other(port, FAR, ant, b);
 }
 
 /* Flipped bits may turn voltages into packets of a kind. */

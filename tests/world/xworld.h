@@ -93,6 +93,9 @@ void heaps_send(struct network_port *port, unsigned ant, unsigned b);
 bool heaps_arrived(unsigned ant, unsigned b);
 bool heaps_in_time(unsigned ant, unsigned b);
 
+/* Returns true if a receive thread has read a packet of the batches before 'end'. */
+bool heaps_heard(unsigned thread, unsigned end);
+
 /* Largest age at which a packet is certainly in time: the window, without the chunk that leaves and half a chunk. */
 int64_t heaps_in_time_ns(void);
 
@@ -158,7 +161,7 @@ void others_draw(void);
 /* Sends other packets to xbgpu, at random. */
 void others_send(struct network_port *port, unsigned b);
 
-/* Sends a heap of voltages at a time that the clock denies, as one packet of a heap's beginning. */
+/* Sends the first packet of a heap with a timestamp that the clock denies, if the receive thread knows the time. */
 void others_send_far(struct network_port *port, unsigned ant, unsigned b);
 
 /* Compares xbgpu's counters with the packets that xbgpu read.  'has_flips': bits flip in the network. */
