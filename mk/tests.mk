@@ -207,11 +207,11 @@ check-static: ## cppcheck, clang-tidy and gcc's analyser on all C files of the p
 WORLD_SOURCES := $(addprefix tests/world/,faults.c sched.c seams.c clock.c loop.c lines.c network.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex \
-                 log_message log_limited endpoint_listen accept4 recv send close device_cpu_open
+                 log_message log_limited endpoint_listen accept4 recv send close device_cpu_open katcp_text_add
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/vworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
-$(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,xbeams.c xothers.c xrequests.c))
-$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,ffaults.c fsettings.c fmodel.c fjudge.c))
+$(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,refusals.c xbeams.c xdraw.c xdumps.c xheaps.c xothers.c xrequests.c))
+$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,refusals.c ffaults.c fothers.c fsettings.c fmodel.c fjudge.c))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
 

@@ -1,13 +1,20 @@
-/* faults.c - makes the cpu device slow, or makes it fail.  See faults.h. */
+/* faults.c - makes the cpu device slow or wrong, or makes it fail.  See faults.h. */
 #include "tests/world/faults.h"
 
 #include "common/device/device.h"
 #include "tests/world/sched.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct device_faults faults;
-static unsigned n_operations, n_allocations;
+#define MAX_PINNED 1024
+
+static unsigned n_operations, n_allocations, n_flips_planned, n_flips;
+static struct {
+    const uint8_t *at;
+    size_t n_bytes;
+} pinned[MAX_PINNED]; /* allocations of pinned memory, if bits flip */
 static bool has_failed;
 static const struct device_ops *real; /* of the cpu device */
 static struct device_ops ops;         /* the same with faults */
@@ -15,8 +22,14 @@ static struct device_ops ops;         /* the same with faults */
 void device_faults_set(const struct device_faults *wanted)
 {
     faults = *wanted;
-    n_operations = n_allocations = 0;
+    n_operations = n_allocations = n_flips_planned = n_flips = 0;
+    memset(pinned, 0, sizeof(pinned));
     has_failed = false;
+}
+
+unsigned device_faults_n_flips(void)
+{
+    return n_flips;
 }
 
 bool device_faults_failed(void)
@@ -58,11 +71,34 @@ static bool begin_operation(struct device_stream *stream)
     return faults.fails_when_run;
 }
 
+static bool is_pinned(const void *at)
+{
+    for (size_t i = 0; i < MAX_PINNED; i++)
+        if ((const uint8_t *)at >= pinned[i].at && (const uint8_t *)at < pinned[i].at + pinned[i].n_bytes)
+            return true;
+    return false;
+}
+
+static void flip_bit(void *at)
+{
+    size_t bit = world_random(8 * faults.flip_bytes);
+
+    ((uint8_t *)at)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    n_flips++;
+    world_note("device: flipped bit");
+}
+
 static void copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                     size_t row_bytes, size_t n_rows)
 {
-    if (begin_operation(stream))
-        real->copy_2d(stream, dst, dst_pitch, src, src_pitch, row_bytes, n_rows);
+    if (!begin_operation(stream))
+        return;
+    real->copy_2d(stream, dst, dst_pitch, src, src_pitch, row_bytes, n_rows);
+    if (faults.flip_bytes == row_bytes && n_rows == 1 && is_pinned(dst) && !is_pinned(src) &&
+        n_flips_planned < faults.max_flips && world_chance(faults.flip)) {
+        n_flips_planned++;
+        real->then(stream, flip_bit, dst);
+    }
 }
 
 static void fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes)
@@ -107,9 +143,33 @@ static void *alloc(struct device *device, size_t bytes)
     return is_memory_left() ? real->alloc(device, bytes) : NULL;
 }
 
+/* Replaces the record of pinned memory at 'old' with the allocation 'at'. */
+static void note_pinned(const void *old, const void *at, size_t n_bytes)
+{
+    size_t i = 0;
+
+    while (i < MAX_PINNED && pinned[i].at != old)
+        i++;
+    if (i == MAX_PINNED)
+        world_fail("more than %d allocations of pinned memory", MAX_PINNED);
+    pinned[i].at = at;
+    pinned[i].n_bytes = n_bytes;
+}
+
 static void *alloc_pinned(struct device *device, size_t bytes)
 {
-    return is_memory_left() ? real->alloc_pinned(device, bytes) : NULL;
+    void *at = is_memory_left() ? real->alloc_pinned(device, bytes) : NULL;
+
+    if (at && faults.flip_bytes > 0)
+        note_pinned(NULL, at, bytes);
+    return at;
+}
+
+static void free_pinned(struct device *device, void *at)
+{
+    if (at && faults.flip_bytes > 0)
+        note_pinned(at, NULL, 0);
+    real->free_pinned(device, at);
 }
 
 int __wrap_device_cpu_open(const struct device_config *config, struct device **device);
@@ -118,7 +178,7 @@ int __real_device_cpu_open(const struct device_config *config, struct device **d
 int __wrap_device_cpu_open(const struct device_config *config, struct device **device)
 {
     static const char *const kinds[] = {"device: slow operation", "device: operation failed",
-                                        "device: operation refused", "device: out of memory"};
+                                        "device: operation refused", "device: out of memory", "device: flipped bit"};
     int err = __real_device_cpu_open(config, device);
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -134,6 +194,7 @@ int __wrap_device_cpu_open(const struct device_config *config, struct device **d
     ops.then = then;
     ops.alloc = alloc;
     ops.alloc_pinned = alloc_pinned;
+    ops.free_pinned = free_pinned;
     (*device)->ops = &ops;
     return 0;
 }

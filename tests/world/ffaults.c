@@ -30,6 +30,30 @@ static const char *const digitiser_names[] = {
     [SAMPLE_OFF] = "digitisers: some samples off",
 };
 
+void faults_begin_report(void)
+{
+    static const char *const others[] = {"digitisers pause",
+                                         "digitisers: the clock denies the jump",
+                                         "digitisers: half of a packet",
+                                         "digitisers: a second copy with other samples",
+                                         "timestamps reach 2^48",
+                                         "timestamps wrong: corrected",
+                                         "timestamps wrong: never corrected",
+                                         "timestamps wrong: not corrected yet",
+                                         "requests: delays",
+                                         "requests: gain",
+                                         "requests: gain that clips",
+                                         "requests: large delays",
+                                         "device: too slow"};
+
+    for (size_t i = 0; i < sizeof(clock_names) / sizeof(clock_names[0]); i++)
+        world_note_times(clock_names[i], 0);
+    for (size_t i = 0; i < sizeof(digitiser_names) / sizeof(digitiser_names[0]); i++)
+        world_note_times(digitiser_names[i], 0);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        world_note_times(others[i], 0);
+}
+
 const char *faults_clock(void)
 {
     return clock_names[faults.clock];
@@ -191,6 +215,8 @@ static void draw_device(void)
     if (faults.device == FAILING) {
         device.fail_operation = (unsigned)random_between(1, 10 * s.n_ants * s.n_packets / s.chunk_packets);
         device.fails_when_run = world_random(2);
+        if (world_random(4) == 0)
+            device.fail_memory = 1 + (unsigned)world_random(60);
     }
     device_faults_set(&device);
 }

@@ -37,10 +37,17 @@ static struct excuse {
     int64_t from_ns, to_ns;
 } excuses[MAX_EXCUSES];
 static size_t n_excuses;
+static unsigned n_suspect; /* heaps whose voltages cannot be compared */
+
+bool judge_is_in_time(int64_t age_ns)
+{
+    return age_ns <= (int64_t)(s.window - 2) * s.chunk_packets * PACKET_NS + s.chunk_packets * PACKET_NS / 2;
+}
 
 void judge_begin(void)
 {
-    n_stretches = n_excuses = 0;
+    n_stretches = n_excuses = n_suspect = 0;
+    model_forget_clipped();
 }
 
 /* Returns the stretch of a packet, or NULL. */
@@ -172,6 +179,7 @@ void judge_take(void *arg, const uint8_t *bytes, size_t n_bytes)
     const struct wire_item *frequency = wire_find(&packet, WIRE_FREQUENCY);
     if (!timestamp || !feng || !frequency || !wire_find(&packet, WIRE_FENG_RAW))
         return; /* a descriptor or a stop */
+    s.n_voltage_packets += !network_was_refused();
     struct heap *heap = feng->value < s.n_ants ? find_heap((unsigned)feng->value, substream, timestamp->value) : NULL;
     if (!heap || frequency->value != substream % N_SUBSTREAMS * SUB_CHAN || packet.heap_bytes != HEAP_BYTES)
         world_fail("a heap has the timestamp %llu, F-engine %llu, channel %llu, %llu bytes",
@@ -232,9 +240,18 @@ static bool is_before_silence(unsigned ant, unsigned pol, int64_t packet)
 /* Evidence about a batch, from the packets of its filter windows. */
 struct evidence {
     bool whole;       /* all packets arrived in time, and no excuse exists */
-    bool lacks;       /* a packet did not arrive */
+    bool lacks;       /* a packet did not arrive, or is contested */
+    bool is_suspect;  /* wrong samples may have been taken */
     unsigned n_times; /* how often each packet was sent, at least */
 };
+
+/* Returns true if two copies of a packet with different samples certainly arrived while their chunk was open.  The
+ * packet then counts as missing. */
+static bool is_contested(unsigned ant, unsigned pol, int64_t packet, const struct sent *sent)
+{
+    return sent->was_contested && sent->contested_in_time && sent->arrived && !sent->late && sent->n_sent == 1 &&
+           s.is_prompt && !is_excused(ant, sent->sent_ns) && !(s.is_lossy && is_before_silence(ant, pol, packet));
+}
 
 /* Adds the packets of samples [begin, end) of an input to the evidence.  Returns false if a packet was not sent. */
 static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t begin, int64_t end)
@@ -245,9 +262,11 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
             *e = (struct evidence){.lacks = true};
             return false;
         }
-        e->lacks |= !sent->arrived;
-        e->whole &= sent->arrived && !sent->late && sent->n_sent == 1 && !is_excused(ant, sent->sent_ns) &&
-                    !(s.is_lossy && is_before_silence(ant, pol, packet));
+        bool contested = is_contested(ant, pol, packet, sent);
+        e->lacks |= contested || (!sent->arrived && !sent->may_have_arrived && !sent->was_contested);
+        e->is_suspect |= sent->was_contested && !contested;
+        e->whole &= sent->arrived && !sent->late && !sent->was_contested && sent->n_sent == 1 &&
+                    !is_excused(ant, sent->sent_ns) && !(s.is_lossy && is_before_silence(ant, pol, packet));
         e->n_times = sent->n_sent < e->n_times ? sent->n_sent : e->n_times;
     }
     return true;
@@ -256,7 +275,7 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
 /* Weighs a batch whose delays are not all 0.  If a delay is not sure, nothing is sure. */
 static struct evidence weigh_delayed(unsigned ant, int64_t batch)
 {
-    struct evidence e = {s.is_prompt && !settings_lose(ant, batch * BATCH), false, UINT32_MAX};
+    struct evidence e = {.whole = s.is_prompt && !settings_lose(ant, batch * BATCH), .n_times = UINT32_MAX};
 
     for (unsigned i = 0; i < 2 * N_SPECTRA; i++) {
         struct settings settings;
@@ -274,7 +293,7 @@ static struct evidence weigh_delayed(unsigned ant, int64_t batch)
 /* Weighs a batch without delays, whose filter windows reach over 'reach' samples. */
 static struct evidence weigh_batch(unsigned ant, int64_t batch, int64_t reach)
 {
-    struct evidence e = {s.is_prompt, false, UINT32_MAX};
+    struct evidence e = {.whole = s.is_prompt, .n_times = UINT32_MAX};
 
     for (unsigned pol = 0; pol < 2; pol++)
         if (!weigh_input(&e, ant, pol, batch * BATCH, batch * BATCH + reach))
@@ -282,14 +301,17 @@ static struct evidence weigh_batch(unsigned ant, int64_t batch, int64_t reach)
     return e;
 }
 
-static void check_heap(unsigned ant, unsigned substream, int64_t batch, const struct heap *heap)
+static void check_heap(unsigned ant, unsigned substream, int64_t batch, const struct heap *heap, bool is_suspect)
 {
     if (heap->n_bytes_left > 0 && device_faults_failed())
         return; /* the senders drop heaps */
     if (heap->n_bytes_left > 0)
         world_fail("antenna %u, batch %lld: %llu bytes are missing", ant, (long long)batch,
                    (unsigned long long)heap->n_bytes_left);
-    if (settings_exist() && substream < NARROW)
+    n_suspect += is_suspect;
+    if (is_suspect)
+        world_note("heaps of suspect samples");
+    else if (settings_exist() && substream < NARROW)
         model_compare(ant, substream, batch, heap->bytes);
     else if (model_is_known && !model_is_exact(ant, substream, batch, heap->bytes))
         world_fail("antenna %u, batch %lld, substream %u: wrong voltages", ant, (long long)batch, substream);
@@ -318,21 +340,48 @@ static void check_times(unsigned ant, int64_t batch, unsigned n_times, const str
 static void check_batch(unsigned ant, int64_t batch)
 {
     struct evidence wide = settings_exist() ? weigh_delayed(ant, batch) : weigh_batch(ant, batch, REACH);
+    struct evidence narrow = s.has_narrow ? weigh_batch(ant, batch, NARROW_REACH) : (struct evidence){0};
     unsigned n_times[N_HEAPS];
 
     for (unsigned substream = 0; substream < N_HEAPS; substream++) {
         const struct heap *heap = find_heap(ant, substream, (uint64_t)batch * BATCH);
         n_times[substream] = heap->n_times;
         if (heap->n_times > 0)
-            check_heap(ant, substream, batch, heap);
+            check_heap(ant, substream, batch, heap, substream < NARROW ? wide.is_suspect : narrow.is_suspect);
         if (n_times[substream] != n_times[substream / NARROW * NARROW] && !device_faults_failed())
             world_fail("antenna %u, batch %lld is sent to some substreams only", ant, (long long)batch);
     }
     check_times(ant, batch, n_times[0], &wide, false);
     if (!s.has_narrow)
         return;
-    struct evidence narrow = weigh_batch(ant, batch, NARROW_REACH);
     check_times(ant, batch, n_times[NARROW], &narrow, true);
+}
+
+/* Checks that the daemon counted each contested packet. */
+static void check_contested(void)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < n_stretches; i++)
+        for (unsigned k = 0; k < 2 * s.n_ants; k++)
+            for (unsigned p = 0; p < MAX_PACKETS; p++)
+                n += is_contested(k / 2, k % 2, stretches[i].first + p, &stretches[i].sent[k / 2][k % 2][p]);
+    if (n > s.n_contested && !device_faults_failed())
+        world_fail("%llu packets are contested, and the counter says %llu", (unsigned long long)n,
+                   (unsigned long long)s.n_contested);
+}
+
+/* Compares the counter of clipped voltages with the clipped voltages of the model. */
+static void check_clipped(void)
+{
+    uint64_t n_least, n_most;
+
+    model_count_clipped(&n_least, &n_most);
+    if (!settings_exist() || device_faults_failed() || n_suspect > 0)
+        return;
+    if (s.n_clipped_voltages < n_least || s.n_clipped_voltages > n_most)
+        world_fail("%llu to %llu voltages are clipped, and the counter says %llu", (unsigned long long)n_least,
+                   (unsigned long long)n_most, (unsigned long long)s.n_clipped_voltages);
 }
 
 void judge_all(void)
@@ -342,6 +391,8 @@ void judge_all(void)
             for (int64_t p = stretches[i].first; p < stretches[i].first + MAX_PACKETS; p += N_PACKETS)
                 if (find_stretch(p) == &stretches[i])
                     check_batch(ant, p / N_PACKETS);
+    check_contested();
+    check_clipped();
 }
 
 void judge_show(void)

@@ -5,6 +5,7 @@
 
 #include <complex.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool model_is_known;
@@ -104,15 +105,40 @@ static size_t position(unsigned chan, unsigned spectrum, unsigned pol)
     return ((size_t)(chan % SUB_CHAN) * N_SPECTRA + spectrum) * 4 + pol * 2;
 }
 
-/* Returns true if the channels of one spectrum in a heap are the exact values times 'gain', rounded. */
+static uint64_t n_clipped_least, n_clipped_most;
+
+void model_forget_clipped(void)
+{
+    n_clipped_least = n_clipped_most = 0;
+}
+
+void model_count_clipped(uint64_t *n_least, uint64_t *n_most)
+{
+    *n_least = n_clipped_least;
+    *n_most = n_clipped_most;
+}
+
+static double clip(double value)
+{
+    return fmax(-127, fmin(127, value));
+}
+
+/* Returns true if the channels of one spectrum in a heap are the exact values times 'gain', clipped and rounded. */
 static bool matches(const double complex *exact, double gain, unsigned substream, unsigned spectrum, unsigned pol,
                     const uint8_t *heap)
 {
+    unsigned n_least = 0, n_most = 0;
+
     for (unsigned chan = substream * SUB_CHAN; chan < (substream + 1) * SUB_CHAN; chan++) {
         const int8_t *found = (const int8_t *)heap + position(chan, spectrum, pol);
-        if (fabs(found[0] - gain * creal(exact[chan])) > 0.501 || fabs(found[1] - gain * cimag(exact[chan])) > 0.501)
+        double re = gain * creal(exact[chan]), im = gain * cimag(exact[chan]);
+        if (fabs(found[0] - clip(re)) > 0.501 || fabs(found[1] - clip(im)) > 0.501)
             return false;
+        n_least += fabs(re) > 128 || fabs(im) > 128;
+        n_most += abs(found[0]) == 127 || abs(found[1]) == 127;
     }
+    n_clipped_least += n_least;
+    n_clipped_most += n_most;
     return true;
 }
 

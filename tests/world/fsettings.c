@@ -43,8 +43,9 @@ static void draw_change(struct change *change, unsigned due)
                               .unsure_samples = INT64_MAX,
                               .sure_samples = INT64_MAX};
     if (change->is_gain) {
-        change->gain = GAIN * (double)(INT64_C(1) << world_random(5));
-        world_note("requests: gain");
+        bool clips = world_random(8) == 0;
+        change->gain = GAIN * (double)(INT64_C(1) << (clips ? 5 + world_random(4) : world_random(5)));
+        world_note(clips ? "requests: gain that clips" : "requests: gain");
         return;
     }
     int64_t base = world_random(4) ? 0 : random_between(-LARGE_DELAY, LARGE_DELAY);

@@ -22,6 +22,7 @@
 #include "tests/world/faults.h"
 #include "tests/world/fworld.h"
 #include "tests/world/network.h"
+#include "tests/world/refusals.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/wire.h"
@@ -38,23 +39,23 @@ ENGINE_MAIN(fgpu)
 
 struct scenario s;
 
+static const char *const receivers[N_HEAPS] = {"239.2.0.0:7148", "239.2.0.1:7148", "239.2.1.0:7148",
+                                               "239.2.1.1:7148"}; /* of substreams */
+
 /* ---- Digitisers -------------------------------------------------------------------------------------------------- */
 
 static bool is_silent[MAX_ANTS][2][MAX_PACKETS];
-
-static int64_t in_time_ns(void)
-{
-    return (int64_t)(s.window - 2) * s.chunk_packets * PACKET_NS + s.chunk_packets * PACKET_NS / 2;
-}
 
 static void on_seen(void *arg, const struct network_delivery *delivery)
 {
     struct sent *packet = arg;
 
+    if (delivery->was_read && delivery->is_flipped)
+        packet->may_have_arrived |= others_flipped(delivery);
     if (!delivery->was_read || !delivery->is_whole)
         return;
     packet->arrived = true;
-    if (delivery->read_ns - packet->sent_ns <= in_time_ns())
+    if (judge_is_in_time(delivery->read_ns - packet->sent_ns))
         packet->late = false;
 }
 
@@ -66,7 +67,9 @@ static void on_refused(void *arg, const struct network_delivery *delivery)
     n_refused += delivery->was_read && delivery->is_whole;
 }
 
-static void send_packet(struct network_port *port, unsigned ant, unsigned pol, int64_t first_sample, bool is_refused)
+/* Sends packet 'p' of an input. */
+static void send_packet(struct network_port *port, unsigned ant, unsigned pol, unsigned p, int64_t first_sample,
+                        bool is_refused)
 {
     uint8_t samples[PACKET * BITS / 8], bytes[sizeof(samples) + 256];
     struct wire_packet packet = {
@@ -74,25 +77,31 @@ static void send_packet(struct network_port *port, unsigned ant, unsigned pol, i
         .heap_bytes = sizeof(samples),
         .payload_bytes = sizeof(samples),
         .payload = samples,
-        .n_items = 4,
+        .n_items = s.has_crc ? 5 : 4,
         .items = {{WIRE_TIMESTAMP, false, (uint64_t)first_sample},
                   {WIRE_DIGITISER_ID, false, 2 * ant + pol},
-                  {WIRE_DIGITISER_STATUS, false, 0},
-                  {WIRE_ADC_SAMPLES, true, 0}},
+                  {WIRE_DIGITISER_STATUS, false, (uint64_t)s.n_clipped[2 * ant + pol] << 32},
+                  {WIRE_ADC_SAMPLES, true, 0},
+                  {WIRE_CRC, false, 0}},
     };
 
     model_pack(ant, pol, first_sample, samples);
     size_t n_bytes = wire_write(&packet, bytes);
+    wire_add_crc(bytes, n_bytes);
     if (is_refused) {
         network_send(port, bytes, n_bytes, on_refused, NULL);
         return;
     }
+    others_send(port, &packet);
+    if (others_send_half(port, &packet, p))
+        return;
     struct sent *sent = judge_sent(ant, pol, first_sample / PACKET);
     if (sent->n_sent++ == 0) {
         sent->sent_ns = world_now_ns();
         sent->late = true;
     }
     network_send(port, bytes, n_bytes, on_seen, sent);
+    others_contest(port, &packet, sent, p);
 }
 
 static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
@@ -104,7 +113,7 @@ static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
         for (unsigned i = 0; i < 2 * s.n_ants; i++) {
             int64_t shift = faults_shift(i / 2, i % 2, p), first = (s.first_packet + faults_time(p)) * PACKET;
             if (!is_silent[i / 2][i % 2][p])
-                send_packet(ports[i / 2][i % 2], i / 2, i % 2, first + shift,
+                send_packet(ports[i / 2][i % 2], i / 2, i % 2, p, first + shift,
                             shift != 0 && (faults.is_denied || faults.digitiser == SAMPLE_OFF));
         }
     }
@@ -133,6 +142,19 @@ static void check_losses(void)
     s.is_prompt &= !loses;
 }
 
+static void check_sent(void)
+{
+    uint64_t n_sent = run_counter("fgpu_output_packets_total", ""),
+             n_failed = run_counter("fgpu_output_failed_packets_total", ""), n_refused_out = 0;
+
+    for (unsigned i = 0; i < N_HEAPS; i++)
+        n_refused_out += network_n_refused(network_port(receivers[i]));
+    if (n_sent != s.n_voltage_packets || n_failed != n_refused_out)
+        world_fail("%llu packets were sent and %llu refused, and the counters say %llu and %llu",
+                   (unsigned long long)s.n_voltage_packets, (unsigned long long)n_refused_out,
+                   (unsigned long long)n_sent, (unsigned long long)n_failed);
+}
+
 static void check_counters(struct network_port *ports[MAX_ANTS][2])
 {
     uint64_t n_read = 0, n_packets = input_counter("packets");
@@ -143,7 +165,8 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
         world_fail("%llu packets were read, and the counter says %llu", (unsigned long long)n_read,
                    (unsigned long long)n_packets);
     uint64_t n_counted = input_counter("heaps") + input_counter("rejected_packets") + input_counter("ignored_packets") +
-                         input_counter("too_old_heaps") + input_counter("bad_timestamp_heaps");
+                         input_counter("too_old_heaps") + input_counter("bad_timestamp_heaps") +
+                         input_counter("incomplete_heaps") + input_counter("contested_heaps");
     if (n_counted != n_packets)
         world_fail("%llu packets were read, and %llu are in another counter", (unsigned long long)n_packets,
                    (unsigned long long)n_counted);
@@ -160,6 +183,9 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
         world_fail("%llu heaps were received, and %llu are missing", (unsigned long long)input_counter("heaps"),
                    (unsigned long long)input_counter("missing_heaps"));
     check_losses();
+    others_check(network_faults(ports[0][0])->flip > 0);
+    check_sent();
+    s.n_clipped_voltages = run_counter("fgpu_output_clipped_samples_total", "stream=\"wide\"");
 }
 
 /* Checks the upper bits of an input's newest timestamp.  'n_wrong' is the number of WIRE_PERIODs by which the first
@@ -197,10 +223,19 @@ static void draw_faults(struct network_faults *f, bool has_silence)
     f->burst = world_random(3) == 0 ? 0.002 : 0;
     f->burst_length = 40;
     f->jitter_ns = (int64_t)world_random((uint64_t)jitters_ns[world_random(4)] + 1);
+    f->flip = s.has_crc ? rates[world_random(4)] : 0;
     if (!has_silence && world_random(2)) {
         f->partition_from_ns = (int64_t)(100 + world_random(200)) * PACKET_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(200) * PACKET_NS;
     }
+}
+
+/* Draws faults of the sockets that send.  A socket without room makes the device wait, so the device may be slow. */
+static void draw_sender(struct network_faults *f)
+{
+    f->refuse = model_is_known && world_random(8) == 0 ? 0.05 : 0;
+    f->stall = faults.device == SLOW && world_random(2) ? 0.02 : 0;
+    f->stall_ns = 100 * PACKET_NS;
 }
 
 /* Draws times in which one input is silent.  Returns true if there are any. */
@@ -247,6 +282,7 @@ static void draw_scenario(void)
     s.window = 2 + (unsigned)world_random(5);
     s.has_narrow = !model_is_known || world_random(4) == 0;
     s.n_packets = 101 + (unsigned)world_random(160);
+    s.is_buffer_small = model_is_known && run_draw("buffer", 8) == 7;
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)
@@ -257,17 +293,26 @@ static const char *endpoint_of(unsigned ant, unsigned pol)
     return endpoints[ant][pol];
 }
 
+/* Returns the size of the sockets' buffers of a receive thread. */
+static unsigned buffer_bytes(void)
+{
+    unsigned n_endpoints = (2 * s.n_ants + s.n_threads - 1) / s.n_threads;
+
+    return s.is_buffer_small ? 2500 * n_endpoints : 8000000;
+}
+
 static void write_config(const char *path)
 {
     char narrow[512];
+    unsigned n_buffers = faults.device == SLOW ? 0 : 64;
 
     /* The mixer's phase repeats after 4 samples. */
     snprintf(
         narrow, sizeof(narrow),
         "  - {kind: narrowband, name: narrow, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
-        "     destinations: [\"239.2.1.0+1:7148\"], buffers: 64, centre_frequency: %d, decimation: 1,\n"
+        "     destinations: [\"239.2.1.0+1:7148\"], buffers: %u, centre_frequency: %d, decimation: 1,\n"
         "     pass_bandwidth: %d, ddc_taps: %d}\n",
-        N_CHAN, N_SPECTRA, N_TAPS, GAIN, RATE_HZ / 4, RATE_HZ / 4, DDC_TAPS);
+        N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, RATE_HZ / 4, RATE_HZ / 4, DDC_TAPS);
     FILE *file = fopen(path, "w");
 
     if (!file)
@@ -276,21 +321,22 @@ static void write_config(const char *path)
             "time: {sync_time: %lld, adc_sample_rate: %d}\n"
             "device: {kind: cpu, threads: 1}\n"
             "recv: {interface: lo, sample_bits: %d, packet_samples: %d, chunk_samples: %u, max_delay_diff: 256,\n"
-            "       window: %u, chunks: %u, threads: %u, buffer: 8000000}\n"
+            "       window: %u, chunks: %u, threads: %u, buffer: %u%s}\n"
             "antennas:\n",
-            (long long)s.sync_unix_s, RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window, 4 * s.window + 12,
-            s.n_threads);
+            (long long)s.sync_unix_s, RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window,
+            faults.device == SLOW ? 2 * s.window + 3 : 4 * s.window + 12, s.n_threads, buffer_bytes(),
+            s.has_others ? ", from: 10.0.0.1" : "");
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         fprintf(file, "  - {name: m%u, feng_id: %u, pol0: [\"%s\"], pol1: [\"%s\"]}\n", ant, ant, endpoint_of(ant, 0),
                 endpoint_of(ant, 1));
     fprintf(file,
             "outputs:\n"
             "  - {kind: wideband, name: wide, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
-            "     destinations: [\"239.2.0.0+1:7148\"], buffers: 64}\n"
+            "     destinations: [\"239.2.0.0+1:7148\"], buffers: %u}\n"
             "%s"
-            "katcp: {listen: \"127.0.0.1:7147\"}\n"
             "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
-            N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.has_narrow ? narrow : "", s.n_ants);
+            N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, s.has_narrow ? narrow : "", s.n_ants);
+    refusals_write_config(file);
     fclose(file);
 }
 
@@ -318,12 +364,14 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
     faults_begin(begin_ns);
     settings_begin();
+    refusals_connect();
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
     if (!run_has_ended() && !device_faults_failed()) {
         check_counters(ports);
         for (unsigned i = 0; i < 2 * s.n_ants; i++)
             check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
+        refusals_check();
     }
     int exit_code = run_stop_code(&daemon);
     if (exit_code != device_faults_failed())
@@ -342,25 +390,28 @@ static void run_seed(uint64_t seed, const char *path)
 
     world_begin(seed);
     network_begin();
+    faults_begin_report();
     judge_begin();
     draw_scenario();
     faults_draw();
+    others_draw();
     draw_sync();
+    refusals_draw("gain-all");
     write_config(path);
     bool has_silence = draw_silence();
     settings_draw();
     if (model_is_known)
         draw_faults(&link, has_silence);
-    s.is_lossy = link.lose > 0 || link.burst > 0;
-    s.is_prompt = link.jitter_ns < in_time_ns() && link.jitter_ns <= s.chunk_packets * PACKET_NS / 2;
+    s.is_lossy = link.lose > 0 || link.burst > 0 || link.flip > 0 || buffer_bytes() < 1000000;
+    s.is_prompt = judge_is_in_time(link.jitter_ns + 1) && link.jitter_ns <= s.chunk_packets * PACKET_NS / 2;
     for (unsigned i = 0; i < 2 * s.n_ants; i++) {
         ports[i / 2][i % 2] = network_port(endpoint_of(i / 2, i % 2));
         *network_faults(ports[i / 2][i % 2]) = link;
     }
-    network_listen(network_port("239.2.0.0:7148"), judge_take, (void *)0);
-    network_listen(network_port("239.2.0.1:7148"), judge_take, (void *)1);
-    network_listen(network_port("239.2.1.0:7148"), judge_take, (void *)NARROW);
-    network_listen(network_port("239.2.1.1:7148"), judge_take, (void *)(NARROW + 1));
+    for (uintptr_t i = 0; i < N_HEAPS; i++) {
+        network_listen(network_port(receivers[i]), judge_take, (void *)i);
+        draw_sender(network_faults(network_port(receivers[i])));
+    }
     run_daemon(ports, path, link.jitter_ns);
     if (run_is_verbose)
         show_run(&link);
@@ -390,5 +441,10 @@ static void run_after_references(uint64_t seed, const char *path)
 
 int main(int argc, char **argv)
 {
+    world_leave_out("counter fgpu_input_ignored_packets_total{reason=\"other_thread\"}",
+                    "each input has its own addresses, so receive threads share no packets");
+    world_leave_out("counter fgpu_input_rejected_packets_total{reason=\"bad_frequency\"}",
+                    "digitisers' packets have no frequency");
+    world_leave_out("device: flipped bit", "fgpu does not check the device's results");
     return run_seeds(argc, argv, run_after_references);
 }

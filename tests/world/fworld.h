@@ -7,6 +7,8 @@
 
 #include "common/base/units.h"
 #include "tests/world/clock.h"
+#include "tests/world/network.h"
+#include "tests/world/wire.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,6 +42,14 @@ struct scenario {
     unsigned n_ants, n_threads, chunk_packets, window, n_packets;
     int64_t sync_unix_s, first_packet; /* number of the first packet */
     bool is_prompt, is_lossy, has_narrow;
+    bool is_buffer_small;             /* of the sockets that receive */
+    bool has_others;                  /* packets that are no samples */
+    bool has_crc;                     /* packets of samples have a CRC */
+    double halve, contest;            /* probability that half of a packet is sent, that another copy is sent, too */
+    unsigned n_clipped[2 * MAX_ANTS]; /* saturated samples of each packet of an input */
+    uint64_t n_clipped_voltages;      /* of the wide band, as the daemon counts */
+    uint64_t n_contested;             /* heaps, as the daemon counts */
+    uint64_t n_voltage_packets;       /* that were sent */
 };
 extern struct scenario s;
 
@@ -95,6 +105,9 @@ int64_t faults_wrong_periods(void);
 /* Excuses the absence of batches that may be lost. */
 void faults_excuse(int64_t begin_ns, int64_t jitter_ns);
 
+/* Adds all kinds of faults to the report. */
+void faults_begin_report(void);
+
 const char *faults_clock(void);
 const char *faults_digitiser(void);
 
@@ -133,6 +146,29 @@ void settings_show(void);
 /* Returns true if a change of a delay may lose this batch. */
 bool settings_lose(unsigned ant, int64_t batch_samples);
 
+/* ---- fothers.c: packets that are no samples, or that spoil samples ------------------------------------------------- */
+
+struct sent;
+
+/* Draws the kinds of packets of a run, after faults_draw(). */
+void others_draw(void);
+
+/* Sends a packet with a mistake beside this packet of samples, at random. */
+void others_send(struct network_port *port, const struct wire_packet *packet);
+
+/* Sends half of packet 'p' instead of the packet, at random.  Returns true if it does. */
+bool others_send_half(struct network_port *port, const struct wire_packet *packet, unsigned p);
+
+/* Sends a copy of packet 'p' with other samples, at random. */
+void others_contest(struct network_port *port, const struct wire_packet *packet, struct sent *sent, unsigned p);
+
+/* Counts a packet with a flipped bit that the daemon has read.  Returns true if the daemon may take the packet, because
+ * the packet has no CRC any more.  All other bits of such a packet are right. */
+bool others_flipped(const struct network_delivery *delivery);
+
+/* Compares the daemon's counters with the packets that it read.  'has_flips': bits flip in the network. */
+void others_check(bool has_flips);
+
 /* ---- fmodel.c: samples and the filter bank ----------------------------------------------------------------------- */
 
 /* Writes the samples of a packet. */
@@ -154,13 +190,20 @@ bool model_is_exact(unsigned ant, unsigned substream, int64_t batch, const uint8
  * differ. */
 void model_compare(unsigned ant, unsigned substream, int64_t batch, const uint8_t *heap);
 
+/* Finds how many voltages model_compare() found clipped, at least and at most.  A voltage of 127 may be clipped. */
+void model_count_clipped(uint64_t *n_least, uint64_t *n_most);
+void model_forget_clipped(void);
+
 /* ---- fjudge.c: the fate of packets, and the heaps of voltages ---------------------------------------------------- */
 
 /* A packet of the digitisers. */
 struct sent {
     int64_t sent_ns;
     unsigned n_sent;
-    bool arrived, late; /* the packet was read; every copy of the packet was read late */
+    bool arrived, late;     /* the packet was read; every copy of the packet was read late */
+    bool may_have_arrived;  /* a copy without its CRC was read */
+    bool was_contested;     /* a copy with other samples was read */
+    bool contested_in_time; /* this copy was in time */
 };
 
 /* Forgets the packets, heaps and excuses of the previous run. */
@@ -168,6 +211,9 @@ void judge_begin(void);
 
 /* Returns the record of a packet.  Makes a record if there is none. */
 struct sent *judge_sent(unsigned ant, unsigned pol, int64_t packet);
+
+/* Returns true if a packet that is read 'age_ns' after it was sent is certainly in time. */
+bool judge_is_in_time(int64_t age_ns);
 
 /* Excuses the absence of batches of an antenna whose packets were sent in [from_ns, to_ns). */
 void judge_excuse(unsigned ant, int64_t from_ns, int64_t to_ns);

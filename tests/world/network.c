@@ -25,6 +25,7 @@ struct datagram {
     network_seen seen;
     void *arg;
     uint32_t sender;
+    bool is_refused; /* the sender's socket refused the datagram */
     size_t n_bytes;
     uint8_t bytes[];
 };
@@ -40,7 +41,7 @@ struct network_port {
     struct endpoint endpoint;
     struct network_faults faults;
     unsigned burst_left;
-    uint64_t n_read;
+    uint64_t n_read, n_refused;
     struct socket sockets[MAX_SOCKETS];
     size_t n_sockets;
     void (*take)(void *arg, const uint8_t *bytes, size_t n_bytes);
@@ -63,6 +64,8 @@ struct socket_sink {
 
 static struct network_port *ports[MAX_PORTS];
 static size_t n_ports;
+static bool refuses;     /* datagrams that are sent now are refused */
+static bool was_refused; /* the datagram that arrives now was refused */
 
 void network_begin(void)
 {
@@ -75,7 +78,9 @@ void network_begin(void)
                                          "network: delayed",
                                          "network: socket buffer full",
                                          "network: no socket any more",
-                                         "network: in the socket at the end"};
+                                         "network: in the socket at the end",
+                                         "network: refused by the sender's socket",
+                                         "network: no room in the sender's socket"};
 
     n_ports = 0;
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
@@ -124,6 +129,16 @@ uint64_t network_n_read(const struct network_port *port)
     return port->n_read;
 }
 
+uint64_t network_n_refused(const struct network_port *port)
+{
+    return port->n_refused;
+}
+
+bool network_was_refused(void)
+{
+    return was_refused;
+}
+
 void network_listen(struct network_port *port, void (*take)(void *arg, const uint8_t *bytes, size_t n_bytes), void *arg)
 {
     port->take = take;
@@ -149,6 +164,7 @@ static void arrive(void *arg)
     struct socket *socket = datagram->socket;
 
     if (!socket) {
+        was_refused = datagram->is_refused;
         port->take(port->take_arg, datagram->bytes, datagram->n_bytes);
         datagram->fate.was_read = true;
         finish(datagram);
@@ -221,6 +237,7 @@ static void deliver(struct network_port *port, struct socket *socket, uint32_t s
                                   .seen = seen,
                                   .arg = arg,
                                   .sender = sender,
+                                  .is_refused = refuses,
                                   .n_bytes = n_bytes};
     memcpy(datagram->bytes, bytes, n_bytes);
     if (is_lost(port)) {
@@ -359,21 +376,56 @@ int recv_source_udp_open(const struct recv_source_config *config, struct recv_so
 
 /* ---- Sinks ----------------------------------------------------------------------------------------------------------- */
 
+/* Waits as long as a socket has no room. */
+static void await_room(const struct network_port *port)
+{
+    int64_t end_ns = world_now_ns();
+
+    if (!world_chance(port->faults.stall))
+        return;
+    end_ns += (int64_t)world_random((uint64_t)port->faults.stall_ns);
+    world_note("network: no room in the sender's socket");
+    while (world_now_ns() < end_ns)
+        world_wait(NULL, end_ns);
+}
+
+/* Returns false if the socket refuses a datagram. */
+static bool accepts(struct socket_sink *sink, struct network_port *port)
+{
+    static const int errors[] = {EPERM, ENETUNREACH, EMSGSIZE, ENOBUFS};
+
+    if (!world_chance(port->faults.refuse))
+        return true;
+    port->n_refused++;
+    world_note("network: refused by the sender's socket");
+    send_sink_note_failed(&sink->base, errors[world_random(4)]);
+    return false;
+}
+
+/* The sender counts the datagrams before another thread runs: waits only before the first datagram. */
 static size_t sink_send(struct send_sink *base, struct packet_out *packets, size_t n)
 {
     struct socket_sink *sink = (struct socket_sink *)base;
     uint8_t bytes[PACKET_BYTES_MAX];
+    size_t n_sent = 0;
 
     world_seam();
+    for (size_t i = 0; i < n; i++)
+        await_room(sink->ports[packets[i].destination]);
     for (size_t i = 0; i < n; i++) {
+        struct network_port *port = sink->ports[packets[i].destination];
+        bool is_sent = accepts(sink, port);
         memcpy(bytes, packets[i].header, packets[i].header_bytes);
         if (packets[i].payload_bytes > 0)
             memcpy(bytes + packets[i].header_bytes, packets[i].payload, packets[i].payload_bytes);
-        network_send(sink->ports[packets[i].destination], bytes, packets[i].header_bytes + packets[i].payload_bytes,
-                     NULL, NULL);
+        refuses = !is_sent;
+        if (is_sent || port->take)
+            network_send(port, bytes, packets[i].header_bytes + packets[i].payload_bytes, NULL, NULL);
         send_sink_put_ref(&packets[i]);
+        n_sent += is_sent;
     }
-    return n;
+    refuses = false;
+    return n_sent;
 }
 
 static void sink_close(struct send_sink *base)

@@ -20,6 +20,9 @@ struct network_faults {
     int64_t jitter_ns;     /* largest random delay of a delivery, which changes the order */
     int64_t latency_ns;
     int64_t partition_from_ns, partition_to_ns; /* time in which nothing is delivered */
+    double refuse;                              /* probability that a daemon's socket refuses to send a datagram */
+    double stall;                               /* probability that a daemon's socket has no room before a datagram */
+    int64_t stall_ns;                           /* longest time without room */
 };
 
 /* The fate of a delivery. */
@@ -58,5 +61,10 @@ void network_listen(struct network_port *port, void (*take)(void *arg, const uin
 
 /* Returns the number of datagrams that the port's sockets have read. */
 uint64_t network_n_read(const struct network_port *port);
+
+/* Returns the number of datagrams to the port that daemons' sockets have refused.  network_listen()'s function gets these
+ * datagrams, too, because their contents must also be right.  network_was_refused() then returns true. */
+uint64_t network_n_refused(const struct network_port *port);
+bool network_was_refused(void);
 
 #endif

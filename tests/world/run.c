@@ -71,6 +71,38 @@ static void *run_program(void *arg)
     return NULL;
 }
 
+/* The KATCP server's counters are static, so they include the refusals of earlier runs. */
+#define MAX_STATIC 16
+static struct {
+    char labels[64];
+    uint64_t total;
+} at_start[MAX_STATIC];
+static size_t n_static;
+
+static bool is_static(const struct stats_value *value)
+{
+    return value->is_counter && strncmp(value->name, "katcp_", strlen("katcp_")) == 0;
+}
+
+static void note_static(void *arg, const struct stats_value *value)
+{
+    if (!is_static(value))
+        return;
+    if (n_static == MAX_STATIC)
+        world_fail("more than %d counters of the KATCP server", MAX_STATIC);
+    snprintf(at_start[n_static].labels, sizeof(at_start[n_static].labels), "%s", value->labels);
+    at_start[n_static++].total = value->total;
+}
+
+/* Returns the total of a counter since the daemon was ready. */
+static uint64_t total_of(const struct stats_value *value)
+{
+    for (size_t i = 0; is_static(value) && i < n_static; i++)
+        if (strcmp(at_start[i].labels, value->labels) == 0)
+            return value->total - at_start[i].total;
+    return value->total;
+}
+
 struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv), const char *path)
 {
     struct run_daemon daemon;
@@ -79,6 +111,9 @@ struct run_daemon run_start(const char *name, int (*main)(int argc, char **argv)
     world_program_begins();
     daemon.thread = world_start(name, run_program, NULL);
     daemon.service = world_await_ready();
+    n_static = 0;
+    if (!program.has_ended)
+        stats_each(note_static, NULL);
     unlink(path);
     return daemon;
 }
@@ -96,9 +131,9 @@ static void note_counter(void *arg, const struct stats_value *value)
                  (int)(strcspn(reason + sizeof("reason=\"") - 1, "\"") + sizeof("reason=\"")), reason);
     else
         snprintf(name, sizeof(name), "counter %s", value->name);
-    world_note_times(name, value->total);
-    if (run_is_verbose && value->total > 0)
-        fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)value->total);
+    world_note_times(name, total_of(value));
+    if (run_is_verbose && total_of(value) > 0)
+        fprintf(stderr, "%s{%s} %llu\n", value->name, value->labels, (unsigned long long)total_of(value));
 }
 
 bool run_has_ended(void)
@@ -141,7 +176,7 @@ static void add(void *arg, const struct stats_value *value)
     struct sum *sum = arg;
 
     if (value->is_counter && strcmp(value->name, sum->name) == 0 && strstr(value->labels, sum->label))
-        sum->total += value->total;
+        sum->total += total_of(value);
 }
 
 uint64_t run_counter(const char *name, const char *label)

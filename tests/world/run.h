@@ -40,7 +40,7 @@ bool run_has_ended(void);
 /* Waits for this virtual time. */
 void run_sleep(int64_t ns);
 
-/* Returns the sum of a counter over all labels that contain the text 'label'. */
+/* Returns the sum of a counter over all labels that contain the text 'label', since the daemon was ready. */
 uint64_t run_counter(const char *name, const char *label);
 
 /* Returns the gauge whose labels contain the text 'label'.  Fails the run if there is none. */

@@ -62,6 +62,8 @@ void beams_draw(void)
 
     beams.n_voltages = (unsigned)run_draw("beams", MAX_VOLTAGE_BEAMS + 1);
     beams.n_powers = (unsigned)run_draw("detected", 3);
+    if (s.is_loud)
+        beams.n_voltages = beams.n_powers = 0;
     beams.has_mask = run_draw("mask", 2);
     beams.products = (unsigned)run_draw("products", 4);
     beams.window_spectra = 1 + (unsigned)world_random(40);
@@ -143,6 +145,19 @@ void beams_listen(void)
         network_listen(network_port(beams.powers.endpoint), on_packet, &beams.powers);
 }
 
+bool beams_exist(void)
+{
+    return beams.n_voltages + beams.n_powers > 0;
+}
+
+void beams_set_faults(const struct network_faults *faults)
+{
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        *network_faults(network_port(beams.voltages[i].endpoint)) = *faults;
+    if (beams.n_powers > 0)
+        *network_faults(network_port(beams.powers.endpoint)) = *faults;
+}
+
 static const struct wire_item *find_item(const struct stream *stream, const struct heap *heap, unsigned id)
 {
     for (size_t i = 0; i < heap->n_items; i++)
@@ -217,13 +232,13 @@ static bool is_incomplete(void)
 
 static bool fits(const struct stream *stream, const struct heap *heap, unsigned ants)
 {
-    const struct steering *steering = requests_steering(stream->number - 1, heap->timestamp / BATCH);
+    const struct steering *steering = requests_steering(stream->number - 1, heap->timestamp / s.batch_samples);
     const int8_t *found = (const int8_t *)heap->bytes + find_item(stream, heap, BF_RAW)->value;
 
     for (unsigned chan = 0; chan < s.n_chan; chan++)
-        for (unsigned t = 0; t < N_SPECTRA; t++) {
+        for (unsigned t = 0; t < s.n_spectra; t++) {
             int64_t sum[2];
-            add_antennas(steering, ants, heap->timestamp / BATCH, chan, t, stream->pol, sum);
+            add_antennas(steering, ants, heap->timestamp / s.batch_samples, chan, t, stream->pol, sum);
             for (unsigned part = 0; part < 2; part++)
                 if (!rounds_to(sum[part], steering->shift, stream->has_dither, *found++))
                     return false;
@@ -246,13 +261,13 @@ static void check_values(const struct stream *stream, const struct heap *heap, u
     }
     if (!found)
         world_fail("%s: the heap of batch %lld, of %llu antennas, has wrong values", stream->name,
-                   (long long)(heap->timestamp / BATCH), (unsigned long long)n_ants);
+                   (long long)(heap->timestamp / s.batch_samples), (unsigned long long)n_ants);
 }
 
 /* Returns the time when the last packet of a batch is sent. */
 static int64_t sent_ns(int64_t batch)
 {
-    return s.begin_ns + (batch - s.first_batch) * BATCH_NS;
+    return s.begin_ns + place_of(batch) * BATCH_NS;
 }
 
 /* Returns the time at which xbgpu has certainly completed the heaps of a batch. */
@@ -263,8 +278,8 @@ static int64_t complete_ns(int64_t batch)
 
 static void check_batch(const struct stream *stream, int64_t batch)
 {
-    const struct heap *heap = find_heap(stream, batch * BATCH);
-    enum presence sends = requests_sends(stream->number, batch * BATCH, sent_ns(batch), complete_ns(batch));
+    const struct heap *heap = find_heap(stream, batch * s.batch_samples);
+    enum presence sends = requests_sends(stream->number, batch * s.batch_samples, sent_ns(batch), complete_ns(batch));
     unsigned sure = 0, possible = 0;
     bool suspect = false;
 
@@ -320,11 +335,11 @@ static void check_powers(const struct heap *heap, unsigned beam, unsigned window
     int64_t sums[4] = {0};
 
     for (unsigned i = 0; i < beams.window_spectra; i++) {
-        int64_t batch = (first_spectrum + i) / N_SPECTRA;
+        int64_t batch = (first_spectrum + i) / s.n_spectra;
         const struct steering *steering = requests_steering(beams.n_voltages + beam, batch);
         for (unsigned c = 0; c < beams.group_channels; c++)
-            add_powers(steering, ants[batch - first_spectrum / N_SPECTRA], batch, group * beams.group_channels + c,
-                       (unsigned)((first_spectrum + i) % N_SPECTRA), sums);
+            add_powers(steering, ants[batch - first_spectrum / s.n_spectra], batch, group * beams.group_channels + c,
+                       (unsigned)((first_spectrum + i) % s.n_spectra), sums);
     }
     for (unsigned p = 0; p < n_products(); p++) {
         float value = found[((beam * beams.heap_windows + window) * n_products() + p) * n_groups + group];
@@ -341,13 +356,13 @@ static void check_power_window(const struct heap *heap, unsigned window)
     unsigned ants[64] = {0};
 
     for (unsigned i = 0; i < beams.window_spectra; i++) {
-        int64_t batch = (first + i) / N_SPECTRA;
+        int64_t batch = (first + i) / s.n_spectra;
         for (unsigned ant = 0; ant < s.n_ants; ant++) {
             if (is_suspect(ant, batch) || presence(ant, batch) == UNSURE) {
                 world_note("beams: uncertain windows");
                 return;
             }
-            ants[batch - first / N_SPECTRA] |= (unsigned)(presence(ant, batch) == PRESENT) << ant;
+            ants[batch - first / s.n_spectra] |= (unsigned)(presence(ant, batch) == PRESENT) << ant;
             n_present += presence(ant, batch) == PRESENT;
         }
     }
@@ -361,10 +376,10 @@ static void check_power_window(const struct heap *heap, unsigned window)
             check_powers(heap, beam, window, group, first, ants);
 }
 
-/* Returns true if a heap of an F-engine is certainly present at this batch or later. */
+/* Returns true if a heap of an F-engine is certainly present at this batch or later, before the jump if there is one. */
 static bool goes_on(int64_t batch)
 {
-    for (; batch < s.first_batch + s.n_batches; batch++)
+    for (; place_of(batch) >= 0 && place_of(batch) < s.n_batches; batch++)
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             if (presence(ant, batch) == PRESENT)
                 return true;
@@ -376,13 +391,13 @@ static bool goes_on(int64_t batch)
 static bool check_power_heap(int64_t number, bool begun)
 {
     int64_t n_spectra = beams.window_spectra * beams.heap_windows, first = number * n_spectra;
-    int64_t last_batch = (first + n_spectra - 1) / N_SPECTRA;
+    int64_t last_batch = (first + n_spectra - 1) / s.n_spectra;
     const struct heap *heap = find_heap(&beams.powers, first * STEP);
     enum presence sends =
         requests_sends(beams.powers.number, first * STEP, sent_ns(last_batch), complete_ns(last_batch));
     bool any = false;
 
-    for (int64_t batch = first / N_SPECTRA; batch <= last_batch; batch++)
+    for (int64_t batch = first / s.n_spectra; batch <= last_batch; batch++)
         for (unsigned ant = 0; ant < s.n_ants; ant++)
             any |= presence(ant, batch) == PRESENT;
     if (!heap && any && begun && sends == PRESENT && !is_incomplete() && goes_on(last_batch))
@@ -394,15 +409,26 @@ static bool check_power_heap(int64_t number, bool begun)
     return any;
 }
 
-void beams_check(void)
+/* Checks the heaps of detected beams in batches that follow each other. */
+static void check_power_heaps(int64_t first_batch, int64_t end_batch)
 {
-    int64_t end = s.first_batch + s.n_batches, n_spectra = beams.window_spectra * beams.heap_windows;
+    int64_t n_spectra = beams.window_spectra * beams.heap_windows;
     bool begun = false;
 
-    for (unsigned i = 0; i < beams.n_voltages; i++)
-        for (int64_t batch = s.first_batch; batch < end; batch++)
-            check_batch(&beams.voltages[i], batch);
-    for (int64_t n = s.first_batch * N_SPECTRA / n_spectra;
-         beams.n_powers > 0 && (n + 1) * n_spectra <= end * N_SPECTRA; n++)
+    for (int64_t n = first_batch * s.n_spectra / n_spectra; (n + 1) * n_spectra <= end_batch * s.n_spectra; n++)
         begun |= check_power_heap(n, begun);
+}
+
+void beams_check(void)
+{
+    int64_t first_after = batch_of(s.jump_at), n_after = (int64_t)s.n_batches - s.jump_at;
+
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        for (unsigned b = 0; b < s.n_batches; b++)
+            check_batch(&beams.voltages[i], batch_of(b));
+    if (beams.n_powers == 0)
+        return;
+    check_power_heaps(s.first_batch, s.first_batch + s.jump_at);
+    if (n_after > 0)
+        check_power_heaps(first_after, first_after + n_after);
 }

@@ -3,6 +3,7 @@
  * The operator sends requests that change settings, one after another.  After each request the operator reads the sensor
  * steady-state-timestamp.  A second client sends other requests, which change nothing, without waiting for replies. */
 #include "tests/world/lines.h"
+#include "tests/world/refusals.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
 #include "tests/world/xworld.h"
@@ -10,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_REQUESTS  64
-#define MAX_STEERING  32
-#define MAX_STRANGERS 4
+#define MAX_REQUESTS 64
+#define MAX_STEERING 32
 
 enum kind { OTHER, READ_STEADY, CAPTURE, STEERING, GATE };
 
@@ -45,8 +45,6 @@ struct client {
 };
 
 static struct client operator, guest;
-static struct lines *strangers[MAX_STRANGERS]; /* clients that do not speak KATCP */
-static unsigned n_strangers;
 static struct steering steering[MAX_BEAMS][MAX_STEERING];
 static unsigned n_steering[MAX_BEAMS];
 static struct gate gates[MAX_REQUESTS];
@@ -75,7 +73,7 @@ static void draw_capture(struct request *request, const char *const *streams, un
     request->on = world_random(2);
     const char *name = streams[request->number];
     if (request->on && world_random(2)) {
-        request->from_samples = (s.first_batch + (int64_t)request->due_batch + (int64_t)world_random(30) - 10) * BATCH;
+        request->from_samples = (batch_of(request->due_batch) + (int64_t)world_random(30) - 10) * s.batch_samples;
         snprintf(request->line, sizeof(request->line), "capture-start %s %lld", name, (long long)request->from_samples);
     } else {
         snprintf(request->line, sizeof(request->line), "capture-%s %s", request->on ? "start" : "stop", name);
@@ -206,7 +204,7 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
     }
     gates[0] = draw_gate();
     n_gates = 1;
-    n_strangers = (unsigned)run_draw("strangers", MAX_STRANGERS + 1);
+    refusals_draw("beam-weights");
     for (unsigned i = 0, n_guest = (unsigned)run_draw("guest", 20); i < n_guest; i++)
         draw_guest(add(&guest, (unsigned)world_random(s.n_batches)));
 }
@@ -285,20 +283,11 @@ static void on_line(void *arg, const char *line)
         send_request(client, request + 1);
 }
 
-static void on_stranger(void *arg, const char *line)
-{
-    if (line[0] != '#')
-        world_fail("a client that does not speak KATCP got '%s'", line);
-}
-
 void requests_connect(void)
 {
     operator.lines = lines_connect(on_line, &operator);
     guest.lines = lines_connect(on_line, &guest);
-    for (unsigned i = 0; i < n_strangers; i++) {
-        strangers[i] = lines_connect(on_stranger, NULL);
-        lines_send(strangers[i], "GET / HTTP/1.1");
-    }
+    refusals_connect();
 }
 
 void requests_send(unsigned batch)
@@ -326,9 +315,6 @@ void requests_check(void)
 {
     check_client(&operator);
     check_client(&guest);
-    for (unsigned i = 0; i < n_strangers; i++)
-        if (!lines_is_closed(strangers[i]) && !s.has_failed && !is_stopped())
-            world_fail("a client that does not speak KATCP was not refused");
 }
 
 bool requests_are_known(void)
@@ -378,7 +364,7 @@ const struct steering *requests_steering(unsigned beam, int64_t batch)
 {
     unsigned i = n_steering[beam] - 1;
 
-    while (steering[beam][i].from_samples > batch * BATCH)
+    while (steering[beam][i].from_samples > batch * s.batch_samples)
         i--;
     return &steering[beam][i];
 }

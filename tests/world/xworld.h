@@ -5,6 +5,7 @@
 #define TESTS_WORLD_XWORLD_H
 
 #include "common/base/units.h"
+#include "tests/world/network.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,19 +13,29 @@
 
 #define MAX_ANTS    5
 #define MAX_CHANS   4
-#define N_SPECTRA   16
+#define MAX_SPECTRA 16384
 #define BATCH_NS    (8 * NS_PER_MS)
 #define STEP        128 /* ADC samples between spectra */
-#define BATCH       ((int64_t)N_SPECTRA * STEP)
 #define MAX_BATCHES 256
+#define MAX_PARTS   16 /* packets of a heap */
+#define SOURCE      "239.1.0.1:7148"
+#define DESTINATION "239.2.0.1:7148"
+#define SKIP        1 /* missing_dump */
 
 struct scenario {
+    unsigned n_spectra; /* in a heap: 16, or as many as saturate sums */
+    int64_t batch_samples;
+    bool is_loud; /* the voltages of polarisation 0 are as large as possible */
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
     bool has_gate;         /* the gate "g" selects the spectra of the dumps */
     unsigned missing_dump; /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
+    unsigned jump_at; /* batch before which all timestamps jump by jump_batches; n_batches: none */
+    int64_t jump_batches;
+    unsigned far_from, far_to; /* batches that are sent with false timestamps, which the clock denies */
+    int64_t far_batches;
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
@@ -33,10 +44,37 @@ struct scenario {
     bool has_forger;           /* a second host sends voltages, and recv.from names only the first */
     bool has_crc;              /* packets have a CRC, and xbgpu refuses packets without a CRC */
     unsigned n_flipped_read;
+    unsigned n_dump_packets;               /* that were sent */
+    uint64_t n_clipped;                    /* visibilities of the dumps that were sent */
+    unsigned n_flagged_dumps;              /* flagged whole although all heaps arrived in time */
     bool time_flipped;                     /* a packet with a wrong timestamp was read, and has no CRC */
     bool is_silent[MAX_ANTS][MAX_BATCHES]; /* the F-engine sends nothing */
 };
 extern struct scenario s;
+
+/* ---- xdraw.c: the scenario, its faults and the configuration ----------------------------------------------------------- */
+
+/* Draws the scenario, the beams, the requests and the faults of the device. */
+void scenario_draw(void);
+void scenario_write_config(const char *path);
+
+/* Draws the faults of the links, and decides which promises hold. */
+void scenario_draw_links(void);
+
+/* ---- xheaps.c: F-engines --------------------------------------------------------------------------------------------- */
+
+/* Forgets the heaps of the previous run. */
+void heaps_forget(void);
+
+/* Returns the number of the batch, from timestamp 0 on, that the F-engines send as their batch 'b'. */
+int64_t batch_of(unsigned b);
+
+/* Returns the place of a batch in the order of sending.  The batches that a jump leaves out have places that no heap
+ * has: below 0, or at or above n_batches. */
+int64_t place_of(int64_t batch);
+
+/* Returns the number of the receive thread that processes an F-engine. */
+unsigned thread_of(unsigned ant);
 
 /* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
 int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part);
@@ -47,6 +85,36 @@ enum presence presence(unsigned ant, int64_t batch);
 
 /* Returns true if a heap may have wrong values. */
 bool is_suspect(unsigned ant, int64_t batch);
+
+/* Sends batch 'b' of an F-engine. */
+void heaps_send(struct network_port *port, unsigned ant, unsigned b);
+
+/* Returns true if all packets of a heap arrived, or arrived in time. */
+bool heaps_arrived(unsigned ant, unsigned b);
+bool heaps_in_time(unsigned ant, unsigned b);
+
+/* Returns true if a receive thread has read a packet of the batches before 'end'. */
+bool heaps_heard(unsigned thread, unsigned end);
+
+/* Largest age at which a packet is certainly in time: the window, without the chunk that leaves and half a chunk. */
+int64_t heaps_in_time_ns(void);
+
+/* Returns the batch from which on all heaps are certainly expected. */
+int64_t heaps_begun(void);
+
+/* Returns true if the jump may cost batch 'b'. */
+bool is_near_jump(int64_t b);
+
+/* ---- xdumps.c: dumps ------------------------------------------------------------------------------------------------- */
+
+void dumps_forget(void);
+void dumps_listen(void);
+
+/* Compares xbgpu's counters with the dumps that it sent, while xbgpu runs. */
+void dumps_check_counters(void);
+
+/* Compares all dumps with the model. */
+void dumps_check(void);
 
 /* ---- xrequests.c: requests over KATCP ----------------------------------------------------------------------------- */
 
@@ -87,10 +155,17 @@ const struct steering *requests_steering(unsigned beam, int64_t batch);
 
 /* ---- xothers.c: other packets -------------------------------------------------------------------------------------- */
 
-struct network_port;
+/* Forgets the packets of the previous run. */
+void others_draw(void);
 
 /* Sends other packets to xbgpu, at random. */
-void others_send(struct network_port *port, unsigned batch);
+void others_send(struct network_port *port, unsigned b);
+
+/* Sends the first packet of a heap with a timestamp that the clock denies, if the receive thread knows the time. */
+void others_send_far(struct network_port *port, unsigned ant, unsigned b);
+
+/* Compares xbgpu's counters with the packets that xbgpu read.  'has_flips': bits flip in the network. */
+void others_check(bool has_flips);
 
 /* ---- xbeams.c: voltage beams and detected beams -------------------------------------------------------------------- */
 
@@ -98,6 +173,12 @@ void others_send(struct network_port *port, unsigned batch);
 void beams_draw(void);
 void beams_write_config(FILE *file);
 void beams_listen(void);
+
+/* Returns true if the scenario has beams. */
+bool beams_exist(void);
+
+/* Sets the faults of the links to the beams' receivers. */
+void beams_set_faults(const struct network_faults *faults);
 
 /* Compares all heaps of beams with the model. */
 void beams_check(void);
