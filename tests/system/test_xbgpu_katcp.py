@@ -649,7 +649,7 @@ def test_state_that_does_not_fit(daemon, work, rng):
     log = fed.process.log.read_text()
     for line in (2, 3, 5, 6, 8, 11, 12):
         assert f"control:{line}: saved setting ignored" in log, line
-    assert "saved setting of a gate ignored: gate pulse takes bin 3, but has 2 bins, and the last is bin 1" in log
+    assert "saved setting of a gate ignored: gate pulse takes bin 3, but the last of its 2 bins is bin 1" in log
 
 
 def test_state_that_cannot_be_read(daemon, work):
