@@ -169,7 +169,7 @@ static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *ri
         const struct doctor_file *other = &doctor->files[j];
         for (size_t k = 0; k < other->n_listeners; k++)
             if (other->listeners[k].list->n > 0 && endpoints_collide(mine, &other->listeners[k].list->items[0])) {
-                snprintf(rival, rival_bytes, "%s of %s, too", other->listeners[k].key, other->name);
+                snprintf(rival, rival_bytes, "used by %s of %s, too", other->listeners[k].key, other->name);
                 return true;
             }
     }
