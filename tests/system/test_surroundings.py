@@ -731,7 +731,8 @@ def test_buffers_that_are_not_granted(case, program, sides):
         sysctl = "net.core.rmem_max" if side == "recv" else "net.core.wmem_max"
         limit = int(Path("/proc/sys", *sysctl.split(".")).read_text())
         if limit < per_socket:
-            expected.append((f" warning: {side}.buffer: the kernel grants {limit} of {per_socket} bytes",
+            what = "socket" if side == "recv" else "stream"
+            expected.append((f" warning: {side}.buffer: the kernel grants each {what} only {limit} of {per_socket} bytes",
                              f'"sysctl {sysctl}={per_socket}"'))
     one.write_file()
     without_net_admin(one)

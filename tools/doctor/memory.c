@@ -159,7 +159,7 @@ static bool is_free(const struct endpoint *endpoint, int type)
 }
 
 /* Finds a listener with the same port as listener 'l' of file 'i'.  Searches only the files before 'i'.  Writes a
- * description to 'rival', for example "http.listen of x.yaml, too".  Returns false if there is no such listener.  Two
+ * description to 'rival', for example "used by http.listen of x.yaml, too".  Returns false if there is no such listener.  Two
  * listeners of one file on the same port are an error that the file's own checks report. */
 static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *rival, size_t rival_bytes)
 {
