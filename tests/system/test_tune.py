@@ -126,7 +126,7 @@ def test_xbgpu_keeps_and_takes(cache, daemon, work, rng):
     for name in ("tuned", "damaged"):
         test_xbgpu.run(daemon, work, config, 0, voltages, name=name)
         log = (work / f"{name}.log").read_text()
-        assert log.count(": tuned shape of correlate") == (3 if name == "tuned" else 0)
+        assert log.count(": the kernel correlate uses its tuned shape") == (3 if name == "tuned" else 0)
         assert log.count("kernels other than this program's kernels; xbgpu --tune makes a new file") == (0 if name == "tuned" else 3)
         for path in files:
             path.write_text(path.read_text() + "x")
