@@ -369,7 +369,7 @@ ERRORS = [
     ("239.8.0.16+7, ", "239.8.0.15+8, ", ["#:24: the address 239.8.0.15:7148 belongs to m000 pol1 already"]),
     ("239.8.0.16+7, ", "239.8.0.4+7, ", ["#:24: the addresses 239.8.0.4 to 239.8.0.7, port 7148, belong to m000 pol0 already"]),
     ("239.10.0.0/20", "239.8.0.0/20", ["#:10: 128 addresses of digitisers, 239.8.0.0 to 239.8.0.127 (m000 pol0 to m007 pol1), and"]),
-    ("239.8.0.16+7, ", "239.138.3.4, ", ["#:24: feed 239.138.3.4 (m001 pol0) and multicast.range 239.10.0.0/20 overlap"]),
+    ("239.8.0.16+7, ", "239.138.3.4, ", ["#:24: the address 239.138.3.4 of a digitiser (m001 pol0) and multicast.range 239.10.0.0/20 overlap"]),
     ("239.10.0.0/20", "239.128.0.0/20", ["#:10: multicast.range 239.128.0.0/20 has Ethernet addresses of 224.0"]),
     ("239.10.0.0/20", "239.10.0.0/29", ["has no room for the 1 addresses of narrow in its first half"]),
     ("239.10.0.0/20", "10.10.0.0/20", ["must be within 224.0.0.0/4"]),
