@@ -169,7 +169,7 @@ def _items(text, key, required=()):
     names = [item["name"] for item in items]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{key}: two of them have the name {name}")
+            raise ConfigError(f"{key}: two items have the name {name}")
     return items
 
 

@@ -167,7 +167,7 @@ class Engine:
                 self._set_state(ABSENT, why_not_connected(error))
             except Exception:  # a defect in this program must not end the attempts to connect
                 logger.exception("%s", self)
-                self._set_state(ABSENT, "has sent something unexpected")
+                self._set_state(ABSENT, "has sent an unexpected message")
             finally:
                 self._client = None
                 client.close()

@@ -47,7 +47,8 @@ class Settings:
             return self._connect(path)
         except sqlite3.DatabaseError as error:
             aside = path.with_suffix(".damaged")
-            logger.error("%s: %s; the file is now %s, and no setting is known", path, error, aside.name)
+            logger.error("%s: %s; the controller renames the file to %s, and begins without settings",
+                         path, error, aside.name)
             for suffix in ("-wal", "-shm"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             os.replace(path, aside)
@@ -95,7 +96,7 @@ class Settings:
                 self._database.executemany("replace into settings values (?, ?)", [
                     [json.dumps(key), json.dumps(value)] for key, value in values.items() if value is not None])
         except sqlite3.Error as error:  # engines must get their delays even if the disk is full
-            logger.error("a setting is not kept: %s", error)
+            logger.error("a setting cannot be stored, so a restart of the controller loses the setting: %s", error)
             self.status = "failed"
         for key, value in values.items():
             self._take(key, value)

@@ -246,12 +246,12 @@ void fgpu_antenna_log(const struct lane *lane)
     const struct fgpu_antenna *antenna = antenna_of(lane);
     uint64_t n_unmatched = counter_get(&antenna->unmatched_chunks);
 
-    log_info("%s: %llu chunk%s discarded because the other polarisation was missing, %llu because of lateness",
-             antenna->name, (unsigned long long)n_unmatched, plural(n_unmatched),
+    log_info("%s: %llu chunk%s discarded (other polarisation missing), %llu discarded (too late)", antenna->name,
+             (unsigned long long)n_unmatched, plural(n_unmatched),
              (unsigned long long)counter_get(&antenna->lane.late_chunks));
     if (antenna->level.n_closed)
-        log_info("%s: input power %.6f and %.6f dBFS in the last measured second of %lld%s", antenna->name,
-                 antenna->level.dbfs[0], antenna->level.dbfs[1], (long long)antenna->level.n_closed,
+        log_info("%s: input power of polarisations 0 and 1: %.6f and %.6f dBFS in the last of %lld measured seconds%s",
+                 antenna->name, antenna->level.dbfs[0], antenna->level.dbfs[1], (long long)antenna->level.n_closed,
                  antenna->level.valid ? "" : " (samples are missing)");
 }
 
@@ -289,7 +289,8 @@ static void register_metrics(struct fgpu_antenna *a)
     stats_label(labels, sizeof(labels), "antenna", a->name);
     stats_counter("fgpu_unmatched_chunks", "Chunks discarded because the other polarisation's chunk was missing.",
                   labels, &a->unmatched_chunks);
-    stats_counter("fgpu_late_chunks", "Chunks discarded because later chunks had been processed.", labels,
+    stats_counter("fgpu_late_chunks",
+                  "Chunks discarded because the worker got them after it had processed later chunks.", labels,
                   &a->lane.late_chunks);
     stats_gauge("fgpu_input_power_valid",
                 "1 if no sample was missing while the mean in fgpu_input_power_dbfs was measured, else 0.", labels,

@@ -16,7 +16,7 @@ static int choose_dither_seed(const struct fgpu_config_output *output, uint64_t 
         return 0;
     if (engine_dither_seed(output->dither_seed, seed))
         return -EIO;
-    log_info("%s: dither seed %llu", output->name, (unsigned long long)*seed);
+    log_info("%s: the seed of the dither is %llu", output->name, (unsigned long long)*seed);
     return 0;
 }
 

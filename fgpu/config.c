@@ -105,7 +105,7 @@ static const char output_example[] = "  - kind: wideband\n"
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct fgpu_config),
     CONFIG_DEVICE_SECTION(struct daemon_config),
-    CONFIG_SECTION(struct fgpu_config, recv, recv_keys, "Digitiser packets in.", .optional = true),
+    CONFIG_SECTION(struct fgpu_config, recv, recv_keys, "Reception of digitiser packets.", .optional = true),
     CONFIG_LIST(struct fgpu_config, antennas, struct fgpu_config_antenna, antenna_keys, 1, 256,
                 "The antennas that this service channelises.", .example = antenna_example),
     CONFIG_LIST(struct fgpu_config, outputs, struct fgpu_config_output, output_keys, 1, 64,
@@ -117,7 +117,7 @@ static const struct config_section sections[] = {
                 "Satellites that the streams of 'gnss' follow. Each stream follows the satellites whose carriers are "
                 "in its band.",
                 .optional = true, .example = fgpu_satellite_example),
-    CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_FGPU_SEND_KEYS),
+    CONFIG_SEND_SECTION(struct fgpu_config, "Transmission of channelised voltages.", CONFIG_N_FGPU_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),
     CONFIG_STATE_SECTION(struct daemon_config),

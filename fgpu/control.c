@@ -547,8 +547,7 @@ static const struct katcp_request requests[] = {
     {"resume",
      "Resumes a stream that is silent after a delay that was too large.\n"
      "?resume STREAM [ANTENNA...]\n"
-     "STREAM is an output's name. ANTENNA is an antenna's name; without one, all antennas resume. The timestamps of a "
-     "silent stream go back. A stream that is not silent does not change.",
+     "STREAM is an output's name. ANTENNA is an antenna's name; without one, all antennas resume. The timestamps of the resumed stream continue at an earlier time. A stream that is not silent does not change.",
      1, INT_MAX, request_resume, 0, TIMEOUT_S},
     {"gnss-add",
      "Searches for a dropped satellite, and follows the satellite again.\n"

@@ -21,9 +21,9 @@ const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], doubl
         if (!isfinite(numbers[i]))
             return "delays, phases and their rates must be finite";
     if (fabs(numbers[DELAY_S] * rate_hz) > MAX_DELAY_SAMPLES)
-        return "the delay must be at most 2^53 samples";
+        return "the magnitude of a delay must be at most 2^53 samples";
     if (!(fabs(numbers[DELAY_RATE]) < 1.0))
-        return "the rate must be between -1 and 1";
+        return "a delay rate must be between -1 and 1 s/s";
     *model = (struct fgpu_delay_model){
         .start_samples = model->start_samples,
         .delay_samples = numbers[DELAY_S] * rate_hz,
@@ -157,11 +157,10 @@ static int parse_model(const struct table_row *row, const struct reader *r, stru
     double numbers[DELAY_N_NUMBERS] = {0};
 
     if (row->n < N_FIELDS - 2 || row->n > N_FIELDS)
-        return table_file_refuse(
-            row,
-            "a line must have start, polarisation, delay, rate, phase and phase rate, and may have an "
-            "acceleration and the phase's acceleration",
-            NULL);
+        return table_file_refuse(row,
+                                 "a line must have a start time, a polarisation, a delay, a rate, a phase and a phase "
+                                 "rate, and may have the accelerations of delay and phase",
+                                 NULL);
     int err = parse_start(row, r, &model->start_samples);
     if (err)
         return err;
@@ -196,7 +195,7 @@ static int read_row(const struct table_row *row, void *context)
     if (queue->n == DELAY_MAX_MODELS)
         return table_file_refuse(row, "a polarisation can have at most 255 models", NULL);
     if (queue->models[queue->n - 1].start_samples >= model.start_samples)
-        return table_file_refuse(row, "models of a polarisation must be in order of start", NULL);
+        return table_file_refuse(row, "the models of a polarisation must be in the order of their start times", NULL);
     return fgpu_delay_queue_add(queue, &model);
 }
 

@@ -28,7 +28,8 @@ static int read_row(const struct table_row *row, void *context)
     size_t o = 0;
 
     if (row->n != N_FIELDS)
-        return table_file_refuse(row, "a line must have output, polarisation, channels, real and imaginary part", NULL);
+        return table_file_refuse(
+            row, "a line must have five fields: output, polarisation, channels, real part and imaginary part", NULL);
     while (o < r->config->outputs.n && strcmp(fgpu_config_output(r->config, o)->name, row->fields[0]) != 0)
         o++;
     if (o == r->config->outputs.n || !r->gains[o])

@@ -26,8 +26,8 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_DOUBLE("sky_frequency", sky_hz, KEY_REQUIRED, UNIT_HZ, 1e6, 1e11,
                "Radio frequency that corresponds to centre_frequency in the digitised band."),
     KEY_BOOL("inverted", is_inverted, false,
-             "The digitised band is inverted: a rising sky frequency appears as a falling frequency, as in even "
-             "Nyquist zones."),
+             "true: the digitised band is inverted, so a rising sky frequency appears as a falling frequency, as in "
+             "even Nyquist zones."),
     KEY_STRING("codes", codes, "", 0, 4096,
                "File of Galileo's E1 codes, in the format of the annex of Galileo's ICD; required for E1B and E1C."),
     KEY_INT(
@@ -42,7 +42,7 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
 #define KEYS_OF struct fgpu_config_satellite
 const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
     KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal that is tracked from these satellites."),
-    KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
+    KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Numbers (PRN) of these satellites."),
     KEY_BOOL("acquire", acquire, true,
              "true: each of these satellites is searched for until it is followed; false: it is followed only after "
              "?gnss-steer."),
@@ -210,13 +210,14 @@ static void check_satellites(const struct fgpu_config *config, size_t i, struct 
 
     for (size_t p = 0; p < c->prns.n; p++) {
         if (c->prns.items[p] > facts->max_prn)
-            config_error(errors, &c->prns, "%s has the numbers 1 to %u, not %lld", facts->name, facts->max_prn,
-                         (long long)c->prns.items[p]);
+            config_error(errors, &c->prns, "satellites of %s have the numbers 1 to %u, not %lld", facts->name,
+                         facts->max_prn, (long long)c->prns.items[p]);
         for (size_t j = 0; j <= i; j++) {
             const struct fgpu_config_satellite *other = fgpu_config_satellite(config, j);
             for (size_t q = 0; other->signal == c->signal && q < (j == i ? p : other->prns.n); q++)
                 if (other->prns.items[q] == c->prns.items[p])
-                    config_error(errors, &c->prns, "%s-%lld is named twice", facts->name, (long long)c->prns.items[p]);
+                    config_error(errors, &c->prns, "satellite %s-%lld is listed twice", facts->name,
+                                 (long long)c->prns.items[p]);
         }
     }
 }
@@ -228,5 +229,5 @@ void fgpu_gnss_check(const struct fgpu_config *config, struct config *errors)
     for (size_t i = 0; i < config->satellites.n; i++)
         check_satellites(config, i, errors);
     if (config->satellites.n > 0 && config->gnss.n == 0)
-        config_error(errors, &config->satellites, "there is no stream in 'gnss' that follows the satellites");
+        config_error(errors, &config->satellites, "the section gnss has no stream that follows these satellites");
 }

@@ -311,8 +311,9 @@ static void register_metrics(struct gnss_stream *s)
     stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(s->gnss->config, s->ant)->name);
     stats_label(labels, sizeof(labels), "stream", s->config->name);
     outbuf_metrics("fgpu_gnss", labels, &s->stats);
-    stats_counter("fgpu_gnss_dropped_heaps", "Heaps of satellites' sums not made because no output buffer was free.",
-                  labels, &s->dropped_heaps);
+    stats_counter("fgpu_gnss_dropped_heaps",
+                  "Heaps of satellites' correlation sums that were not made because no output buffer was free.", labels,
+                  &s->dropped_heaps);
     stats_counter("fgpu_gnss_samples", "Number of complex samples that were correlated, per polarisation.", labels,
                   &s->present_samples);
     stats_counter("fgpu_gnss_missing_samples",

@@ -569,7 +569,7 @@ struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const st
 
 void fgpu_layout_log(const struct fgpu_layout *l)
 {
-    log_info("%zu antenna%s, %zu output%s each, %zu receive thread%s", l->n_ants, plural(l->n_ants), l->n_outputs,
-             plural(l->n_outputs), l->n_recv_threads, plural(l->n_recv_threads));
+    log_info("this F-engine has %zu antenna%s, %zu output%s for each antenna, and %zu receive thread%s", l->n_ants,
+             plural(l->n_ants), l->n_outputs, plural(l->n_outputs), l->n_recv_threads, plural(l->n_recv_threads));
     memory_log(&l->memory);
 }

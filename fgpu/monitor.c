@@ -61,8 +61,8 @@ int fgpu_monitor_add_sensors(struct fgpu_monitor *m, struct sensors *sensors, si
          {now_ns, SENSOR_ERROR, {.real = -1}}},
         {&m->missing_unixtime,
          {names[4],
-          "UNIX time (in s) of the last chunk in which or just before which heaps were missing; error after a loss, "
-          "nominal after some time without loss",
+          "UNIX time (in s) of the last chunk that lacks heaps or follows missing heaps; error after a loss, nominal "
+          "after some time without loss",
           "", SENSOR_TIMESTAMP, .auto_shortest_s = AUTO_SHORTEST_S, .timeout_ns = timeout_ns, .recovers = true},
          {now_ns, SENSOR_NOMINAL, {.real = -1}}},
     };

@@ -300,7 +300,7 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
     int err = fgpu_delay_text_read_file(path, &item->settings->timebase, item->settings->config->recv.max_delay_s,
                                         scratch->pols, sentence, sizeof(sentence));
     if (!err && !has_models(scratch)) {
-        snprintf(sentence, sizeof(sentence), "%s: there is no model", path);
+        snprintf(sentence, sizeof(sentence), "%s: the file has no delay model", path);
         err = -EINVAL;
     }
     if (err) {
@@ -343,7 +343,7 @@ static void restore_gains(struct setting *item, float **gains)
         int64_t n = count_gains(read, n_chan, pol);
         if (n == 0 || n == n_chan)
             continue;
-        snprintf(sentence, sizeof(sentence), "%s: %lld of %lld channels have a gain", path, (long long)n,
+        snprintf(sentence, sizeof(sentence), "%s: only %lld of %lld channels have a gain", path, (long long)n,
                  (long long)n_chan);
         err = -EINVAL;
     }

@@ -321,7 +321,7 @@ int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layou
     }
     *status = s;
     stats_gauge_scaled("fgpu_look_seconds",
-                       "Seconds of the worker's time that the newest sample for the status page took.", NULL,
+                       "Time in which the worker collected the newest data for the status page, in seconds.", NULL,
                        &s->look_ns, 1e-9);
     return 0;
 }

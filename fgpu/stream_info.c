@@ -41,7 +41,7 @@ static void add_times(struct stream_info *info, const struct fgpu_config *config
     stream_info_real(info, "pfb-group-delay", "", fgpu_group_delay(output),
                      "Delay of all filters together, in ADC samples");
     stream_info_real(info, "ddc-group-delay", "", fgpu_ddc_group_delay(output),
-                     "Delay of the down-converter's filter alone, in ADC samples; 0: none");
+                     "Delay of the down-converter's filter alone, in ADC samples; 0: no down-converter");
 }
 
 static void add_band(struct stream_info *info, const struct fgpu_config *config,

@@ -163,13 +163,14 @@ def check_feeds(array, network, faults):
                     if ipaddress.IPv4Address(address).is_multicast and address & MAC_BITS in dealt:
                         inside.append((address, who, mark))
     for (_, owner, port), (mark, addresses) in twice.items():
-        name = f"{span(addresses)}:{port} is a feed" if len(addresses) == 1 else f"{span(addresses)}, port {port}, are feeds"
-        faults.add(mark, f"{name} of {owner} already")
+        name = f"the address {span(addresses)}:{port} belongs" if len(addresses) == 1 else \
+            f"the addresses {span(addresses)}, port {port}, belong"
+        faults.add(mark, f"{name} to {owner} already")
     if inside:
         first, last = min(inside, key=lambda feed: feed[0]), max(inside, key=lambda feed: feed[0])
         who = first[1] if first[1] == last[1] else f"{first[1]} to {last[1]}"
-        feeds = f"feed {span([first[0]])} ({who})" if len(inside) == 1 else \
-            f"{len(inside)} feed addresses, {span([first[0], last[0]])} ({who}),"
+        feeds = f"the address {span([first[0]])} of a digitiser ({who})" if len(inside) == 1 else \
+            f"{len(inside)} addresses of digitisers, {span([first[0], last[0]])} ({who}),"
         mark = inside[0][2] if len(inside) == 1 else array["multicast"].mark_at("range")
         faults.add(mark, f"{feeds} and multicast.range {network} overlap, or their Ethernet addresses (the last 23 bits) do: "
                          f"keep them apart")

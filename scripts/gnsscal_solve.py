@@ -281,8 +281,8 @@ def solve_pol(array, antenna, pol, links, carrier_hz):
     heard = [one for one in links if one.cn0_db_hz[pol] >= MIN_CN0_DB_HZ and np.all(np.isfinite(one.delay_s[:, pol]))]
     if not heard:
         raise Unusable(f"{antenna}: polarisation {pol} has no usable satellite: this antenna and the reference must follow "
-                       f"it for {MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at the same Doppler, with less "
-                       "than half a chip between the polarisations")
+                       f"a satellite for {MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at the same Doppler, with "
+                       "less than half a chip between the polarisations")
     delay_s = combine_links([of_blocks(one.delay_s[:, pol]) for one in heard])
     beam = [one for one in heard if one.is_in_beam]
     solution = Solution(antenna, pol, [one.name for one in heard], [one.name for one in beam], delay_s, carrier_hz)

@@ -102,9 +102,10 @@ void xbgpu_beam_control_calibration(struct xbgpu_beam_control *c, struct katcp_c
     size_t input;
 
     if (c->settings.n == 0)
-        katcp_fail(call, "there are no beams");
+        katcp_fail(call, "this X-engine makes no beams");
     else if (!has_coherent_beams(c))
-        katcp_fail(call, "calibration does not apply to incoherent beams, and there are no other beams");
+        katcp_fail(call,
+                   "?beam-calibration does not apply to incoherent beams, and this X-engine makes no other beams");
     else if (xbgpu_has_slot(c->engine->channel, call) && xbgpu_arg_input(c->labels, call, 0, &input) &&
              xbgpu_calibration_take(&c->calibration, input, call)) {
         struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_CALIBRATION, call);

@@ -186,16 +186,17 @@ static void register_metrics(struct figures *figures, const char *name)
     char labels[128] = "";
 
     stats_label(labels, sizeof(labels), "stream", name);
-    stats_counter("xbgpu_output_b_measured_samples", "Measured complex samples of a beam.", labels,
+    stats_counter("xbgpu_output_b_measured_samples", "Complex samples of a beam that were examined for zeros.", labels,
                   &figures->measured_samples);
-    stats_counter("xbgpu_output_b_zero_samples", "Measured complex samples of a beam that are 0.", labels,
+    stats_counter("xbgpu_output_b_zero_samples", "Complex samples of a beam that were examined and are 0.", labels,
                   &figures->zero_samples);
     stats_gauge_scaled("xbgpu_output_b_rms",
                        "Root mean square of the real and imaginary parts of a beam's samples, in quantisation steps of "
                        "the 8-bit samples, when last measured.",
                        labels, &figures->rms_millionths, 1e-6);
-    stats_gauge("xbgpu_output_b_antennas", "Number of antennas whose heaps arrived for the last measured batch.",
-                labels, &figures->antennas);
+    stats_gauge("xbgpu_output_b_antennas",
+                "Number of antennas whose heaps arrived for the batch that was last examined.", labels,
+                &figures->antennas);
 }
 
 int xbgpu_beam_health_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

@@ -389,8 +389,8 @@ static int read_row(const struct table_row *row, void *arg)
 
     if (!good) {
         r->left_out = true;
-        log_warning("%s:%u: saved setting ignored: it fits no beam or no antenna, or is out of range", row->path,
-                    row->line);
+        log_warning("%s:%u: saved setting ignored: its beam or antenna does not exist, or its value is out of range",
+                    row->path, row->line);
     }
     return 0;
 }
@@ -538,7 +538,8 @@ static int add_sensors(struct xbgpu_beam_settings *s)
          "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): the delays are in effect "
          "from the timestamp on. Phases apply at the centre of the whole stream.",
          SENSOR_STRING, &s->delay, s->is_incoherent},
-        {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain, false},
+        {"quantiser-gain", "Gain by which the beam is multiplied before it is rounded to 8 bits.", SENSOR_FLOAT,
+         &s->quantiser_gain, false},
         {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed, !s->has_seed},
     };
     int err = 0;

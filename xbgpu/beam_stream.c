@@ -51,7 +51,7 @@ static int add_sensors(struct xbgpu_beam_stream *stream, struct sensors *sensors
         struct sensor *sensor;
     } rows[] = {
         {"beng-clip-cnt", "Complex samples of the beam that saturated, since the start.", &stream->clip_cnt},
-        {"tx.next-timestamp", "ADC timestamp (in samples) up to which the beam has been made.",
+        {"tx.next-timestamp", "ADC timestamp (in samples) up to which the beam has been computed.",
          &stream->next_timestamp},
     };
     int err = 0;

@@ -274,8 +274,8 @@ bool xbgpu_beams_check(struct outbuf *base)
         return true;
     counter_add(&output->sent.audit_failures, 1);
     log_limited(&limit, LOG_LEVEL_ERROR,
-                "%s: the device's beam in channel %zu, spectra %zu to %zu, batch %lld is wrong: memory, bus or GPU "
-                "corrupts data",
+                "%s: the device's beam in channel %zu, spectra %zu to %zu, batch %lld is wrong: the memory, the bus or "
+                "the GPU corrupts data",
                 output->config->name, audit->chan, audit->first, audit->first + audit->n - 1,
                 (long long)(buffer->first_batch + (int64_t)audit->batch));
     return false;
@@ -342,7 +342,8 @@ void xbgpu_beams_log(const struct xbgpu_beams *beams)
     for (size_t beam = 0; beams && beam < beams->n; beam++)
         xbgpu_beam_stream_log(&beams->outputs[beam].sent);
     if (beams)
-        log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
+        log_info("beams: %" PRIu64 " heaps skipped (no antenna's heaps arrived), %" PRIu64
+                 " dropped (no free output buffer)",
                  counter_get(&beams->skipped_heaps), counter_get(&beams->dropped_heaps));
 }
 

@@ -44,7 +44,8 @@ bool xbgpu_calibration_take(struct xbgpu_calibration *c, size_t input, struct ka
     struct xbgpu_calibration_ant *ant = &c->ants[input / N_POLS];
 
     if (n != 1 && n != n_band) {
-        katcp_fail(call, "there must be one gain, or %zu, one for each channel of the band, not %zu", n_band, n);
+        katcp_fail(call, "the request must have one gain or %zu gains (one for each channel of the band), not %zu",
+                   n_band, n);
         return false;
     }
     float *gains = gains_of_call(call, 1, n, &limits);
@@ -75,7 +76,8 @@ static int read_row(const struct table_row *row, void *context)
     struct gains_row found;
 
     if (row->n != 4)
-        return table_file_refuse(row, "a line must have input, channels, real and imaginary part", NULL);
+        return table_file_refuse(row, "a line must have four fields: input, channels, real part and imaginary part",
+                                 NULL);
     long input = labels_find(c->labels, row->fields[0], strlen(row->fields[0]));
     if (input < 0 || (r->ant && (size_t)input / N_POLS != r->ant->ant))
         return table_file_refuse(row, "the first field must be the label or the number of an input", row->fields[0]);

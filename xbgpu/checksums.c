@@ -120,7 +120,7 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
         return false;
     }
     if (checks[VERDICT_N_AGREED] != n_rows || first != UINT64_MAX) {
-        snprintf(why, why_bytes, "the device compared %llu of %zu rows of sums with their checksums",
+        snprintf(why, why_bytes, "the device compared only %llu of %zu rows of sums with their checksums",
                  (unsigned long long)checks[VERDICT_N_AGREED], n_rows);
         return false;
     }

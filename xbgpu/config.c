@@ -55,8 +55,9 @@ static const struct config_key recv_keys[] = {
     CONFIG_BUSY_POLL_ROW,
     CONFIG_DIRECT_ROW,
     CONFIG_GPUDIRECT_ROW,
-    KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
-            "Used with gpudirect: smallest payload of F-engines' packets. A heap's last packet may be smaller."),
+    KEY_INT(
+        "packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
+        "Smallest payload of the F-engines' packets; used only with gpudirect. A heap's last packet may be smaller."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
                  "Delay of each input in spectra, applied before all other processing. A delay is at most the length "
                  "of a heap. The order is: polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. []: no "
@@ -99,7 +100,8 @@ static const struct config_key output_keys[] = {
     KEY_BOOL("audit_checksum", audit_checksum, true,
              "The device computes a checksum for each input and channel by a different method, and compares the "
              "checksum with the dump. A wrong dump is sent with all values flagged."),
-    KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
+    KEY_BOOL("send_enabled", send_enabled, true,
+             "true: data are sent from the start. false: data are sent only after ?capture-start."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
             "Number of dump buffers; 0: enough for the dumps of two chunks."),
     KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all spectra."),
@@ -115,14 +117,14 @@ static const struct config_key beam_keys[] = {
     KEY_INT("pol", pol, KEY_REQUIRED, UNIT_NONE, 0, 1, "Polarisation of the antennas that the beam sums."),
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the beam's voltages are sent."),
     KEY_ENUM("dither", dither, "uniform", dither_choices,
-             "Dither before rounding: none, or uniform from minus to plus half a step."),
+             "Dither before rounding: none, or uniformly distributed between -0.5 and 0.5 quantisation steps."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
-            "Seed of the dither; -1 chooses one at random."),
-    KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
-    KEY_BOOL(
-        "renormalise", renormalise, false,
-        "Scale the beam up if antennas are missing, by sqrt(n / n_present). Both numbers count only antennas whose "
-        "weight is not 0."),
+            "Seed of the dither; -1: a seed is chosen at random."),
+    KEY_BOOL("send_enabled", send_enabled, true,
+             "true: data are sent from the start. false: data are sent only after ?capture-start."),
+    KEY_BOOL("renormalise", renormalise, false,
+             "true: the beam is multiplied by sqrt(n / n_present) if antennas are missing. n counts the antennas whose "
+             "weight is not 0, and n_present counts those of them that are present."),
 };
 #undef KEYS_OF
 
@@ -146,7 +148,8 @@ static const struct config_key detected_keys[] = {
              "Format of the powers: float32, or uint8 with an offset and a scale for each beam, product and channel of "
              "a heap."),
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the powers are sent."),
-    KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
+    KEY_BOOL("send_enabled", send_enabled, true,
+             "true: data are sent from the start. false: data are sent only after ?capture-start."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
             "Number of heap buffers; 0: enough for 50 ms (from 8 to 64), and for the heaps of two chunks."),
 };
@@ -158,8 +161,8 @@ static const struct config_key steering_keys[] = {
                "File of gains. Each line has input (label or number), channels of the whole stream (*, 17 or 300-310), "
                "real and imaginary part. Channels without a line have a gain of 1."),
     KEY_BOOL("antenna_mask", antenna_mask, false,
-             "Append a bitmap of the antennas present to the heaps of beams. katgpucbf's receivers and beamrec refuse "
-             "these longer heaps."),
+             "true: each heap of a beam ends with a bitmap of the present antennas. katgpucbf's receivers and beamrec "
+             "refuse these longer heaps."),
     KEY_INT("grid_batches", grid_batches, "0", UNIT_NONE, 0, 1048576,
             "Number of batches between two evaluations of delay rates; 0: the batches in 10 ms, at least one batch."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
@@ -185,20 +188,20 @@ static const char output_example[] = "  - kind: correlate\n"
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct xbgpu_config),
     CONFIG_DEVICE_SECTION(struct daemon_config),
-    CONFIG_SECTION(struct xbgpu_config, recv, recv_keys, "Channelised voltages in."),
+    CONFIG_SECTION(struct xbgpu_config, recv, recv_keys, "Reception of channelised voltages."),
     CONFIG_LIST(struct xbgpu_config, gates, struct xbgpu_config_gate, xbgpu_gate_keys, 0, XBGPU_GATES_MAX,
                 "Gates: selections of spectra, to which outputs refer.", .optional = true,
                 .example = xbgpu_gate_example),
     CONFIG_LIST(struct xbgpu_config, outputs, struct xbgpu_config_output, output_keys, 1, 64,
                 "Correlation streams made from the voltages.", .example = output_example),
     CONFIG_LIST(struct xbgpu_config, beams, struct xbgpu_config_beam, beam_keys, 0, XBGPU_BEAMS_MAX,
-                "Tied-array beams made from the voltages, of one polarisation each.", .optional = true,
+                "Tied-array beams made from the voltages. Each beam has one polarisation.", .optional = true,
                 .example = beam_example),
     CONFIG_LIST(struct xbgpu_config, detected, struct xbgpu_config_detected, detected_keys, 0, XBGPU_DETECTED_MAX,
-                "Streams of detected beams: beams' powers, of both polarisations.", .optional = true,
+                "Streams of detected beams: the powers of beams that have both polarisations.", .optional = true,
                 .example = detected_example),
     CONFIG_SECTION(struct xbgpu_config, steering, steering_keys, "Keys that all beams share.", .optional = true),
-    CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities and beams out.", CONFIG_N_SEND_KEYS),
+    CONFIG_SEND_SECTION(struct xbgpu_config, "Transmission of visibilities and beams.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),
     CONFIG_STATE_SECTION(struct daemon_config),

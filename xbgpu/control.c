@@ -184,7 +184,7 @@ static void reply_shifts(const struct xbgpu_control *c, struct katcp_call *call,
     if (texts && args)
         katcp_ok(call, (int)n, args);
     else
-        katcp_fail(call, "there is no memory for the answer");
+        katcp_fail(call, "there is no memory for the reply");
     free(texts);
     free(args);
 }
@@ -269,7 +269,7 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
     if (out)
         xbgpu_gate_write(&gate->gate, "", "=", "\n", out);
     if (!out || fclose(out) != 0) {
-        katcp_fail(call, "there is no memory for the answer");
+        katcp_fail(call, "there is no memory for the reply");
         free(text);
         return;
     }

@@ -362,12 +362,11 @@ bool xbgpu_detected_check(struct outbuf *base)
     if (xbgpu_detected_audit_agrees(audit, p->payload))
         return true;
     counter_add(&s->sent.audit_failures, 1);
-    log_limited(
-        &limit, LOG_LEVEL_ERROR,
-        "%s.%zu: wrong powers of the device (first channel %zu, window %zu, heap %lld): memory, bus or GPU corrupts "
-        "data",
-        s->config->name, audit->beam, audit->group * (size_t)s->config->group_channels, audit->window,
-        (long long)p->number);
+    log_limited(&limit, LOG_LEVEL_ERROR,
+                "%s.%zu: the device's powers are wrong (first channel %zu, window %zu, heap %lld): the memory, the bus "
+                "or the GPU corrupts data",
+                s->config->name, audit->beam, audit->group * (size_t)s->config->group_channels, audit->window,
+                (long long)p->number);
     return false;
 }
 
@@ -408,7 +407,8 @@ void xbgpu_detected_log(const struct xbgpu_detected *detected)
     for (size_t i = 0; detected && i < detected->n; i++) {
         const struct detected_stream *s = &detected->streams[i];
         xbgpu_beam_stream_log(&s->sent);
-        log_info("%s: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
+        log_info("%s: %" PRIu64 " heaps skipped (no antenna's heaps arrived), %" PRIu64
+                 " dropped (no free output buffer)",
                  s->config->name, counter_get(&s->skipped_heaps), counter_get(&s->dropped_heaps));
     }
 }

@@ -28,7 +28,7 @@ static const struct {
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
                          "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
-                            "Heaps of this F-engine whose first packet was refused, but not because it was late."},
+                            "Heaps of this F-engine whose first packet was refused for a reason other than lateness."},
 };
 
 static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)
@@ -132,11 +132,11 @@ static void log_changes(struct xbgpu_fengs *fengs, const uint8_t *changed)
     char text[600];
 
     if (list_changed(fengs, changed, XBGPU_FENG_SILENT, text, sizeof(text)))
-        log_limited(&fengs->silent_limit, LOG_LEVEL_WARNING, "F-engines silent: %s", text);
+        log_limited(&fengs->silent_limit, LOG_LEVEL_WARNING, "no heaps arrive from the F-engines of %s", text);
     if (list_changed(fengs, changed, XBGPU_FENG_LOSING, text, sizeof(text)))
-        log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing from F-engines: %s", text);
+        log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing from the F-engines of %s", text);
     if (list_changed(fengs, changed, XBGPU_FENG_RECEIVING, text, sizeof(text)))
-        log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines whose data arrive without loss: %s", text);
+        log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "all heaps arrive from the F-engines of %s", text);
 }
 
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns)
@@ -207,8 +207,10 @@ static void register_metrics(struct xbgpu_fengs *fengs, size_t feng)
         stats_counter(counts[i].metric, counts[i].help, labels, counter_of(fengs, feng, i));
     stats_gauge("xbgpu_feng_newest_timestamp", "Timestamp of the newest heap of this F-engine, in ADC samples.", labels,
                 &fengs->stats[feng].newest_timestamp);
-    stats_gauge("xbgpu_feng_state", "State of this F-engine's stream: 0 dead, 1 silent, 2 losing, 3 receiving.", labels,
-                &fengs->items[feng].state);
+    stats_gauge("xbgpu_feng_state",
+                "State of this F-engine's stream: 0 dead (no heap since the start), 1 silent (no heaps now), 2 losing "
+                "(heaps are missing), 3 receiving.",
+                labels, &fengs->items[feng].state);
 }
 
 static int add_sensors(struct xbgpu_fengs *fengs, size_t feng, struct sensors *sensors)

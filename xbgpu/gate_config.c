@@ -121,7 +121,7 @@ static void check_phase(const struct xbgpu_config *config, const struct xbgpu_co
 
     for (size_t i = 0; i < gate->bins.n; i++)
         if (gate->bins.items[i] >= gate->n_bins)
-            config_error(errors, &gate->bins, "gate %s takes bin %lld, but has %lld bins, and the last is bin %lld",
+            config_error(errors, &gate->bins, "gate %s takes bin %lld, but the last of its %lld bins is bin %lld",
                          gate->name, (long long)gate->bins.items[i], (long long)gate->n_bins,
                          (long long)gate->n_bins - 1);
     if (gate->bins.n == 0)
@@ -132,7 +132,8 @@ static void check_phase(const struct xbgpu_config *config, const struct xbgpu_co
                      timebase_decimal_to_double(gate->frequency_hz));
     if (fabs(change) * (double)config->recv.spectra_per_heap > 0.25)
         config_error(errors, &gate->frequency_derivative,
-                     "gate %s changes its frequency by more than a quarter of a turn per spectrum within a heap",
+                     "the frequency of gate %s changes too fast: within a heap, the phase step between two spectra "
+                     "changes by more than a quarter of a turn",
                      gate->name);
     check_dispersion(config, gate, errors);
 }
@@ -141,8 +142,8 @@ static void check_switch(const struct xbgpu_config_gate *gate, struct config *er
 {
     if (gate->on_from_samples >= gate->period_samples || gate->on_until_samples > gate->period_samples)
         config_error(errors, &gate->period_samples,
-                     "gate %s is on from sample %lld until %lld, beyond its period of %lld", gate->name,
-                     (long long)gate->on_from_samples, (long long)gate->on_until_samples,
+                     "gate %s is on from sample %lld until sample %lld, but its period has only %lld samples",
+                     gate->name, (long long)gate->on_from_samples, (long long)gate->on_until_samples,
                      (long long)gate->period_samples);
     else if (gate->on_from_samples == gate->on_until_samples)
         config_error(errors, &gate->on_until_samples, "gate %s is on from sample %lld until the same sample",

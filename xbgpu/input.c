@@ -120,8 +120,9 @@ void xbgpu_inputs_log(const struct xbgpu_inputs *inputs)
     uint64_t n_late = counter_get(&inputs->lane.late_chunks);
 
     if (n_late)
-        log_warning("%llu chunk%s arrived too late for %s set: recv.window is too short", (unsigned long long)n_late,
-                    plural(n_late), n_late == 1 ? "its" : "their");
+        log_warning(
+            "%llu chunk%s discarded, because %s came after later chunks had been processed: recv.window is too short",
+            (unsigned long long)n_late, plural(n_late), n_late == 1 ? "it" : "they");
 }
 
 void xbgpu_inputs_release(struct lane *lane)
@@ -487,8 +488,8 @@ static int add_sensors(struct xbgpu_inputs *x)
          &s->unixtime,
          {0, SENSOR_ERROR, {.real = -1}}},
         {{.name = "rx.missing-unixtime",
-          .description = "UNIX time of the last chunk with lost heaps; error at first, nominal after some time "
-                         "without loss.",
+          .description =
+              "UNIX time of the last chunk with lost heaps; error after a loss, nominal after some time without loss.",
           .units = "s",
           .type = SENSOR_TIMESTAMP,
           .auto_shortest_s = 1,
@@ -578,7 +579,8 @@ static int create_lane(struct xbgpu_inputs *x, struct engine *engine)
     for (size_t i = 0; !err && i < LANE_N_INPUTS; i++)
         err = create_input(x, &x->inputs[i]);
     if (!err)
-        stats_counter("xbgpu_late_chunks", "Chunks discarded because later chunks had been processed.", NULL,
+        stats_counter("xbgpu_late_chunks",
+                      "Chunks discarded because the worker got them after it had processed later chunks.", NULL,
                       &x->lane.late_chunks);
     return err;
 }
@@ -599,7 +601,7 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
     x->detected = detected;
     x->readable = xbgpu_can_read(config);
     if (!x->readable)
-        log_info("recv.%s: the host audits no sums, because voltages go directly to the device",
+        log_info("recv.%s: the host does not audit the device's sums, because voltages go directly to the device",
                  config->recv.base.direct ? "direct" : "gpudirect");
     x->row_bytes = l->n_ants * l->heap_bytes;
     x->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};

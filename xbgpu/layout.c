@@ -482,9 +482,10 @@ static bool check_list(const struct xbgpu_config_recv *recv, const struct config
     }
     for (size_t i = 0; i < shifts->n; i++)
         if (shifts->items[i] > recv->spectra_per_heap || shifts->items[i] < -recv->spectra_per_heap) {
-            config_error(errors, shifts,
-                         "a shift of %lld spectra, of polarisation %zu of antenna %zu, is longer than a heap of %lld",
-                         (long long)shifts->items[i], i % N_POLS, i / N_POLS, (long long)recv->spectra_per_heap);
+            config_error(
+                errors, shifts,
+                "a shift of %lld spectra, of polarisation %zu of antenna %zu, is longer than a heap of %lld spectra",
+                (long long)shifts->items[i], i % N_POLS, i / N_POLS, (long long)recv->spectra_per_heap);
             return false;
         }
     return true;
@@ -498,7 +499,7 @@ static bool check_shifts(const struct xbgpu_config *config, struct config *error
     for (size_t o = 0; o < config->outputs.n; o++)
         ok = check_list(recv, &xbgpu_config_output(config, o)->shifts, errors) && ok;
     if (recv->max_shift > recv->spectra_per_heap) {
-        config_error(errors, &recv->max_shift, "max_shift of %lld spectra is longer than a heap of %lld",
+        config_error(errors, &recv->max_shift, "max_shift of %lld spectra is longer than a heap of %lld spectra",
                      (long long)recv->max_shift, (long long)recv->spectra_per_heap);
         return false;
     }
@@ -786,8 +787,8 @@ int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgp
 
 void xbgpu_layout_log(const struct xbgpu_layout *l)
 {
-    log_info("%zu antenna%s, %zu channel%s, %zu output%s, %zu receive thread%s", l->n_ants, plural(l->n_ants),
-             l->n_chan, plural(l->n_chan), l->n_outputs, plural(l->n_outputs), l->n_recv_threads,
+    log_info("this X-engine has %zu antenna%s, %zu channel%s, %zu output%s and %zu receive thread%s", l->n_ants,
+             plural(l->n_ants), l->n_chan, plural(l->n_chan), l->n_outputs, plural(l->n_outputs), l->n_recv_threads,
              plural(l->n_recv_threads));
     memory_log(&l->memory);
 }

@@ -153,9 +153,10 @@ int xbgpu_outputs_init(struct xbgpu_outputs *outputs, const struct xbgpu_config 
         if (err)
             return err;
         if (!stream->output->send_enabled)
-            log_warning("%s: dumps are made but not sent before ?capture-start: send_enabled is false",
+            log_warning("%s: dumps are not sent before ?capture-start, because send_enabled is false",
                         stream->output->name);
-        log_info("%s: %lld batches per accumulation, %.9g s", stream->output->name, (long long)output->window.n_length,
+        log_info("%s: an accumulation has %lld batches and lasts %.9g s", stream->output->name,
+                 (long long)output->window.n_length,
                  (double)(output->window.n_length * l->batch_samples) /
                      timebase_decimal_to_double(config->time.adc_sample_rate_hz));
     }
@@ -490,7 +491,7 @@ static bool check_checksums(struct xbgpu_dump *dump)
     if (!dump->checks ||
         xbgpu_checksums_agree(stream->layout, dump->checks, dump->visibilities, *dump->n_saturated, why, sizeof(why)))
         return true;
-    log_limited(&limit, LOG_LEVEL_ERROR, "%s: dump %lld is wrong: %s: memory, bus or GPU corrupts data",
+    log_limited(&limit, LOG_LEVEL_ERROR, "%s: dump %lld is wrong: %s: the memory, the bus or the GPU corrupts data",
                 stream->output->name, (long long)dump->timestamp_samples, why);
     return false;
 }
@@ -509,8 +510,8 @@ bool xbgpu_output_check(struct xbgpu_dump *dump)
             continue;
         counter_add(&stream->audit_failures, 1);
         log_limited(&limit, LOG_LEVEL_ERROR,
-                    "%s: the device's sum of baseline (%zu, %zu), channel %zu, dump %lld is wrong: memory, bus or GPU "
-                    "corrupts data",
+                    "%s: the device's sum of baseline (%zu, %zu), channel %zu, dump %lld is wrong: the memory, the bus "
+                    "or the GPU corrupts data",
                     stream->output->name, s->ant1, s->ant2, s->chan, (long long)dump->timestamp_samples);
         ok = false;
     }

@@ -222,7 +222,8 @@ static void register_metrics(struct xbgpu_stream *stream)
          &stream->absent_accs},
         {"xbgpu_output_x_dropped_accs", "Accumulations not sent because no output buffer was free.",
          &stream->dropped_accs},
-        {"xbgpu_output_x_wrong_accs", "Accumulations flagged because a checksum or the host's sum disagreed.",
+        {"xbgpu_output_x_wrong_accs",
+         "Accumulations flagged because a checksum or a sum of the host differed from the device's sums.",
          &stream->wrong_accs},
         {"xbgpu_audits", "Products whose sums the host computed again.", &stream->audits},
         {"xbgpu_audit_failures", "Products whose sums differed between host and device.", &stream->audit_failures},
@@ -255,7 +256,9 @@ static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->next_timestamp},
         {"audit-failure-cnt", "Products whose sums differed between host and device; above 0 is an error.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->audit_failure_cnt},
-        {"wrong-dump-cnt", "Accumulations flagged because a checksum or the host's sum disagreed; above 0 is an error.",
+        {"wrong-dump-cnt",
+         "Accumulations flagged because a checksum or a sum of the host differed from the device's sums; above 0 is an "
+         "error.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->wrong_dump_cnt},
     };
     int64_t begin_ns = timebase_unix_ns(&stream->timebase, 0);
@@ -422,15 +425,15 @@ void xbgpu_send_log(const struct xbgpu_send *send)
         const struct xbgpu_stream *stream = &send->streams[o];
         uint64_t n_dumps = counter_get(&stream->stats.heaps), n_audits = counter_get(&stream->audits);
         uint64_t n_wrong = counter_get(&stream->wrong_accs);
-        log_info("%s: %llu dump%s sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped (no free output "
-                 "buffer); %llu product%s audited, %llu wrong; %llu dump%s wrong",
-                 stream->output->name, (unsigned long long)n_dumps, plural(n_dumps),
-                 (unsigned long long)counter_get(&stream->incomplete_accs),
-                 (unsigned long long)counter_get(&stream->skipped_accs),
-                 (unsigned long long)counter_get(&stream->absent_accs),
-                 (unsigned long long)counter_get(&stream->dropped_accs), (unsigned long long)n_audits, plural(n_audits),
-                 (unsigned long long)counter_get(&stream->audit_failures), (unsigned long long)n_wrong,
-                 plural(n_wrong));
+        log_info(
+            "%s: %llu dump%s sent, %llu incomplete, %llu skipped (no complete baseline), %llu absent (no heaps "
+            "arrived), %llu dropped (no free output buffer); %llu product%s audited, %llu wrong; %llu dump%s wrong",
+            stream->output->name, (unsigned long long)n_dumps, plural(n_dumps),
+            (unsigned long long)counter_get(&stream->incomplete_accs),
+            (unsigned long long)counter_get(&stream->skipped_accs),
+            (unsigned long long)counter_get(&stream->absent_accs),
+            (unsigned long long)counter_get(&stream->dropped_accs), (unsigned long long)n_audits, plural(n_audits),
+            (unsigned long long)counter_get(&stream->audit_failures), (unsigned long long)n_wrong, plural(n_wrong));
     }
 }
 

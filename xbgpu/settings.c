@@ -133,7 +133,7 @@ static void read_capture(struct reading *r, const struct table_row *row)
     int o = row->n == 4 ? xbgpu_settings_find_output(r->settings, row->fields[1]) : -1;
 
     if (o < 0)
-        leave_out(r, row, "there is no such stream");
+        leave_out(r, row, "this program has no such stream");
     else if ((strcmp(row->fields[2], "on") != 0 && strcmp(row->fields[2], "off") != 0) ||
              !is_integer(row->fields[3], &from_samples))
         leave_out(r, row, "the capture must be on or off, followed by a timestamp");
@@ -147,7 +147,7 @@ static void read_shift(struct reading *r, const struct table_row *row)
     int64_t shift;
 
     if (input < 0) {
-        leave_out(r, row, "there is no such input");
+        leave_out(r, row, "this program has no such input");
     } else if (!is_integer(row->fields[2], &shift) || !xbgpu_settings_shift_fits(r->settings, shift)) {
         leave_out(r, row, "the shift is out of range (recv.max_shift)");
     } else {
@@ -163,7 +163,7 @@ static int read_gate(struct reading *r, const struct table_row *row)
     int err = -EINVAL;
 
     if (g < 0) {
-        leave_out(r, row, "there is no such gate");
+        leave_out(r, row, "this program has no such gate");
         return 0;
     }
     struct xbgpu_settings_gate *gate = &r->found.gates[g];
@@ -198,7 +198,7 @@ static int read_row(const struct table_row *row, void *arg)
     else if (strcmp(row->fields[0], "gate") == 0)
         return read_gate(r, row);
     else
-        leave_out(r, row, "there is no such setting");
+        leave_out(r, row, "this program has no such setting");
     return 0;
 }
 

@@ -463,7 +463,7 @@ int xbgpu_status_create(const struct xbgpu_config *config, const struct xbgpu_la
         return err;
     }
     stats_gauge_scaled("xbgpu_look_seconds",
-                       "Time that the worker needed for the newest sample for the status page, in seconds.", NULL,
+                       "Time in which the worker collected the newest data for the status page, in seconds.", NULL,
                        &s->look_ns, 1e-9);
     *status = s;
     return 0;

@@ -40,7 +40,7 @@ static const char *const option_help[] = {
     [ACTION_SCHEMA] = "print the JSON Schema of the file",
     [ACTION_EXAMPLE] = "print an example with every key explained",
     [ACTION_VERSION] = "print the version",
-    [ACTION_HELP] = "print this",
+    [ACTION_HELP] = "print this help",
 };
 
 static void print_help(const struct config_table *table, FILE *out)

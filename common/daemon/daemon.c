@@ -120,7 +120,7 @@ static void lock_memory(void)
     int err = memory_lock();
 
     if (err)
-        log_info("memory is not locked: %s; \"ulimit -l unlimited\" or LimitMEMLOCK=infinity allows it",
+        log_info("memory is not locked: %s; \"ulimit -l unlimited\" or LimitMEMLOCK=infinity permits the lock",
                  strerror(-err));
 }
 

@@ -305,7 +305,7 @@ int state_files_open(const struct config_state *config, struct ev_loop *loop, st
         return err;
     }
     if (!made->directory) {
-        log_info("settings made over KATCP last until this program ends; state.directory would keep them");
+        log_info("settings made over KATCP are lost when this program ends, because state.directory is not set");
     } else {
         err = lock_directory(made, why, why_bytes);
         if (!err) {

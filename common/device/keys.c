@@ -13,7 +13,8 @@ static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 
 #define KEYS_OF struct config_device
 const struct config_key config_device_keys[] = {
-    KEY_ENUM("kind", kind, "auto", device_choices, "Where the kernels run; auto: CUDA if there is a suitable GPU."),
+    KEY_ENUM("kind", kind, "auto", device_choices,
+             "Device on which the kernels run; auto: cuda if there is a suitable GPU, else cpu."),
     KEY_STRING("gpu", gpu, "auto", 1, 64,
                "GPU, by index, UUID (GPU-...) or PCI address (0000:3b:00.0); auto: the first suitable one."),
     KEY_INT("threads", n_threads, "0", UNIT_NONE, 0, 1024, "Threads per kernel on the CPU device; 0: one per core."),

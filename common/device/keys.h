@@ -21,7 +21,7 @@ extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
 /* Row for the section 'device' in a table of sections.  'type' is the struct of the whole file, whose member 'device'
  * is a struct config_device. */
 #define CONFIG_DEVICE_SECTION(type)                                                                                    \
-    CONFIG_SECTION(type, device, config_device_keys, "Where the kernels run.", .optional = true)
+    CONFIG_SECTION(type, device, config_device_keys, "The device on which the kernels run.", .optional = true)
 
 /* Checks the section 'device', and reports errors. */
 void device_keys_check(const struct config_device *device, struct config *errors);

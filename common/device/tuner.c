@@ -178,7 +178,7 @@ void tuner_load(struct device *device, const char *program, const struct tuner_j
         if (job->kernel->numbers[i])
             ((uint32_t *)job->shape)[i] = (found ? found : shapes)[i];
     if (found)
-        log_info("%s: tuned shape of %s", job->output, job->kernel->name);
+        log_info("%s: the kernel %s uses its tuned shape", job->output, job->kernel->name);
     else if (fd != -ENOENT)
         log_warning("%s: %s/%s is ignored, because it %s; %s --tune makes a new file", job->output, directory,
                     kept.name,
@@ -240,8 +240,8 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
         log_info("%s: %s: there is nothing to tune: at most one shape is valid for %s", job->output, name, sizes);
         return 0;
     }
-    log_info("%s: measuring %s, %zu candidates, for up to %d s: %s", job->output, name, n, (int)(LIMIT_NS / NS_PER_S),
-             sizes);
+    log_info("%s: measuring the kernel %s with %zu candidate shapes, for up to %d s: %s", job->output, name, n,
+             (int)(LIMIT_NS / NS_PER_S), sizes);
     int err = choose(device, job, shapes, n, &best);
     if (err == -ENOMEM)
         return why_fail(
@@ -256,7 +256,7 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
     if (err)
         return why_fail(err, why, why_bytes, "device.kernel_cache: %s/%s cannot be written: %s", directory, kept.name,
                         strerror(-err));
-    log_info("%s: %s: kept in %s/%s", job->output, name, directory, kept.name);
+    log_info("%s: %s: the shape is saved in %s/%s", job->output, name, directory, kept.name);
     return 0;
 }
 
@@ -284,9 +284,10 @@ int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs
     }
     /* The directory is checked first, so that no time is spent on a shape that cannot be saved. */
     int err = !directory ? -ENOENT : access(directory, W_OK | X_OK) != 0 ? -errno : 0;
-    if (err)
-        snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s",
-                 directory ? directory : "no directory", strerror(-err));
+    if (!directory)
+        snprintf(why, why_bytes, "device.kernel_cache: there is no directory to which a shape can be written");
+    else if (err)
+        snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s", directory, strerror(-err));
     for (size_t j = 0; j < n_jobs && !err; j++)
         if (first_like(device, jobs, j) == j)
             err = run_job(device, &jobs[j], why, why_bytes);

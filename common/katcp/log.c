@@ -71,7 +71,8 @@ static bool pop(struct queued *message)
     } else if (n_left_out > 0) {
         message->level = LOG_LEVEL_WARNING;
         message->unix_ns = clock_unix_ns();
-        snprintf(message->text, sizeof(message->text), "%llu messages were lost here", (unsigned long long)n_left_out);
+        snprintf(message->text, sizeof(message->text), "%llu log messages before this message were lost",
+                 (unsigned long long)n_left_out);
         n_left_out = 0;
     } else {
         there_is = false;

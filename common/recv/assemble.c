@@ -582,7 +582,7 @@ void assembler_contest(struct assembler *assembler, const struct assemble_packet
         return;
     counter_add(&assembler->config.stats->contested_heaps, 1);
     log_limited(&assembler->contest_limit, LOG_LEVEL_WARNING,
-                "%s: heap contested: %s sent it first, then %s sent other bytes; the heap counts as missing",
+                "%s: two senders sent different bytes for the same heap, first %s, then %s; the heap counts as missing",
                 assembler->name, format_address(chunk->senders[heap], first), format_address(packet->sender, second));
 }
 

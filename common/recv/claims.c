@@ -101,7 +101,7 @@ static void drop(struct claims *claims, unsigned i)
         return;
     counter_add(claims->config.refused, n_held);
     log_limited(&claims->limit, LOG_LEVEL_WARNING,
-                "%s: packet refused (%s), and %zu more from source %u, up to timestamp %lld", claims->config.name,
+                "%s: packet refused (%s), and %zu more packets of source %u, up to timestamp %lld", claims->config.name,
                 reject_name(REJECT_JUMP), n_held - 1, i, (long long)source->samples);
 }
 

@@ -44,7 +44,7 @@ struct config_recv {
                "other senders are refused (bad_sender). Empty: all senders are allowed.")
 #define CONFIG_CRC_ROW                                                                                                 \
     KEY_BOOL("crc", base.crc, false,                                                                                   \
-             "Refuse packets without a CRC (send.crc of the sender). A CRC is always checked if present.")
+             "true: packets without a CRC (send.crc of the sender) are refused. A CRC is always checked if present.")
 #define CONFIG_TRANSPORT_ROW                                                                                           \
     KEY_ENUM(                                                                                                          \
         "transport", base.transport, "udp", config_transport_choices,                                                  \
@@ -70,12 +70,13 @@ struct config_recv {
             "Microseconds for which a receive thread polls for packets before it sleeps. Polling uses a whole core. "  \
             "0: no polling.")
 #define CONFIG_DIRECT_ROW                                                                                              \
-    KEY_BOOL("direct", base.direct, false,                                                                             \
-             "Receive threads write samples directly to GPU memory. This saves host memory traffic, and needs a GPU "  \
-             "whose whole memory can be mapped (docs/operation.md).")
+    KEY_BOOL(                                                                                                          \
+        "direct", base.direct, false,                                                                                  \
+        "true: receive threads write samples directly to GPU memory. This saves host memory traffic, and needs a GPU " \
+        "whose whole memory can be mapped (docs/operation.md).")
 #define CONFIG_GPUDIRECT_ROW                                                                                           \
     KEY_BOOL("gpudirect", base.gpudirect, false,                                                                       \
-             "With transport ibverbs: the network card writes payloads directly to GPU memory, by dma-buf "            \
+             "true, only with transport ibverbs: the network card writes payloads directly to GPU memory, by dma-buf " \
              "(docs/operation.md).")
 
 /* Checks the keys of the section recv against each other and against 'device', and reports errors.  'device' is NULL

@@ -26,7 +26,7 @@ static const struct own_name {
 } own_names[] = {
     {REJECT_TOO_OLD, "too_old_heaps", "their chunk had been closed."},
     {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is not a multiple of a heap's length."},
-    {REJECT_BAD_SOURCE, "bad_feng_id_heaps", "their feng_id is not one of the array's."},
+    {REJECT_BAD_SOURCE, "bad_feng_id_heaps", "their feng_id does not belong to the array."},
 };
 
 static void add_own_name(const char *prefix, const struct own_name *own, const char *what, const char *labels,
@@ -62,7 +62,7 @@ static void add_rejects(const char *prefix, const char *labels, const struct cou
         stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
         if (reject_is_harmless((enum reject)r))
             add(prefix, "ignored_packets",
-                "Packets that belong to the streams but have no place in a chunk, by reason.", with_reason,
+                "Packets that belong to the streams but contain no data for a chunk, by reason.", with_reason,
                 &rejects[r]);
         else
             add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);
@@ -82,7 +82,7 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
     add(prefix, "contested_heaps", "Heaps that count as missing because two different copies of their bytes arrived.",
         labels, &stats->contested_heaps);
     add(prefix, "copied_packets",
-        "Packets that were copied to their place in the chunk, because they were not received there.", labels,
+        "Packets that were copied to their place in the chunk, because they had been received elsewhere.", labels,
         &stats->copied_packets);
     add(prefix, "jumps", "Accepted jumps of the timestamps.", labels, &stats->jumps);
     add(prefix, "gap_samples", "Samples skipped by forward jumps that are longer than the elapsed time.", labels,
@@ -128,8 +128,8 @@ void receiver_metrics_add_drops(const char *prefix, const char *thread, const st
     stats_label(labels, sizeof(labels), "thread", thread);
     snprintf(full, sizeof(full), "%s_kernel_drops", prefix);
     stats_gauge_read(full,
-                     "Messages dropped since the start. The kernel drops them if the socket buffer is full (joined "
-                     "packets are one message), the NIC's port if no frame is free.",
+                     "Messages dropped since the start: by the kernel if the socket buffer was full, by the NIC's port "
+                     "if no frame was free. Packets that the kernel has joined are one message.",
                      labels, receiver_kernel_drops, receiver);
 }
 

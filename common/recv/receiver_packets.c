@@ -237,7 +237,8 @@ static void note_reject(struct receiver *r, const struct packet_slot *slot, cons
         endpoint_format(&endpoints->items[slot->endpoint], from, sizeof(from));
     if (placement->reject == REJECT_BAD_SENDER) {
         inet_ntop(AF_INET, &slot->sender, sender, sizeof(sender));
-        log_limited(&r->limits[placement->reject], level, "%s: %s sends to %s, which recv.from does not allow",
+        log_limited(&r->limits[placement->reject], level,
+                    "%s: packet refused: the sender %s, which recv.from does not allow, sends to %s",
                     r->config.thread_name, sender, from);
         return;
     }
@@ -246,7 +247,7 @@ static void note_reject(struct receiver *r, const struct packet_slot *slot, cons
                     r->config.thread_name, slot->packet_bytes, from, spead_error_name(placement->error));
         return;
     }
-    log_limited(&r->limits[placement->reject], level, "%s: packet %s (%s): heap %" PRIu64 " to %s",
+    log_limited(&r->limits[placement->reject], level, "%s: packet %s (%s): it belongs to heap %" PRIu64 ", sent to %s",
                 r->config.thread_name, harmless ? "ignored" : "refused", reject_name(placement->reject),
                 placement->packet.heap_cnt, from);
 }

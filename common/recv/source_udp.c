@@ -410,7 +410,7 @@ static void set_buffer(struct opening *opening, int fd)
         opening->may_coalesce = false;
     static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
-        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and larger bursts are lost; "
+        log_warning("recv.buffer: the kernel grants each socket only %d of %d bytes, so larger bursts are lost; "
                     "\"sysctl net.core.rmem_max=%d\" allows more",
                     granted, asked, asked);
         warned = true;

@@ -28,13 +28,13 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
     KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
                  "CPU of each send thread; a list that is too short is repeated; []: threads are not pinned."),
     KEY_BOOL("crc", crc, false,
-             "Add a CRC32C of all bytes to each packet, as an item that katgpucbf does not have; xbgpu and visrec "
-             "check this CRC."),
+             "true: each packet contains a CRC32C of all its bytes, as an item that katgpucbf does not have. xbgpu and "
+             "visrec check this CRC."),
     KEY_INT("array_size", array_size, "65536", UNIT_NONE, 1, 65536,
             "Number of antennas in the array. Heap counts increase by this number. The interval between "
             "descriptors is 5 s times this number."),
     KEY_BOOL("gpudirect", gpudirect, false,
-             "With transport ibverbs: the network card reads heaps directly from GPU memory, by dma-buf "
+             "true, only with transport ibverbs: the network card reads heaps directly from GPU memory, by dma-buf "
              "(docs/operation.md)."),
 };
 #undef KEYS_OF

@@ -297,7 +297,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
     granted /= 2;       /* the kernel reports twice the size, for its own bookkeeping */
     static bool warned; /* [main] limits the warning to one for all sockets */
     if (granted < asked && !warned) {
-        log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
+        log_warning("send.buffer: the kernel grants each stream only %d of %d bytes; "
                     "\"sysctl net.core.wmem_max=%d\" allows more",
                     granted, asked, asked);
         warned = true;

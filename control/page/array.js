@@ -140,10 +140,10 @@ function show_troubles(s) {
     ["Trouble", t => ({ text: t.what, sub: t.stage, level: t.ongoing ? t.level : "" })],
     ["Began", t => ({ text: `${utc(t.since)} UTC`, sub: t.ongoing ? `for ${duration(Math.max(0, s.time - t.since))}` : "" })],
     ["Last", t => ({ text: t.ongoing ? "now" : `${utc(t.last)} UTC` })],
-    ["In the hour", t => ({ text: t.n_hour ? count(t.n_hour) : "–" })],
+    ["Last hour", t => ({ text: t.n_hour ? count(t.n_hour) : "–" })],
     ["Remedy", t => ({ text: t.advice })],
   ], rows.slice(0, 40));
-  $("troubles-note").textContent = rows.length > 40 ? `and ${rows.length - 40} more in array.json` : rows.length ? "" : "No trouble in the last hour.";
+  $("troubles-note").textContent = rows.length > 40 ? `array.json lists ${rows.length - 40} more troubles.` : rows.length ? "" : "No trouble in the last hour.";
 }
 
 const STAGES = [["feed", "from the digitiser"], ["feed late", "late from the digitiser"], ["feed refused", "refused by the F-engine"], ["fgpu", "in the F-engine"], ["network", "on the way to X-engines"],

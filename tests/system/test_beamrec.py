@@ -216,7 +216,7 @@ def test_next_file(recorder, tmp_path, rng):
     batches = [*range(100, 104), *range(50000, 50012)]
     one, account = record(recorder, tmp_path, [voltages], batches=batches, bits=[8], output={"max_gap": 1})
     assert account == "16 batches, 0 of 64 heaps missing"
-    assert f"time went ahead by {(50000 - 104) * BATCH} samples: the recording continues in" in one.log()
+    assert f"the timestamps jumped ahead by {(50000 - 104) * BATCH} samples: the recording continues in" in one.log()
     for name, part, first in (("0", voltages[:4], 100), ("0-2", voltages[4:], 50000)):
         header, values = read_sigproc(tmp_path / f"{name}.fil")
         np.testing.assert_array_equal(values, levels(powers(part), powers(part[:1])))
@@ -296,10 +296,10 @@ def test_full_disk(recorder, small_disk, rng):
     one.start()
     harness.until(lambda: "recording" in one.log(), one.log)
     send(voltages[:30])
-    harness.until(lambda: "batches are lost until there is room" in one.log(), one.log)
+    harness.until(lambda: "batches are lost until the disk has room" in one.log(), one.log)
     ballast.unlink()
     send(voltages[30:36], 30)
-    harness.until(lambda: "recording again: there is room" in one.log(), one.log)
+    harness.until(lambda: "the disk has room again, and the recording continues" in one.log(), one.log)
     one.process.send_signal(signal.SIGTERM)
     one.finish(1)
     assert "batches were lost because the disk was full" in one.log()

@@ -310,7 +310,7 @@ def test_bad_configurations(recorder):
                         ({"beams": 2, "dada": "/tmp/x.dada"}, "dada of powers0 needs {beam} in its name, because it has 2"),
                         ({"filterbank": "", "dada": ""}, "powers0 has neither filterbank nor dada"),
                         ({"filterbank": "{beam}", "dada": "{beam}"}, "filterbank and dada of powers0 are the same file"),
-                        ({"beams": 1024, "windows": 65536}, "a heap of powers0 has 2 GiB or more"),
+                        ({"beams": 1024, "windows": 65536}, "a heap of powers0 must be below 2 GiB"),
                         ({"sources": f"{GROUPS[1]}:{PORT}"}, "detected[0] already has the address")]:
         one = recorder([keys, {}])
         one.start()
@@ -382,10 +382,10 @@ def test_full_disk_of_dada_files(recorder, small_disk, rng):  # noqa: F811
     ballast.write_bytes(bytes(64 << 10))
     one = live(recorder, dada=f"{small_disk}/s-{{beam}}.dada")
     send(LIVE, sent, range(40), 70)
-    harness.until(lambda: "batches are lost until there is room" in one.log(), one.log)
+    harness.until(lambda: "batches are lost until the disk has room" in one.log(), one.log)
     ballast.unlink()
     send(LIVE, sent, range(40, 46), 70)
-    harness.until(lambda: "recording again: there is room" in one.log(), one.log)
+    harness.until(lambda: "the disk has room again, and the recording continues" in one.log(), one.log)
     one.process.send_signal(signal.SIGTERM)
     one.finish(1)
     assert "batches were lost because the disk was full" in one.log()

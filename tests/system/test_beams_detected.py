@@ -364,7 +364,7 @@ WRONG_INCOHERENT = [
     ("beam-weights", ["powers0.0", *"1111", "nan"], "a weight"),
     ("beam-quant-gains", ["powers0.0", "-115"], "the square of the gain must be at most 13107.2 in beam powers0.0"),
     ("beam-delays", ["powers0.0", *["0:0"] * 5], "beam powers0.0 is incoherent, so it has no delays"),
-    ("beam-calibration", ["a0v", "1"], "calibration does not apply to incoherent beams, and there are no other beams"),
+    ("beam-calibration", ["a0v", "1"], "?beam-calibration does not apply to incoherent beams, and this X-engine makes no other beams"),
 ]
 
 

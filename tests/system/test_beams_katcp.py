@@ -175,7 +175,7 @@ def test_models_that_wait(daemon, work, rng):
     fed = Fed(daemon, config, work, "after")
     fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
     found = fed.end()
-    assert fed.process.log.read_text().count("saved setting ignored: it fits no beam or no antenna") == 2
+    assert fed.process.log.read_text().count("saved setting ignored: its beam or antenna does not exist") == 2
     still = (-1, *[np.zeros(N_ANTS)] * 4)
     wanted = [beammodel.coefficients(config, weights, *beammodel.delays_at(config, [still, *models], first_batch + b), 1)
               for b in range(n)]
@@ -233,7 +233,7 @@ WRONG = [
     ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,0:0,inf"], "delays, phases and their rates must be finite"),
     ("beam-quant-gains", ["beam0", "nan"], "a gain must be"),
     ("beam-calibration", ["a9v", "1"], "there is no input 'a9v'"),
-    ("beam-calibration", ["a0v", "1", "2"], "there must be one gain, or 64, one for each channel of the band, not 2"),
+    ("beam-calibration", ["a0v", "1", "2"], "the request must have one gain or 64 gains (one for each channel of the band), not 2"),
     ("beam-calibration", ["a0v", *["1"] * 63, "x"], "a gain must be a complex number like 1-0.5j: 'x'"),
     ("beam-calibration", ["9", "1e6+1j"], "a gain must have a magnitude of at most 1e6: '1e6+1j'"),
 ]
@@ -272,7 +272,7 @@ def test_settings_survive(daemon, work, rng):
     fed = Fed(daemon, config, work, "after")
     fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
     found = fed.end()
-    assert fed.process.log.read_text().count("saved setting ignored: it fits no beam or no antenna") == 3
+    assert fed.process.log.read_text().count("saved setting ignored: its beam or antenna does not exist") == 3
     coefficients = [beammodel.coefficients(config, *steering)] * n
     assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, coefficients) >= 0.999
     first = [h.items["timestamp"] for h in heaps_of(config, found, 0) if h.kind == "data"]
@@ -348,7 +348,7 @@ def test_calibration(device, daemon, work, rng, request):
 
 
 @pytest.mark.parametrize("line, why", [
-    ("a0v * 1", "a line must have input, channels, real and imaginary part"),
+    ("a0v * 1", "a line must have four fields: input, channels, real part and imaginary part"),
     ("m0 * 1 0", "the first field must be the label or the number of an input, not m0"),
     ("a0v 64 1 0", "channels must be *, one channel of the band, or first-last, not 64"),
     ("a0v * 1 x", "the imaginary part must be a number, not x"),

@@ -539,7 +539,7 @@ def test_files_that_fit(files):
     report = Report("config", *files().write(*BOTH))
     assert report.code == 0 and not report.bad()
     fits = [f["found"] for f in report.findings if f["id"] == "config.f-x"]
-    assert fits == [f"the outputs of 2 fgpu match this X-engine: channels {first} to {first + 127} of 256"
+    assert fits == [f"the outputs in 2 files of fgpu match this X-engine: channels {first} to {first + 127} of 256"
                     for first in (0, 128)]
 
 

@@ -379,7 +379,7 @@ def input_power(daemon, work, config, sent, name):
     harness.write_heaps(source, sent)
     config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": str(sink)}})
     text = daemon("fgpu", config, name).wait_end().log.read_text()
-    found = re.search(r"input power (\S+) and (\S+) dBFS in the last measured second of (\d+)"
+    found = re.search(r"input power of polarisations 0 and 1: (\S+) and (\S+) dBFS in the last of (\d+) measured seconds"
                       r"( \(samples are missing\))?", text)
     assert found, text
     return float(found[1]), float(found[2]), int(found[3]), not found[4]

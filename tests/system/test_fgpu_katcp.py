@@ -358,8 +358,8 @@ TRANSCRIPT = [
     ("0,0", r"a\_model\_must\_be"), ("0:0", r"a\_model\_must\_be"), ("0,0:0", r"a\_model\_must\_be"),
     ("0,0:0,0:0,0", r"a\_model\_must\_be"), ("0,0,0,0:0,0", r"a\_model\_must\_be"), ("0,0:0,x", r"a\_model\_must\_be"),
     ("0,:0,0", r"a\_model\_must\_be"), ("nan,0:0,0", r"delays,.*must\_be\_finite"), ("0,0:0,inf", r"delays,.*finite"),
-    ("0,1:0,0", r"the\_rate\_must\_be"), ("0,-1.5:0,0", r"the\_rate\_must\_be"),
-    ("1e8,0:0,0", r"the\_delay\_must\_be\_at\_most"), ("0=0,0:0,0", r"INPUT=\_must\_stand\_before\_all\_models")]] + [
+    ("0,1:0,0", r"a\_delay\_rate\_must\_be"), ("0,-1.5:0,0", r"a\_delay\_rate\_must\_be"),
+    ("1e8,0:0,0", r"the\_magnitude\_of\_a\_delay\_must\_be\_at\_most"), ("0=0,0:0,0", r"INPUT=\_must\_stand\_before\_all\_models")]] + [
     ("?resume", "!resume (fail|invalid) .*"),
     ("?resume wide9", r"!resume fail there\_is\_no\_stream\_'wide9'"),
     ("?resume wide0 m000 m002", r"!resume fail there\_is\_no\_antenna\_'m002'"),
@@ -684,14 +684,14 @@ def test_restart_takes_effect(daemon, work, rng):
 
 
 @pytest.mark.parametrize("name, text, why", [
-    ("gains.wide0@m000", "wide0 0 0-31 1 0\n", "32 of 64 channels have a gain"),
+    ("gains.wide0@m000", "wide0 0 0-31 1 0\n", "only 32 of 64 channels have a gain"),
     ("gains.wide0@m000", "wide0 0 0-127 1 0\n", "channels must be"),
     ("gains.wide0@m000", "wide7 0 * 1 0\n", "the first field must be the name of an output"),
     ("gains.wide0@m000", "\x00\xff garbage", "no channel has a gain"),
     ("gains.wide0@m000", "garbage", "a line must have"),
     ("gains.wide0@m000", "", "it is empty"),
     ("gains.wide0@m000", "wide0 0 * 0 1e38\n", "the gain must have a magnitude of at most 1e9"),
-    ("delays.wide0@m000", "# start (UNIX s)\n", "there is no model"),
+    ("delays.wide0@m000", "# start (UNIX s)\n", "the file has no delay model"),
     ("delays.wide0@m000", "1 0 0 0 0 0\n", "the start must not be before time.sync_time"),
     ("delays.wide0@m000", "1800000000 0 0", "a line must have"),
     ("delays.wide0@m000", "1800000000 0 1.5 0 0 0\n", "the magnitude of a delay must be at most 1 s (recv.max_delay)"),

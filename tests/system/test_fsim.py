@@ -377,7 +377,7 @@ def test_chime(bits, encoding, daemon, work):
     for vis, _, _ in dumps.values():
         assert np.array_equal(vis[:, 0, 0] + 1j * vis[:, 0, 1], 16 * np.sum(values[:, 0]**2, (0, 2)))
         assert np.array_equal(vis[:, 2, 0] + 1j * vis[:, 2, 1], 16 * np.sum(z[:, 0] * z[:, 1].conj(), 0))
-    assert "the recording makes 5 heaps of 2 antennas, of which 0 are not sent" in fsim.log.read_text()
+    assert "the recording makes 5 heaps of each of 2 antennas; 0 of all these heaps are not sent" in fsim.log.read_text()
 
 
 def test_chime_by_its_own_order(daemon, work):
@@ -439,7 +439,7 @@ def test_damaged_recording(frame_spectra, daemon, work, rng):
     n = {what: np.count_nonzero((fate == what) & np.isin(thread, threads)) for what in ("invalid", "double")}
     assert f"{n_frames} frames of 2 threads, of which {n_absent} are missing or invalid ({n['invalid']} marked invalid); " \
            f"{n['double']} duplicate" in log, log
-    assert f"makes {n_batches} heaps of 1 antennas, of which {np.count_nonzero(~present)} are not sent" in log, log
+    assert f"makes {n_batches} heaps of each of 1 antennas; {np.count_nonzero(~present)} of all these heaps are not sent" in log, log
     assert f"{np.count_nonzero(present)} heaps sent" in log
 
 

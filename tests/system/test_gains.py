@@ -46,7 +46,7 @@ def test_gains_of_channels(daemon, work, rng):
 
 
 @pytest.mark.parametrize("line, why", [
-    ("wide0 0 * 1", "a line must have output"),
+    ("wide0 0 * 1", "a line must have five fields: output"),
     ("wide9 0 * 1 0", "the first field must be the name of an output, not wide9"),
     ("wide0 2 * 1 0", "the polarisation must be 0 or 1, not 2"),
     ("wide0 0 64 1 0", "channels must be *, one channel of the output, or first-last, not 64"),

@@ -393,7 +393,7 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
     ({}, {"shifts": [0, 1, 0, 0, 0, -1], "chunks": 8}, "chunks must be at least 9 with a window of 2 and shifts, not 8"),
     ({"name": "other"}, {}, "no output uses gate other"),
     ({"name": "other"}, {}, "output bcp0 has gate pulse, but gates has no gate of that name"),
-    ({"take": [4]}, {}, "gate pulse takes bin 4, but has 4 bins, and the last is bin 3"),
+    ({"take": [4]}, {}, "gate pulse takes bin 4, but the last of its 4 bins is bin 3"),
     ({"take": []}, {}, "gate pulse takes no bins"),
     ({"frequency": 2e9}, {}, "gate pulse has a frequency of 2e+09 Hz, but the frequency must be below adc_sample_rate"),
     ({"epoch": 5, "epoch_time": 1700000001}, {}, "gate pulse needs one of epoch and epoch_time, not both"),
@@ -402,7 +402,7 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
     ({"dispersion_measure": 1e5, "centre_frequency": 3.30e8, "reference_frequency": 1}, {},
      "gate pulse with a dispersion_measure of 100000 delays a channel by 7.1e+29 samples, more than 2^60"),
     ({"period": 100}, {}, "period"),
-    (CAL | {"on_until": 101}, {}, "gate pulse is on from sample 0 until 101, beyond its period of 100"),
+    (CAL | {"on_until": 101}, {}, "gate pulse is on from sample 0 until sample 101, but its period has only 100 samples"),
     (CAL | {"on_from": 50}, {}, "gate pulse is on from sample 50 until the same"),
     (CAL | {"bins": 4}, {}, "bins"),
 ])

@@ -140,7 +140,7 @@ def check_troubles(page):
     row = f"s.streams.find(t => t.stream === '{STREAM}')"
     check_banner(page, "", "ok", "Receiving", "nothing is lost")
     check_banner(page, f"{row}.dropped_heaps.per_s = 2; ", "warn", "Dropping output", ROW)
-    check_banner(page, f"{row}.heaps.total = 0; ", "warn", "Output silent", f"nothing has been sent of {ROW}")
+    check_banner(page, f"{row}.heaps.total = 0; ", "warn", "Output silent", f"no heaps of {ROW} have been sent")
     check_banner(page, f"{row}.heaps.total = 0; s.uptime_s = 29; ", "ok", "Receiving", "nothing is lost")
 
 

@@ -309,8 +309,8 @@ class Dumps:
     n_absent: int = 0
 
     def line(self):
-        return (f"{len(self.sent)} dumps sent, {self.n_incomplete} incomplete, {self.n_skipped} skipped, "
-                f"{self.n_absent} absent, 0 dropped")
+        return (f"{len(self.sent)} dumps sent, {self.n_incomplete} incomplete, {self.n_skipped} skipped "
+                f"(no complete baseline), {self.n_absent} absent (no heaps arrived), 0 dropped")
 
 
 class XengModel:
@@ -380,7 +380,7 @@ def check_fgpu(recordings, packets, work, name="fgpu"):
     for i, member in enumerate(model.inputs):
         check_log(log, f"m{i // 2:03} pol{i % 2}", member.line())
     for a in range(N_ANTS):
-        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks? discarded .*, (\d+) because of lateness", log)
+        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks? discarded .*, (\d+) discarded \(too late\)", log)
         assert int(unmatched) + int(late) == model.n_discarded(a), (unmatched, late)
     return model
 
@@ -414,7 +414,7 @@ def check_xbgpu(recordings, substream, packets, work, threads=1, name="xbgpu"):
     found, log = recordings.replay("xbgpu", config, packets, work, name)
     for fengs, member in model.members.items():
         check_log(log, fengs, member.line())
-    assert re.findall(r"(\d+) chunks? arrived too late", log) == [str(model.n_late)] * (model.n_late > 0)
+    assert re.findall(r"(\d+) chunks? discarded, because", log) == [str(model.n_late)] * (model.n_late > 0)
     for o, output in enumerate(config["outputs"]):
         check_log(log, output["name"], model.outputs[o].line())
         scenario.check_dumps(config, o, found[endpoints(output["destination"])[0]], model.outputs[o].sent)

@@ -466,7 +466,7 @@ def check_never_sent(page, array):
             ("s.outputs[0].integration_s = 20; ", True), ("s.outputs[0].integration_s = 40; ", False),
             ("s.outputs[0].sending_from = null; ", False), ("s.outputs[0].sending_from = newest - 29e6; ", False),
             ("s.outputs[0].sending_from = newest - 31e6; ", True), ("s.streams[0].heaps.total = 1; ", False)]:
-        check_banner(page, dumps + change, *(["warn", "Output silent", "nothing has been sent of vis"] if silent else well))
+        check_banner(page, dumps + change, *(["warn", "Output silent", "no heaps of vis have been sent"] if silent else well))
     page.goto(array.url("fgpu1"))
     page.wait_for_selector("#plots canvas")
     heaps = "s.streams[1].heaps = {total: 0, per_s: 0}; "
@@ -474,7 +474,7 @@ def check_never_sent(page, array):
             ("", True), ("s.uptime_s = 29; ", False), ("s.inputs[3].heaps.total = 29 * 90; ", False),
             ("s.inputs[0].heaps.total = 29 * 90; ", True), ("s.outputs[0].bandwidth_hz = 1000; ", True),
             ("s.outputs[0].bandwidth_hz = 3 * 1024 * s.outputs[0].spectra_per_heap / 101; ", False)]:
-        check_banner(page, heaps + change, *(["warn", "Output silent", "nothing has been sent of m003 wide"] if silent else well))
+        check_banner(page, heaps + change, *(["warn", "Output silent", "no heaps of m003 wide have been sent"] if silent else well))
     check_banner(page, heaps + trouble("m003 wide", "silent after a wrong delay", ongoing=True), "warn",
                  "Silent after a wrong delay", "m003 wide for 10 s")
 
@@ -710,7 +710,7 @@ def test_antennas_that_fall_silent(daemon, work):
         page.wait_for_function("""levels => levels.every((level, a) =>
             document.querySelectorAll("#antenna-grid button")[a].dataset.level === level)""", arg=["ok", "ok", "bad", "bad"])
         browser.wait_shown(page, 2)
-        assert re.search("F-engines silent: .*m00[23]", array["xbgpu0"].log.read_text())
+        assert re.search("no heaps arrive from the F-engines of .*m00[23]", array["xbgpu0"].log.read_text())
 
         # It comes back: the page still says for a minute what was lost, and when.
         array.start("fgpu1")

@@ -529,7 +529,7 @@ CASES = [
          pure=True),
     *row("heap-of-4-gib", "visrec", (key("stream.channels", 65536), key("stream.channels_per_substream", 65536),
          key("antennas", [{"name": f"m{i}", "position": [i, 0, 0]} for i in range(64)])), CONFIG,
-         "stream.channels_per_substream", "2 GiB or more", pure=True),
+         "stream.channels_per_substream", "must be below 2 GiB", pure=True),
     # The GPU
     *row("no-such-form-of-gpu", "fgpu xbgpu", key("device.gpu", "the big one"), CONFIG, "device.gpu",
          'must be auto, an index, a UUID (GPU-...) or a PCI address (0000:3b:00.0), not "the big one"', pure=True),
@@ -731,7 +731,8 @@ def test_buffers_that_are_not_granted(case, program, sides):
         sysctl = "net.core.rmem_max" if side == "recv" else "net.core.wmem_max"
         limit = int(Path("/proc/sys", *sysctl.split(".")).read_text())
         if limit < per_socket:
-            expected.append((f" warning: {side}.buffer: the kernel grants {limit} of {per_socket} bytes",
+            what = "socket" if side == "recv" else "stream"
+            expected.append((f" warning: {side}.buffer: the kernel grants each {what} only {limit} of {per_socket} bytes",
                              f'"sysctl {sysctl}={per_socket}"'))
     one.write_file()
     without_net_admin(one)
@@ -833,7 +834,7 @@ def test_many_groups(daemon, case, rng):
     for pol in range(2):
         process.wait_metric(lambda metrics, pol=pol: metrics.get("fgpu_input_packets_total") == 64, "64 packets")
     process.terminate().wait_end(0)
-    assert " 1 antenna, 1 output each, 1 receive thread\n" in process.log.read_text()
+    assert " this F-engine has 1 antenna, 1 output for each antenna, and 1 receive thread\n" in process.log.read_text()
     assert f"m000 pol0: {n_heaps} heaps received" in process.log.read_text()
     assert f"m000 pol1: {n_heaps} heaps received" in process.log.read_text()
 

@@ -317,7 +317,7 @@ def test_full_disk(can_reserve, small_disk, recorder, request, rng, monkeypatch)
     complaints = [line for line in log.splitlines() if "No space left" in line]
     assert len(complaints) == 1 and str(one.path) in complaints[0] and "HDF5" not in log, log
     indices, n_absent = read_recording(one.path, stream, dumps, first, sync_s)
-    n_lost, = re.findall(r"recording again: there is room; (\d+) dumps were lost", log)
+    n_lost, = re.findall(r"the disk has room again, and the recording continues; (\d+) dumps were lost", log)
     assert np.diff(indices).max() > int(n_lost) >= 10
     n_dumps, n_missing, n_expected = (int(word) for word in output.split() if word.isdigit())
     assert n_dumps == len(indices)

@@ -65,7 +65,7 @@ def test_who_tunes():
 def check_log(log, output, kernel):
     """The default, each candidate's time, and the fastest kept; returns the kept shape."""
     lines = re.findall(rf"{output}: {kernel}: (default|candidate|kept) ([0-9.e+]+) us: (.*)", log)
-    (n,) = re.findall(rf"{output}: measuring {kernel}, (\d+) candidates, for up to 60 s: ", log)
+    (n,) = re.findall(rf"{output}: measuring the kernel {kernel} with (\d+) candidate shapes, for up to 60 s: ", log)
     assert [line[0] for line in lines] == ["default", *["candidate"] * (int(n) - 1), "kept"]
     assert len({line[2] for line in lines[:-1]}) == int(n) > 1
     times = {shape: float(time) for _, time, shape in lines[:-1]}
@@ -93,7 +93,7 @@ def test_fgpu_keeps_and_takes(cache, daemon, work, rng):
         found = scenario.run_pcap(daemon, "fgpu", config, work, sent, name)
         assert check(config, found, samples, 0) > 0
         log = (work / f"{name}.log").read_text()
-        return log.count(": tuned shape of "), log, {e: [h.items.get("feng_raw") for h in heaps if h.kind == "data"]
+        return log.count(" uses its tuned shape"), log, {e: [h.items.get("feng_raw") for h in heaps if h.kind == "data"]
                                                      for e, heaps in found.items()}
 
     n, log, tuned = run("tuned")
@@ -126,7 +126,7 @@ def test_xbgpu_keeps_and_takes(cache, daemon, work, rng):
     for name in ("tuned", "damaged"):
         test_xbgpu.run(daemon, work, config, 0, voltages, name=name)
         log = (work / f"{name}.log").read_text()
-        assert log.count(": tuned shape of correlate") == (3 if name == "tuned" else 0)
+        assert log.count(": the kernel correlate uses its tuned shape") == (3 if name == "tuned" else 0)
         assert log.count("kernels other than this program's kernels; xbgpu --tune makes a new file") == (0 if name == "tuned" else 3)
         for path in files:
             path.write_text(path.read_text() + "x")

@@ -524,7 +524,7 @@ TRANSCRIPT = [
     ("gate pulse 0 bins=0", "!gate fail bins\\_must\\_be\\_an\\_integer\\_from\\_1\\_to\\_1024,\\_but\\_'0'\\_is\\_given"),
     ("gate pulse 0 take=0,x", "!gate fail take\\_must\\_be\\_"),
     ("gate pulse 0 take=", "!gate fail gate\\_pulse\\_takes\\_no\\_bins"),
-    ("gate pulse 0 take=4", "!gate fail gate\\_pulse\\_takes\\_bin\\_4,\\_but\\_has\\_4\\_bins,\\_and\\_the\\_last\\_is\\_bin\\_3"),
+    ("gate pulse 0 take=4", "!gate fail gate\\_pulse\\_takes\\_bin\\_4,\\_but\\_the\\_last\\_of\\_its\\_4\\_bins\\_is\\_bin\\_3"),
     ("gate pulse 0 frequency=nan", "!gate fail frequency\\_must\\_be"),
     ("gate pulse 0 frequency=2e9", "!gate fail gate\\_pulse\\_has\\_a\\_frequency\\_of\\_2e+09\\_Hz,\\_but\\_the\\_frequency\\_must\\_be\\_below\\_adc_sample_rate"),
     ("gate pulse 0 dispersion_measure=3 centre_frequency=1e9",
@@ -532,7 +532,7 @@ TRANSCRIPT = [
     ("gate pulse 0 epoch=1 epoch_time=1700000001", "!gate ok 0"),
     ("gate pulse", "!gate ok 0 epoch_time=1700000001 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0"
      " dispersion_measure=0 reference_frequency=0 centre_frequency=0"),
-    ("gate cal 0 on_until=101", "!gate fail gate\\_cal\\_is\\_on\\_from\\_sample\\_0\\_until\\_101,\\_beyond\\_its\\_period\\_of\\_100"),
+    ("gate cal 0 on_until=101", "!gate fail gate\\_cal\\_is\\_on\\_from\\_sample\\_0\\_until\\_sample\\_101,\\_but\\_its\\_period\\_has\\_only\\_100\\_samples"),
     ("gate cal 0 on_until=0", "!gate fail gate\\_cal\\_is\\_on\\_from\\_sample\\_0\\_until\\_the\\_same"),
     ("gate cal 12345 on_until=99 period=101", "!gate ok 12345"),
     ("gate cal", "!gate ok 12345 epoch=0 period=101 on_from=0 on_until=99"),
@@ -649,7 +649,7 @@ def test_state_that_does_not_fit(daemon, work, rng):
     log = fed.process.log.read_text()
     for line in (2, 3, 5, 6, 8, 11, 12):
         assert f"control:{line}: saved setting ignored" in log, line
-    assert "saved setting of a gate ignored: gate pulse takes bin 3, but has 2 bins, and the last is bin 1" in log
+    assert "saved setting of a gate ignored: gate pulse takes bin 3, but the last of its 2 bins is bin 1" in log
 
 
 def test_state_that_cannot_be_read(daemon, work):

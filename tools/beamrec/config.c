@@ -57,7 +57,8 @@ static const struct config_key output_keys[] = {
     KEY_STRING("telescope", telescope, "unknown", 1, 64, "Name of the telescope, for the headers."),
     KEY_STRING("source", source, "unknown", 1, 64, "Name of the source that the beams point at, for the headers."),
     KEY_BOOL("overwrite", overwrite, false,
-             "Replace existing files. false: do not start if a file exists and its name contains no time."),
+             "true: existing files are replaced. false: beamrec does not start if a file exists and its name contains "
+             "no time."),
     KEY_DOUBLE("max_gap", max_gap_s, "10", UNIT_S, 0, 1e6,
                "Longest gap in the data that is filled. After a longer gap the recorder begins a new file."),
     KEY_INT("max_batches", max_batches, "0", UNIT_BATCHES, 0, 1e15,
@@ -126,7 +127,7 @@ static const char detected_example[] = "  - name: detected-beams\n"
 
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct beamrec_config),
-    CONFIG_SECTION(struct beamrec_config, recv, recv_keys, "Beams in.", .optional = true),
+    CONFIG_SECTION(struct beamrec_config, recv, recv_keys, "Reception of beams.", .optional = true),
     CONFIG_SECTION(struct beamrec_config, stream, stream_keys,
                    "Numbers of channels, spectra and samples of the streams."),
     CONFIG_SECTION(struct beamrec_config, output, output_keys, "Keys that apply to all files.", .optional = true),
@@ -286,7 +287,7 @@ static void check_detected(const struct beamrec_config *values, size_t i, struct
     }
     const struct beamrec_powers powers = beamrec_config_powers(values, i);
     if (beamrec_powers_heap_bytes(&powers) >= CHUNK_HEAP_MAPPED)
-        config_error(config, &d->heap_windows, "a heap of %s has 2 GiB or more", d->name);
+        config_error(config, &d->heap_windows, "a heap of %s must be below 2 GiB", d->name);
     recv_keys_set_senders(&d->sources, &values->recv.base.senders);
 }
 
@@ -305,7 +306,7 @@ void beamrec_config_check(void *values_, struct config *config)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
                      (long long)stream->n_chan);
     if ((uint64_t)stream->n_chan_substream * (uint64_t)stream->spectra_per_heap * 2 >= CHUNK_HEAP_MAPPED)
-        config_error(config, &stream->n_chan_substream, "a heap of %lld channels has 2 GiB or more",
+        config_error(config, &stream->n_chan_substream, "a heap of %lld channels must be below 2 GiB",
                      (long long)stream->n_chan_substream);
     for (size_t i = 0; i < beamrec_config_n_streams(values); i++)
         check_sources(values, i, config);

@@ -271,7 +271,7 @@ static void look(struct beamrec *b)
     record_health_poll(&b->health, &counts);
     gauge_set(&b->healthy, record_health_is_good(&b->health));
     if (record_health_is_silent(&b->health))
-        log_warning("no batch in the last %.0f s: %s", SILENCE_S,
+        log_warning("no batch was recorded in the last %.0f s: %s", SILENCE_S,
                     record_recv_explain(receiver_get_stats(b->receiver), &none, text, sizeof(text)));
 }
 

@@ -296,7 +296,8 @@ static int reach(struct beamrec_writer *writer, const struct stream *stream, str
             return err;
         counter_add(&writer->stats->files, 1);
         beamrec_product_restart(&recording->product);
-        log_limited(&writer->next_limit, LOG_LEVEL_WARNING, "time went %s by %lld samples: the recording continues in %s",
+        log_limited(&writer->next_limit, LOG_LEVEL_WARNING,
+                    "the timestamps jumped %s by %lld samples: the recording continues in %s",
                     gap_samples < 0 ? "back" : "ahead", llabs((long long)gap_samples),
                     beamrec_file_path(recording->file));
         is_empty = true;
@@ -343,7 +344,7 @@ static void note_failure(struct beamrec_writer *writer, int err, const char *why
         return;
     }
     if (!writer->disk_full)
-        log_limited(&writer->full_limit, LOG_LEVEL_ERROR, "%s; batches are lost until there is room", why);
+        log_limited(&writer->full_limit, LOG_LEVEL_ERROR, "%s; batches are lost until the disk has room", why);
     writer->disk_full = true;
     counter_add(&writer->stats->unwritten_batches, 1);
     service_status(writer->config.service, "the disk is full");
@@ -367,7 +368,7 @@ static void take_chunk(struct beamrec_writer *writer, const struct chunk *chunk)
         return;
     }
     if (writer->disk_full)
-        log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "recording again: there is room");
+        log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "the disk has room again, and the recording continues");
     writer->disk_full = false;
     count(writer, stream, chunk);
     show_progress(writer);

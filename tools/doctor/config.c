@@ -316,7 +316,7 @@ static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
     free(pairs);
     if (n > 0 && n_bad == 0)
         doctor_note(doctor, FINDING_OK, "config.f-x", x->name,
-                    "the outputs of %zu fgpu match this X-engine: channels %lld to %lld of %lld", n,
+                    "the outputs in %zu files of fgpu match this X-engine: channels %lld to %lld of %lld", n,
                     (long long)recv->chan_offset, (long long)(recv->chan_offset + recv->n_chan_substream) - 1,
                     (long long)recv->n_chan);
     return n;

@@ -372,7 +372,7 @@ static void add_well(struct doctor *doctor, const struct stream_file *stream, co
     double first_s = (double)(s->first_unix_ns - stream->start_unix_ns) / (double)NS_PER_S;
     SAY(f->found,
         "%.4g of %.4g heaps/s, packets of %zu bytes%s, from %s, %.0f ms late, %" PRIu64
-        " reordered, first after %.2f s",
+        " packets reordered, first packet after %.2f s",
         per_s, heaps_per_s(stream, input), s->payload_bytes, id,
         format_sender(s->senders.values[0], from, sizeof(from)), 1000 * s->least_late_s, s->n_reordered,
         first_s > 0 ? first_s : 0);

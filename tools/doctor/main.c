@@ -56,7 +56,7 @@ static void print_help(FILE *out)
             "expert\n\n  --seconds N  watch streams and losses for N seconds (%d)\n  --memory-max print a systemd "
             "drop-in with the MemoryMax= of a file's daemon\n  --quiet      only warnings, failures and the count of "
             "each\n  --json       JSON instead of text\n  --root DIR   look at /proc, /sys and /etc/cbf below DIR "
-            "(also $CBF_DOCTOR_ROOT)\n  --version    print the version\n  --help       print this\n\nExits with 0 if "
+            "(also $CBF_DOCTOR_ROOT)\n  --version    print the version\n  --help       print this help\n\nExits with 0 if "
             "all is well, 1 with warnings, 2 with failures, %d if the command line is wrong.\n",
             SECONDS_DEFAULT, EXIT_CONFIG);
 }

@@ -159,7 +159,7 @@ static bool is_free(const struct endpoint *endpoint, int type)
 }
 
 /* Finds a listener with the same port as listener 'l' of file 'i'.  Searches only the files before 'i'.  Writes a
- * description to 'rival', for example "http.listen of x.yaml, too".  Returns false if there is no such listener.  Two
+ * description to 'rival', for example "used by http.listen of x.yaml, too".  Returns false if there is no such listener.  Two
  * listeners of one file on the same port are an error that the file's own checks report. */
 static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *rival, size_t rival_bytes)
 {
@@ -169,7 +169,7 @@ static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *ri
         const struct doctor_file *other = &doctor->files[j];
         for (size_t k = 0; k < other->n_listeners; k++)
             if (other->listeners[k].list->n > 0 && endpoints_collide(mine, &other->listeners[k].list->items[0])) {
-                snprintf(rival, rival_bytes, "%s of %s, too", other->listeners[k].key, other->name);
+                snprintf(rival, rival_bytes, "used by %s of %s, too", other->listeners[k].key, other->name);
                 return true;
             }
     }

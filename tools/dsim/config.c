@@ -38,8 +38,8 @@ static const struct config_key digitiser_keys[] = {
             "regard to the clock. -1: the next multiple of the period (for recordings, of packet_samples), sent at "
             "its time."),
     KEY_BOOL("loop", loop, false,
-             "Repeat the recordings; each round plays as many whole heaps as the shortest recording has. false: dsim "
-             "ends after one round."),
+             "true: dsim repeats the recordings. Each round plays as many whole heaps as the shortest recording has. "
+             "false: dsim ends after one round."),
 };
 #undef KEYS_OF
 
@@ -92,11 +92,12 @@ static const struct config_key recording_keys[] = {
     KEY_INT("header", header_bytes, "0", UNIT_BYTES, 0, 1e18,
             "Number of bytes in the file before the first sample (DADA: usually 4096).", .variants = RAW),
     KEY_INT("columns", n_columns, "1", UNIT_NONE, 1, 65536,
-            "Number of columns in the file: interleaved samples of the same time. One column is played.",
+            "Number of columns in the file. The samples of the same time are interleaved, one from each column. dsim "
+            "plays one column.",
             .variants = RAW),
     KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Number of the column that is played, counted from 0.",
             .variants = RAW),
-    KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Thread to play.", .variants = VDIF),
+    KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Number of the VDIF thread that is played.", .variants = VDIF),
     KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215,
             "Number of the played channel among the channels of a frame, counted from 0.", .variants = VDIF),
     KEY_DECIMAL("sample_rate", sample_rate_hz, "0", UNIT_HZ, 0, 1e11,
@@ -108,7 +109,7 @@ static const struct config_key recording_keys[] = {
 
 #define KEYS_OF struct dsim_config_antenna
 static const struct config_key antenna_keys[] = {
-    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, for people."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the antenna in messages and metrics."),
     KEY_INT("digitiser_id", digitiser_id, KEY_REQUIRED, UNIT_NONE, 0, MAX_DIGITISER_ID,
             "Digitiser id of polarisation 0, which must be even; polarisation 1 has the next id."),
     KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
@@ -146,7 +147,8 @@ static const char antenna_example[] = "  - name: m000\n"
                                       "    pol1: 239.10.0.8+7:7148\n";
 
 static const struct config_section sections[] = {
-    CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2, "Time of timestamps."),
+    CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2,
+                        "Time: the meaning of timestamps."),
     CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "Keys that apply to all digitisers.",
                    .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
@@ -157,7 +159,7 @@ static const struct config_section sections[] = {
                 .optional = true, .example = recordings_example),
     CONFIG_LIST(struct dsim_config, antennas, struct dsim_config_antenna, antenna_keys, 1, MAX_ANTENNAS,
                 "The antennas and the addresses of their samples.", .example = antenna_example),
-    CONFIG_SECTION(struct dsim_config, send, send_keys, "How packets leave.", .optional = true),
+    CONFIG_SECTION(struct dsim_config, send, send_keys, "Transmission of packets.", .optional = true),
     CONFIG_HTTP_SECTION(struct dsim_config),
     CONFIG_KATCP_SECTION(struct dsim_config),
 };

@@ -82,7 +82,9 @@ static int add_sensors(struct dsim_control *c)
         struct sensor_desc about;
         union sensor_value value;
     } rows[] = {
-        {&c->signals_orig, {"signals-orig", "Signals as requested", "", SENSOR_STRING}, {0}},
+        {&c->signals_orig,
+         {"signals-orig", "Signals as the configuration or the last ?signals gave them", "", SENSOR_STRING},
+         {0}},
         {&c->signals,
          {"signals", "Signals with all seeds: a request with this text gives the same samples", "", SENSOR_STRING},
          {0}},
@@ -222,10 +224,10 @@ static struct job *make_job(struct dsim_control *c, struct katcp_call *call)
     }
     job->format.axis.period_samples = period;
     if (job->program->n_outputs != 1 && (int64_t)job->program->n_outputs != n_inputs)
-        katcp_fail(call, "expected %" PRId64 " signals or one for all, received %zu", n_inputs,
+        katcp_fail(call, "the request must have %" PRId64 " signals, or one for all polarisations, not %zu", n_inputs,
                    job->program->n_outputs);
     else if (job->program->is_live)
-        katcp_fail(call, "track, and gnss without repeat, can only be in the configuration");
+        katcp_fail(call, "a request cannot set track(), or gnss() without repeat(): only the configuration can");
     else if (period < 1 || c->config->digitiser.period_samples % period != 0)
         katcp_fail(call, "the period must divide max-period, %" PRId64 ", not %" PRId64,
                    c->config->digitiser.period_samples, period);
@@ -242,9 +244,8 @@ static void request_signals(struct katcp_call *call, void *arg)
     struct dsim_control *c = arg;
 
     if (!*c->heaps || !dsim_send_can_switch(c->send)) {
-        katcp_fail(
-            call,
-            "only repeating signals that are sent in real time can be replaced, not recordings, track or a capture");
+        katcp_fail(call, "?signals replaces only repeating signals that are sent in real time, not recordings, track() "
+                         "or a capture");
         return;
     }
     struct job *job = make_job(c, call);

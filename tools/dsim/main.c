@@ -48,7 +48,7 @@ static int make_heaps(const struct dsim_config *config, struct origin *origin, c
                                 why_bytes);
     if (err)
         return err;
-    log_info("dither: seed %llu", (unsigned long long)format->dither_seed);
+    log_info("the seed of the dither is %llu", (unsigned long long)format->dither_seed);
     if (origin->program->is_live)
         return dsim_live_create(origin->program, format, &origin->live, why, why_bytes);
     err = dsim_heaps_create(origin->program, format, &origin->heaps, why, why_bytes);

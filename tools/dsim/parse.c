@@ -277,9 +277,10 @@ static bool is_operand(struct parser *p, const struct dsim_node *node, size_t of
 static bool is_affordable(struct parser *p, const struct dsim_node *node)
 {
     if (node->cost > DSIM_MAX_COST)
-        return fail(p, node->offset, "too much to evaluate: more than %.0f terms for each sample", DSIM_MAX_COST);
+        return fail(p, node->offset, "the expression has too many terms: more than %.0f for each sample",
+                    DSIM_MAX_COST);
     if (node->n_scratch > DSIM_MAX_SCRATCH)
-        return fail(p, node->offset, "nested more than %d deep", DSIM_MAX_SCRATCH);
+        return fail(p, node->offset, "the expression is nested more than %d levels deep", DSIM_MAX_SCRATCH);
     return true;
 }
 
@@ -441,7 +442,8 @@ static bool read_gnss(struct parser *p, const struct function *function, struct 
     if (!read_seed(p, node))
         return false;
     return !node->has_seed || gnss_signal_facts(satellite->signal)->symbol_periods > 0 ||
-           fail(p, start, "%s is a pilot: it has no data, so no seed", gnss_signal_facts(satellite->signal)->name);
+           fail(p, start, "%s is a pilot signal without data, so it takes no seed",
+                gnss_signal_facts(satellite->signal)->name);
 }
 
 /* Reads an argument that is a signal. */
@@ -627,7 +629,7 @@ static struct dsim_node *parse_expression(struct parser *p)
     char c;
 
     if (p->nesting == MAX_NESTING)
-        return fail(p, start, "nested more than %d deep", MAX_NESTING);
+        return fail(p, start, "the expression is nested more than %d levels deep", MAX_NESTING);
     p->nesting++;
     struct dsim_node *left = parse_term(p);
     while (left && ((c = peek(p)) == '+' || c == '-')) {

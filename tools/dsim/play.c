@@ -249,9 +249,10 @@ static void describe(struct dsim_play *play)
     int64_t n_played = play->live ? 0 : play->n_heaps * (int64_t)play->packet_samples;
 
     if (play->live)
-        log_info("track(): %zu blocks of %zu heaps are computed ahead", play->n_blocks, play->block_heaps);
+        log_info("track(): dsim computes %zu blocks of %zu heaps ahead", play->n_blocks, play->block_heaps);
     else
-        log_info("recordings: %lld heaps (%lld samples) of each, %s; %zu blocks of %zu heaps are read ahead",
+        log_info("recordings: dsim plays %lld heaps (%lld samples) of each recording %s, and reads %zu blocks of %zu "
+                 "heaps ahead",
                  (long long)play->n_heaps, (long long)n_played,
                  play->config->digitiser.loop ? "again and again" : "once", play->n_blocks, play->block_heaps);
     for (size_t i = 0; i < play->config->recordings.n; i++) {

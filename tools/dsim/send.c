@@ -449,7 +449,7 @@ static void register_metrics(struct dsim_send *send)
                   "Packets not sent: refused by the kernel or the capture file, or failed in the NIC.", NULL,
                   &send->senders.n_packets_failed);
     if (send->play)
-        stats_counter("dsim_reader_late", "How often heaps were due but not yet read or computed.", NULL,
+        stats_counter("dsim_reader_late", "Number of times that heaps were due but not yet read or computed.", NULL,
                       &send->n_waits);
     stats_gauge_scaled("dsim_time_error_s", "Lateness of the most recent heaps, in seconds.", NULL,
                        &send->senders.late_ns, 1e-9);

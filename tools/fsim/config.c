@@ -98,18 +98,18 @@ static const struct config_key signal_keys[] = {
              "of CHIME's backend.",
              .variants = RECORDING),
     KEY_BOOL("loop", loop, false,
-             "Repeat the recording: its whole heaps, or its spectra if it is shorter than a heap. false: fsim ends "
-             "at the end of the recording.",
+             "true: fsim repeats the whole heaps of the recording, or its spectra if it is shorter than a heap. false: "
+             "fsim ends at the end of the recording.",
              .variants = RECORDING),
 };
 #undef KEYS_OF
 
 static const struct config_section sections[] = {
     CONFIG_SECTION_PART(struct fsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2,
-                        "The time that a timestamp means."),
+                        "Time: the meaning of timestamps."),
     CONFIG_SECTION(struct fsim_config, stream, stream_keys, "The channelised voltages of all antennas."),
-    CONFIG_SECTION(struct fsim_config, signal, signal_keys, "The voltages."),
-    CONFIG_SEND_SECTION(struct fsim_config, "Voltages out.", CONFIG_N_FSIM_SEND_KEYS),
+    CONFIG_SECTION(struct fsim_config, signal, signal_keys, "Values of the voltages."),
+    CONFIG_SEND_SECTION(struct fsim_config, "Transmission of voltages.", CONFIG_N_FSIM_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct fsim_config),
 };
 

@@ -84,8 +84,9 @@ static void mark_absent(const struct fsim_config *config, const struct fsim_reco
             heaps->is_absent[b * heaps->n_ants + a] = is_absent;
             n_absent += is_absent;
         }
-    log_info("the recording makes %zu heaps of %zu antennas, of which %zu are not sent", heaps->n_batches,
-             heaps->n_ants, n_absent);
+    log_info("the recording makes %zu heaps of each of %zu antennas; %zu of all these heaps are not sent, because the "
+             "recording lacks some of their spectra",
+             heaps->n_batches, heaps->n_ants, n_absent);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */

@@ -102,7 +102,8 @@ static const struct config_key output_keys[] = {
                "(%Y%m%dT%H%M%SZ).",
                .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"),
     KEY_BOOL("overwrite", overwrite, false,
-             "Replace an existing file. false: do not start if the file exists and its name contains no time."),
+             "true: an existing file is replaced. false: visrec does not start if the file exists and its name "
+             "contains no time."),
     KEY_INT("max_file_size", max_file_bytes, "0", UNIT_BYTES, 0, 1e18,
             "Largest size of a file. A dump that would exceed this size begins the next file. 0: no limit."),
     KEY_DOUBLE("max_file_time", max_file_time_s, "0", UNIT_S, 0, 1e9,
@@ -120,13 +121,13 @@ static const char antenna_example[] = "  - name: m000\n"
 
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct visrec_config),
-    CONFIG_SECTION(struct visrec_config, recv, recv_keys, "Visibilities in."),
+    CONFIG_SECTION(struct visrec_config, recv, recv_keys, "Reception of visibilities."),
     CONFIG_SECTION(struct visrec_config, stream, stream_keys,
                    "Numbers of channels, spectra and samples of the stream."),
     CONFIG_SECTION(struct visrec_config, telescope, telescope_keys, "The telescope and its position."),
     CONFIG_LIST(struct visrec_config, antennas, struct visrec_config_antenna, antenna_keys, 1, 4096,
                 "All antennas of the array, in the order of their feng_id.", .example = antenna_example),
-    CONFIG_SECTION(struct visrec_config, output, output_keys, "The files."),
+    CONFIG_SECTION(struct visrec_config, output, output_keys, "The recorded files."),
     CONFIG_HTTP_SECTION(struct visrec_config),
 };
 
@@ -198,7 +199,7 @@ static void check_heap(const struct visrec_config *values, struct config *config
         config_error(config, &values->stream.gate_channels, "gate_channels needs a gate");
     if (n_chan * n_baselines * vis_bytes + (n_rows * n_baselines + n_chan) * sizeof(uint32_t) >= CHUNK_HEAP_MAPPED)
         config_error(config, &values->stream.n_chan_substream,
-                     "a heap of %lld channels and %llu baselines has 2 GiB or more",
+                     "a heap of %lld channels and %llu baselines must be below 2 GiB",
                      (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
 }
 

@@ -255,7 +255,7 @@ static void look(struct visrec *v)
     record_health_poll(&v->health, &counts);
     gauge_set(&v->healthy, record_health_is_good(&v->health));
     if (record_health_is_silent(&v->health))
-        log_warning("no dump in the last %.0f s: %s", silence_s(v),
+        log_warning("no dump was recorded in the last %.0f s: %s", silence_s(v),
                     record_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
 }
 

@@ -139,7 +139,7 @@ static void note_full_disk(struct visrec_writer *writer, const char *why)
     if (!writer->disk_full) {
         writer->disk_full = true;
         writer->n_unwritten_before = counter_get(unwritten);
-        log_limited(&writer->full_limit, LOG_LEVEL_ERROR, "%s; dumps are lost until there is room", why);
+        log_limited(&writer->full_limit, LOG_LEVEL_ERROR, "%s; dumps are lost until the disk has room", why);
     }
     counter_add(unwritten, 1);
     uint64_t n_lost = counter_get(unwritten) - writer->n_unwritten_before;
@@ -154,8 +154,9 @@ static void note_room(struct visrec_writer *writer)
     uint64_t n_lost = counter_get(&writer->stats->unwritten_dumps) - writer->n_unwritten_before;
 
     writer->disk_full = false;
-    log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "recording again: there is room; %llu dump%s",
-                (unsigned long long)n_lost, n_lost == 1 ? " was lost" : "s were lost");
+    log_limited(&writer->room_limit, LOG_LEVEL_WARNING,
+                "the disk has room again, and the recording continues; %llu dump%s", (unsigned long long)n_lost,
+                n_lost == 1 ? " was lost" : "s were lost");
 }
 
 /* Returns true if the dump is not later than the file's last dump.  UVH5 counts distinct times, and pyuvdata requires
@@ -178,12 +179,12 @@ static int begin_next_file(struct visrec_writer *writer, char *why, size_t why_b
     counter_add(&writer->stats->files, 1);
     if (!backward) {
         log_limited(&writer->full_file_limit, LOG_LEVEL_INFO,
-                    "the file is full: %llu dump%s; the recording continues in %s", (unsigned long long)n_dumps,
+                    "the file is full (%llu dump%s): the recording continues in %s", (unsigned long long)n_dumps,
                     plural(n_dumps), visrec_files_path(files));
         return 0;
     }
     log_limited(&writer->rollover_limit, LOG_LEVEL_WARNING,
-                "time went back from sample %lld to %lld: the recording continues in %s",
+                "the timestamps went back from %lld to %lld: the recording continues in %s",
                 (long long)writer->last_samples, (long long)timestamp_samples, visrec_files_path(files));
     counter_add(&writer->stats->rollovers, 1);
     writer->begun = false;

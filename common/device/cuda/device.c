@@ -145,7 +145,7 @@ static void log_opened(const struct cuda_device *device, const char *gpu)
     cudaRuntimeGetVersion(&runtime);
     log_info("device: cuda, %s; driver for CUDA %d.%d, runtime %d.%d; kernels are kept in %s", gpu, driver / 1000,
              driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10,
-             device->kernel_cache ? device->kernel_cache : "no place");
+             device->kernel_cache ? device->kernel_cache : "no directory");
 }
 
 /* Returns the directory of compiled kernels and of tuned shapes.  Returns NULL if there is none, or if users other than

@@ -252,7 +252,7 @@ static int make_program(const struct kernel *kernel, const struct kernel_constan
                         const struct nvrtc_target *target, const char *more, program_handle *program)
 {
     if (!nvrtc_text_of(kernel)) {
-        log_error("kernel %s: there is no CUDA variant of it in this build", kernel->name);
+        log_error("kernel %s: this build has no CUDA variant of this kernel", kernel->name);
         return -ENODEV;
     }
     int err = create_program(kernel, program);

@@ -448,7 +448,7 @@ function show_spectrum(s) {
   plot_set.waterfall.add([spectrum.stream, subject, axis.first_channel, axis.channels, spectrum.unit].join(), axis, falls, subject, spectrum.time, integration_s, s.time - 5 - 2 * integration_s);
   card.classList.toggle("old", old);
   $("spectrum-time").textContent = `${utc(spectrum.time)} UTC${old ? ", " + duration(age) + " ago" : ""}` + (spectrum.n_spectra ? ` · mean of ${spectrum.n_spectra} spectra` : ` · ${si_seconds(integration_s)}`);
-  $("spectrum-note").textContent = axis.channels_per_point > 1 ? `Each point is ${axis.channels_per_point} channels: their mean, and paler the most of them.` : "";
+  $("spectrum-note").textContent = axis.channels_per_point > 1 ? `Each point is ${axis.channels_per_point} channels: their mean, and in a paler colour their largest value.` : "";
 }
 
 // ---- Sensors --------------------------------------------------------------------------------------------------------
@@ -510,7 +510,7 @@ const WORDS = {
   bad_feng_id_heaps: "heaps with a wrong antenna number", incomplete_heaps: "heaps incomplete", contested_heaps: "heaps contested by two senders", missing_heaps: "heaps missing",
   late_heaps: "heaps late", refused_heaps: "heaps refused", jumps: "jumps of the timestamps", failed_packets: "packets not sent", unmatched_chunks: "chunks without the other polarisation",
   late_chunks: "chunks late", skipped_heaps: "heaps not sent (input missing)", dropped_heaps: "heaps dropped (no free buffer)", incomplete_accs: "dumps incomplete", absent_accs: "dumps absent",
-  skipped_accs: "dumps skipped", dropped_accs: "dumps dropped (no free buffer)", audit_failures: "audits failed", wrong_accs: "dumps wrong",
+  skipped_accs: "dumps skipped", dropped_accs: "dumps dropped (no free buffer)", audit_failures: "products whose audit failed", wrong_accs: "dumps wrong",
 };
 const words = name => (WORDS[name] || name.replaceAll("_", " "));
 
@@ -576,7 +576,7 @@ function states_now(s) {
   if (s.program === "visrec") return states_of_recorder(s);
   const heaps = s.inputs.map(i => per_s(i.heaps)), found = [];
   const add = (level, headline, why, places, covers) => found.push({ level, headline, why, places, covers });
-  if (heaps.every(h => h === null)) return [{ level: "wait", headline: "Looking", why: "rates in a second", places: [], covers: () => false }];
+  if (heaps.every(h => h === null)) return [{ level: "wait", headline: "Starting", why: "the page shows rates after a second", places: [], covers: () => false }];
   const silent = s.inputs.filter(i => per_s(i.heaps) === 0), missing = sum(s.inputs.map(i => per_s(i.missing_heaps)));
   if (silent.length === s.inputs.length) {
     const newest = Math.max(...s.inputs.map(i => known(i.newest_timestamp) ? i.newest_timestamp : -1)), covers = t => t.what.startsWith("no ");
@@ -601,7 +601,7 @@ function states_now(s) {
   const dropping = s.streams.filter(t => (per_s(t.dropped_heaps) || per_s(t.dropped_accs)) > 0).map(stream_name);
   if (dropping.length) add("warn", "Dropping output", names_of(dropping), dropping, rows_of(dropping, "dropped"));
   const never = s.streams.filter(t => never_sent(s, t)).map(stream_name);
-  if (never.length) add("warn", "Output silent", `nothing has been sent of ${names_of(never)}`, never, rows_of(never, "no output", "skipped"));
+  if (never.length) add("warn", "Output silent", `no heaps of ${names_of(never)} have been sent`, never, rows_of(never, "no output", "skipped"));
   return found;
 }
 
@@ -707,7 +707,7 @@ function show_tiles(s) {
   ];
   if (s.program === "visrec") tiles.splice(0, tiles.length, ...recorder_tiles(s));
   const synchronised = (s.other || {}).clock_synchronised;  // this metric is absent if the timebase is 'packets'
-  if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
+  if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "sets the time of timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
   if (box.children.length !== tiles.length)
     box.replaceChildren(...tiles.map(([key]) => element("div", { className: "tile", dataset: { key } }, element("span"), element("b"), element("small"))));
@@ -751,7 +751,7 @@ function show(s) {
 function show_age() {
   const age_ms = Date.now() - last_ms, stale = last_ms > 0 && asked_ms > 0 && Date.now() - asked_ms > STALE_MS;
   document.body.classList.toggle("stale", stale);
-  if (stale) show_state(["gone", "No answer", `from ${last.program} on ${last.host} for ${duration(age_ms / 1000)}; what is below is old`]);
+  if (stale) show_state(["gone", "No answer", `from ${last.program} on ${last.host} for ${duration(age_ms / 1000)}; everything below is old`]);
   if (last) $("clock").textContent = `${day(last.time)} ${utc(last.time)} UTC`;
 }
 

@@ -46,7 +46,7 @@ class Waterfall extends Plot {
     this.paint();
     this.set(axis, curves, subject);
     const first = Math.min(...this.rows.keys());
-    this.note.textContent = `Rows since ${utc(first)} UTC, kept by this page while it is open. Another antenna, baseline, stream or zoom begins an empty waterfall.`;
+    this.note.textContent = `The first row is of ${utc(first)} UTC. The page keeps the rows while the page is open. Another antenna, baseline, stream or zoom begins an empty waterfall.`;
   }
 
   /* Stores a spectrum.  This page asks slightly less often than once a second, so some seconds have no spectrum of

@@ -421,14 +421,14 @@ TEST(what_is_wrong_in_a_file_is_named)
         {"1700000001 0 0 0 nan 0\n", ":1: delay, rate, phase"},
         {"1700000001 0 0 0 0 0 inf\n", ":1: delay, rate, phase"},
         {"1700000001 0 1s 0 0 0\n", ":1: delay, rate, phase"},
-        {"1700000001 0 1e8 0 0 0\n", ":1: the delay must be at most 2^53 samples"},
+        {"1700000001 0 1e8 0 0 0\n", ":1: the magnitude of a delay must be at most 2^53 samples"},
         {"1700000001 0 -3 0 0 0\n1700000002 0 3.0000001 0 0 0\n",
          ":2: the magnitude of a delay must be at most 3 s (recv.max_delay), not 3.0000001"},
         {"1700000001 0 -3.0000001 0 0 0\n", ":1: the magnitude of a delay must be at most 3 s"},
-        {"1700000001 0 0 1 0 0\n", ":1: the rate must be between -1 and 1"},
-        {"1700000001 0 0 -1.5 0 0\n", ":1: the rate must be"},
+        {"1700000001 0 0 1 0 0\n", ":1: a delay rate must be between -1 and 1"},
+        {"1700000001 0 0 -1.5 0 0\n", ":1: a delay rate must be"},
         {"1700000001 0 0 0 0 0\n1700000001 1 0 0 0 0\n1700000001 0 0 0 0 0\n",
-         ":3: models of a polarisation must be in"},
+         ":3: the models of a polarisation must be in"},
     };
     struct fgpu_delay_queue pols[N_POLS];
     char why[512];

@@ -46,9 +46,9 @@ TEST(requests_refused)
         {"0,0:inf,0", "delays, phases"},
         {"0,0:0,1e400", "delays, phases"},
         {"0,0,-inf:0,0", "delays, phases"},
-        {"4503600,0:0,0", "the delay must be at most 2^53 samples"},
-        {"0,1:0,0", "the rate must be between -1 and 1"},
-        {"0,-1:0,0", "the rate must be"},
+        {"4503600,0:0,0", "the magnitude of a delay must be at most 2^53 samples"},
+        {"0,1:0,0", "a delay rate must be between -1 and 1"},
+        {"0,-1:0,0", "a delay rate must be"},
     };
     static char too_long[1000];
 

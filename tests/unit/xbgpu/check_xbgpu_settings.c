@@ -134,7 +134,7 @@ TEST(labels_that_are_wrong)
         {", antenna_names: 'a, 1'", "an antenna's name must consist of letters, digits, '.', '-' and '_', and not of "
                                     "digits only, but '1' is given"},
         {", shifts: [0, 0, 0, 17]",
-         "a shift of 17 spectra, of polarisation 1 of antenna 1, is longer than a heap of 16"},
+         "a shift of 17 spectra, of polarisation 1 of antenna 1, is longer than a heap of 16 spectra"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -186,7 +186,7 @@ static const struct {
     {"gnss(L1CA, 1, 45, 1, 0, 0, 1e7, 0);", 1, 28, "the Doppler must be between -1e+06 and 1e+06 Hz"},
     {"gnss(L1CA, 1, 45, 1, 0, 0, 0, -2e4);", 1, 31, "the Doppler rate must be between -10000 and 10000 Hz/s"},
     {"gnss(L1CA, 1, 45, 1, 0, 0, 0);", 1, 29, "expected ',' in gnss("},
-    {"gnss(L5Q, 1, 45, 1, 0, 0, 0, 0, 3);", 1, 31, "L5Q is a pilot: it has no data, so no seed"},
+    {"gnss(L5Q, 1, 45, 1, 0, 0, 0, 0, 3);", 1, 31, "L5Q is a pilot signal without data, so it takes no seed"},
     {"delay(gnss(L1CA, 1, 45, 1, 0, 0, 0, 0), 100000000000001);", 1, 41,
      "the delay must be between -1e+14 and 1e+14 samples"},
     {"delay(1 + track(gnss(L1CA, 1, 45, 1, 0, 0, 0, 0), 1, 1e-9), 4);", 1, 7, "without track()"},
@@ -270,5 +270,5 @@ TEST(test_limits)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "a%d = a%d + a%d;", i, i - 1, i - 1);
     strcat(text, "a39;");
     ck_assert_int_eq(dsim_parse(text, &program, why, sizeof(why)), -EINVAL);
-    ck_assert_msg(strstr(why, "too much to evaluate"), "%s", why);
+    ck_assert_msg(strstr(why, "too many terms"), "%s", why);
 }

@@ -45,7 +45,7 @@ static const struct choice {
     {"compiler=0", NULL, -ENOTSUP, "device.kind: there is no compiler for compute capability 9.0"},
     {"gpus=1", NULL, 0, "device: cuda, GPU 0 of 1: Fake 0 (PCI 0000:3a:00.0, UUID GPU-00010203-"},
     {"gpus=1", "auto", 0, "1024 MiB, compute capability 9.0); driver for CUDA "},
-    {"gpus=1", "", 0, "kernels are kept in no place"},
+    {"gpus=1", "", 0, "kernels are kept in no directory"},
     {"gpus=3", NULL, 0, "GPU 2 of 3"}, /* the first that will do */
     {"gpus=2", "1", 0, "GPU 1 of 2: Fake 1 (PCI 0000:3b:00.0, UUID " UUID_1},
     {"gpus=2", UUID_1, 0, "GPU 1 of 2"},
