@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST_NS  (1000 * NS_PER_S) /* no scenario lasts as long */
-#define MAX_THREADS 128
-#define MAX_NOTES   512
-#define SEAM_NS     40                  /* virtual time that a seam takes */
-#define UNIX_NS     1760000000000000000 /* the UNIX clock at virtual time 0 */
+#define LONGEST_NS   (1000 * NS_PER_S) /* no scenario lasts as long */
+#define MAX_THREADS  128
+#define MAX_NOTES    512
+#define MAX_LEFT_OUT 16
+#define SEAM_NS      40                  /* virtual time that a seam takes */
+#define UNIX_NS      1760000000000000000 /* the UNIX clock at virtual time 0 */
 
 enum state { UNUSED, RUNNABLE, WAITING, ENDED };
 
@@ -53,6 +54,11 @@ static struct note {
     char *name;
     uint64_t n;
 } notes[MAX_NOTES];
+
+static struct {
+    const char *name, *reason;
+} left_out[MAX_LEFT_OUT];
+static size_t n_left_out;
 
 static _Thread_local unsigned self;
 
@@ -101,6 +107,26 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const struct note *)a)->name, ((const struct note *)b)->name);
 }
 
+void world_leave_out(const char *name, const char *reason)
+{
+    if (n_left_out == MAX_LEFT_OUT)
+        world_fail("more than %d rows are left out", MAX_LEFT_OUT);
+    left_out[n_left_out].name = name;
+    left_out[n_left_out++].reason = reason;
+}
+
+/* Returns the reason for which a row is left out, or NULL. */
+static const char *find_reason(const struct note *note)
+{
+    for (size_t i = 0; i < n_left_out; i++)
+        if (strcmp(left_out[i].name, note->name) == 0) {
+            if (note->n > 0)
+                world_fail("%s occurred, although %s", note->name, left_out[i].reason);
+            return left_out[i].reason;
+        }
+    return NULL;
+}
+
 void world_report(void)
 {
     size_t n = 0;
@@ -108,11 +134,15 @@ void world_report(void)
     while (n < MAX_NOTES && notes[n].name)
         n++;
     qsort(notes, n, sizeof(notes[0]), compare_names);
-    for (size_t i = 0; i < n; i++)
-        if (notes[i].n > 0)
+    for (size_t i = 0; i < n; i++) {
+        const char *reason = find_reason(&notes[i]);
+        if (reason)
+            printf("%12s  %s: %s\n", "left out", notes[i].name, reason);
+        else if (notes[i].n > 0)
             printf("%12llu  %s\n", (unsigned long long)notes[i].n, notes[i].name);
         else
             printf("%12s  %s\n", "never", notes[i].name);
+    }
 }
 
 void world_digest_bytes(const void *bytes, size_t n_bytes)

@@ -59,6 +59,10 @@ void world_note(const char *name);
 void world_note_times(const char *name, uint64_t n);
 void world_report(void);
 
+/* Leaves a row out of the report, because this world cannot produce it by design.  Fails the run if it occurs.  Both
+ * texts must stay valid. */
+void world_leave_out(const char *name, const char *reason);
+
 /* A digest of all choices of the run and of all bytes that were sent, to compare two runs of the same seed. */
 uint64_t world_digest(void);
 
