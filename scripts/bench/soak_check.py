@@ -16,7 +16,7 @@ from soak_array import HALF, N_ANTS, N_BASELINES, PERIOD, RATE, WINDOW
 N_SHOWN = 10  # mismatches that are printed
 SAMPLE_S = 10
 MIN_SAMPLES = 9  # a shorter life is not shown
-MEMORY_SAMPLES = 150  # 25 minutes: the memory of a shorter life may grow, because buffers are touched for the first time
+MEMORY_SAMPLES = 30  # 5 minutes: in a shorter life, the first requests and the first files of a process count
 GROWTH = 0.01
 
 
