@@ -8,6 +8,7 @@
 #include "common/base/counter.h"
 #include "common/base/datagram.h"
 #include "common/base/log_ring.h"
+#include "common/base/memory.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
 
@@ -27,7 +28,7 @@
 
 #define LIMIT_INTERVAL_NS (10 * NS_PER_S)
 
-#define JOURNAL_SOCKET    "/run/systemd/journal/socket"
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 /* Time until the next attempt if the journal or stderr has no room for a line. */
 #define RETRY_NS (10 * NS_PER_MS)
@@ -246,6 +247,7 @@ int log_start(void)
     atomic_store(&is_ending, false);
     atomic_store(&n_ended, 0);
     sem_init(&ring_filled, 0, 0);
+    memory_touch(&ring, sizeof(ring)); /* lines would touch it over hours, as if memory leaked */
     int err = thread_start(&writer, "log", -1, write_lines, NULL);
     if (!err)
         atomic_store(&log_mode, QUEUED);

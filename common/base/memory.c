@@ -14,8 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PATH_BYTES     1024
-#define MAX_NUMA_NODES 1024
+#define PATH_BYTES       1024
+#define MAX_NUMA_NODES   1024
+#define LEAST_PAGE_BYTES 4096
 
 /* Names of the files that describe the memory of a control group.  Versions 1 and 2 of control groups have different
  * names. */
@@ -161,6 +162,16 @@ static void prefer_node(void *memory, size_t bytes, int node)
         return;
     mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
     syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, mask, MAX_NUMA_NODES, 0);
+}
+
+void memory_touch(void *memory, size_t bytes)
+{
+    volatile uint8_t *at = memory, *end = at + bytes;
+
+    for (; at < end; at += LEAST_PAGE_BYTES)
+        *at = *at;
+    if (bytes > 0)
+        end[-1] = end[-1]; /* perhaps on a further page */
 }
 
 void *memory_map(size_t bytes, int node)

@@ -45,6 +45,10 @@ void memory_log(const struct memory_use *use);
  * mapped. */
 int memory_lock(void);
 
+/* Touches each page of memory whose bytes no other thread changes, and keeps the bytes.  Afterwards the resident memory
+ * of the process contains all these pages. */
+void memory_touch(void *memory, size_t bytes);
+
 #define MEMORY_HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 /* Returns 'bytes' rounded up to whole huge pages. */

@@ -127,15 +127,18 @@ static void *cpu_alloc(struct device *device, size_t bytes)
 }
 
 /* Allocates memory for packets.  Populates all pages immediately (by memset() before Linux 5.14), so that packets cause
- * no page faults.  Memory smaller than a huge page is not populated.  If Linux grants huge pages, they reduce the
- * number of address translations by a factor of 512. */
+ * no page faults.  If Linux grants huge pages, they reduce the number of address translations by a factor of 512. */
 static void *cpu_alloc_pinned(struct device *device, size_t bytes)
 {
-    if (bytes < MEMORY_HUGE_PAGE_BYTES)
-        return alloc_aligned(PINNED_ALIGN_BYTES, bytes);
-    void *memory = alloc_aligned(MEMORY_HUGE_PAGE_BYTES, bytes);
+    bool is_small = bytes < MEMORY_HUGE_PAGE_BYTES;
+    void *memory = alloc_aligned(is_small ? PINNED_ALIGN_BYTES : MEMORY_HUGE_PAGE_BYTES, bytes);
+
     if (!memory)
         return NULL;
+    if (is_small) {
+        memory_touch(memory, bytes);
+        return memory;
+    }
     madvise(memory, bytes, MADV_HUGEPAGE); /* a hint */
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
         return memory;

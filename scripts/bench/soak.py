@@ -14,7 +14,7 @@ stopped for a while, so that it uses all its buffers.  Checks:
   complete  between faults each dump is there without a flag, unless an engine or the kernel counted a loss;
   recovers  after each fault complete dumps of both X-engines come again within a minute;
   flat      resident memory, descriptors and threads of each process grow by at most 1 % from the second third of
-            its life to the last third.  Memory is judged if the life is longer than 25 minutes.
+            its life to the last third.  Memory is judged if the life is longer than 10 minutes.
 The program prints a table, and ends with exit code 1 if a check failed.
 Needs the programs (make), numpy, h5py, PyYAML, spead2 and aiokatcp.
 """

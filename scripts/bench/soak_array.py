@@ -128,11 +128,13 @@ def confirm(right, samples):
 
 # ---- Loss ------------------------------------------------------------------------------------------------------------
 
-LOSSES = ("input_missing_heaps_total", "input_kernel_drops", "input_rejected_packets_total")
+LOSSES = ("input_missing_heaps_total", "input_kernel_drops", "input_rejected_packets_total", "late_chunks_total",
+          "output_dropped_heaps_total", "output_x_dropped_accs_total")
 
 
 def lost(array):
-    """Returns the losses that the engines and the kernel have counted at the inputs, of all engines together."""
+    """Returns the losses that the engines and the kernel have counted, of all engines together.  On a busy host the engines
+    also lose chunks that are late, and heaps for which no output buffer is free."""
     total = own_drops()
     for name in demo_array.ENGINES:
         page = array[name].metrics()

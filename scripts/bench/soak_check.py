@@ -16,7 +16,7 @@ from soak_array import HALF, N_ANTS, N_BASELINES, PERIOD, RATE, WINDOW
 N_SHOWN = 10  # mismatches that are printed
 SAMPLE_S = 10
 MIN_SAMPLES = 9  # a shorter life is not shown
-MEMORY_SAMPLES = 150  # 25 minutes: the memory of a shorter life may grow, because buffers are touched for the first time
+MEMORY_SAMPLES = 60  # 10 minutes: faults of the first minutes make a process use its last buffers for the first time
 GROWTH = 0.01
 
 

@@ -134,8 +134,8 @@ def test_clients_that_do_not_speak(daemon, work):
 
 
 # Stands between a process and its disk.  Kills it at its write number CBF_KILL_AT; lists the lengths and offsets of all
-# in the file CBF_WRITES, and what is made durable or renamed in CBF_SYNCS; knows nothing of reserving room, as some network
-# file systems, if CBF_NO_FALLOCATE is set.
+# in the file CBF_WRITES, their bytes in CBF_BYTES, and what is made durable or renamed in CBF_SYNCS; knows nothing of
+# reserving room, as some network file systems, if CBF_NO_FALLOCATE is set.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -178,10 +178,15 @@ static ssize_t count(const char *name, int fd, const void *bytes, size_t n_bytes
     ssize_t (*write_to)(int, const void *, size_t, long) = dlsym(RTLD_NEXT, name);
     const char *kill_at = getenv("CBF_KILL_AT");
     FILE *writes = getenv("CBF_WRITES") ? fopen(getenv("CBF_WRITES"), "a") : NULL;
+    FILE *all_bytes = getenv("CBF_BYTES") ? fopen(getenv("CBF_BYTES"), "a") : NULL;
 
     if (writes) {
         fprintf(writes, "%zu %ld\n", n_bytes, offset);
         fclose(writes);
+    }
+    if (all_bytes) {
+        fwrite(bytes, 1, n_bytes, all_bytes);
+        fclose(all_bytes);
     }
     if (kill_at && n_writes++ == atol(kill_at))
         raise(SIGKILL);
@@ -397,54 +402,105 @@ def count_dumps(path, stream, expected, gone):
     return n_times
 
 
-def test_killed_at_any_write(recorder, tmp_path, shim, rng):  # noqa: F811
-    """A kill may strike before any write of HDF5.  All dumps up to the one before are present, at once or after a
-    repair.  A file that opens has no wrong data."""
-    # Rows of which a chunk does not hold a dump's, flags that differ: chunks of different sizes.
+class Killed:
+    """A recorder of some dumps, whose writes are listed."""
+
+    def __init__(self, recorder, tmp_path, shim, stream, dumps):
+        self.stream, self.path = stream, tmp_path / "killed.uvh5"
+        self.expected = np.array([stream.expected(dump) for dump in dumps])
+        gone = np.array([(dump == test_visrec.MAGIC).all(-1) for dump in dumps])  # whole channels
+        self.gone = gone.swapaxes(1, 2).reshape(self.expected.shape)
+        self.expected[self.gone] = 0
+        heaps = flatten(heaps_of_dump(stream, n, dump) for n, dump in enumerate(dumps))
+        packets = flatten(packets_of(stream, heaps, payload=65000))
+        self.one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"overwrite": True}})
+        self.environment = os.environ | {"LD_PRELOAD": str(shim)}
+        assert self.run(CBF_WRITES=str(tmp_path / "writes"), CBF_BYTES=str(tmp_path / "bytes")).returncode == 0
+        assert self.count(self.one.path) == len(dumps)
+        # (length, offset) of each write
+        self.writes = [tuple(map(int, line.split())) for line in (tmp_path / "writes").read_text().splitlines()]
+        self.bytes = (tmp_path / "bytes").read_bytes()
+        # The signature gives way to a journal's address and comes back: after each dump, and when the file is closed.
+        self.marks = [n for n, write in enumerate(self.writes) if write == (8, 0)][::2][:len(dumps)]
+        assert len(self.marks) == len(dumps)
+
+    def run(self, **variables):
+        self.one.config_path.write_text(test_visrec.yaml.safe_dump(self.one.config))
+        return subprocess.run([test_visrec.VISREC, self.one.config_path], env=self.environment | variables,
+                              capture_output=True, text=True, timeout=harness.TIMEOUT_S)
+
+    def count(self, path):
+        return count_dumps(path, self.stream, self.expected, self.gone)
+
+    def check(self, path, at):
+        """Checks the file that a kill at write number 'at' left.  Returns whether it had to be repaired."""
+        try:
+            with h5py.File(path):
+                is_open = True
+        except OSError:
+            is_open = False
+            repair_uvh5.repair(path)
+        n_found, n_sure = self.count(path), sum(mark < at for mark in self.marks)
+        assert n_found == n_sure, f"killed at write {at} of {len(self.writes)}: {n_found} dumps, not {n_sure}"
+        return not is_open
+
+    def left(self, n_dumps):
+        """Yields the number of each write after the first dumps, and the file that a kill before the write leaves, or a
+        kill after some pages of the write."""
+        file, at = bytearray(), 0
+        for n, (n_bytes, offset) in enumerate(self.writes):
+            new, pages = self.bytes[at:at + n_bytes], range(-offset % 4096, n_bytes, 4096)
+            for n_written in {0, *pages[:2], *pages[-1:]} if n > self.marks[n_dumps - 1] else ():
+                torn = file[:]
+                put(torn, new[:n_written], offset)
+                yield n, torn
+            put(file, new, offset)
+            at += n_bytes
+
+
+def put(file, new, offset):
+    file.extend(bytes(max(0, offset + len(new) - len(file))))
+    file[offset:offset + len(new)] = new
+
+
+def many_chunks(rng):
+    """Rows of which a chunk does not hold a dump's, flags that differ: chunks of different sizes."""
     stream = Stream(n_ants=3, n_chan=8192, n_sub=2)
     dumps = [stream.random_vis(rng) for _ in range(3)]
-    expected = np.array([stream.expected(dump) for dump in dumps])
-    gone = np.zeros(expected.shape, bool)
     for n, dump in enumerate(dumps):
-        flagged = rng.random(stream.n_chan) < 0.3 * n
-        dump[flagged] = test_visrec.MAGIC
-        gone[n][:, flagged] = True
-    expected[gone] = 0
-    heaps = flatten(heaps_of_dump(stream, n, dump) for n, dump in enumerate(dumps))
-    packets = flatten(packets_of(stream, heaps, payload=65000))
-    one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"overwrite": True}})
-    environment = os.environ | {"LD_PRELOAD": str(shim), "CBF_WRITES": str(tmp_path / "writes")}
+        dump[rng.random(stream.n_chan) < 0.3 * n] = test_visrec.MAGIC
+    return stream, dumps
 
-    def run(**variables):
-        one.config_path.write_text(test_visrec.yaml.safe_dump(one.config))
-        return subprocess.run([test_visrec.VISREC, one.config_path], env=environment | variables, capture_output=True,
-                              text=True, timeout=harness.TIMEOUT_S)
 
-    assert run().returncode == 0
-    writes = [tuple(map(int, line.split())) for line in (tmp_path / "writes").read_text().splitlines()]
-    assert count_dumps(one.path, stream, expected, gone) == len(dumps)
-    environment.pop("CBF_WRITES")
-    # Ntimes and Nblts are the last writes of 8 bytes; Ntimes is written with the header and after each dump.
-    n_times_write = [write for write in writes if write[0] == 8][-2]
-    counts = [n for n, write in enumerate(writes) if write == n_times_write][1:]
-    assert len(counts) == len(dumps), writes
-    # Once there is a dump to lose: the last writes of each flush, which bring the metadata up to date, and others.
-    kills = set(range(counts[-1] - 8, counts[-1] + 3))
-    kills |= set(rng.integers(counts[0] + 1, len(writes), 4 * ROUNDS).tolist())
-    n_repaired = 0
-    for at in sorted(n for n in kills if n < len(writes)):
-        assert run(CBF_KILL_AT=str(at)).returncode == -signal.SIGKILL
-        n_sure = sum(count < at for count in counts)
-        try:
-            n_found = count_dumps(one.path, stream, expected, gone)
-        except (OSError, KeyError):
-            n_repaired += 1
-            n_found = repair_uvh5.repair(one.path)
-            assert count_dumps(one.path, stream, expected, gone) == n_found
-            if n_repaired == 1:
-                assert one.read().Ntimes == n_found
-        assert n_found == n_sure, f"killed at write {at} of {len(writes)}: {n_found} dumps, not {n_sure}"
-    assert n_repaired > 0
+def many_dumps(rng):
+    """HDF5's indexes get a second level with chunk 65.  After that, nodes are split."""
+    stream = Stream(n_ants=1, n_chan=2, n_sub=1, sample_rate=1e5)
+    return stream, [stream.random_vis(rng) for _ in range(66)]
+
+
+def test_killed_at_a_write(recorder, tmp_path, shim, rng):  # noqa: F811
+    """A kill may strike before any write of HDF5.  All dumps up to the one before are present, at once or after a
+    repair."""
+    killed = Killed(recorder, tmp_path, shim, *many_chunks(rng))
+    mark = killed.marks[1]
+    kills = {mark: False, mark + 1: True, mark + 3: True}  # {number of the write: whether the file needs a repair}
+    for at in [*kills, *map(int, rng.integers(killed.marks[0] + 1, len(killed.writes), 3 * ROUNDS))]:
+        assert killed.run(CBF_KILL_AT=str(at)).returncode == -signal.SIGKILL
+        is_repaired = killed.check(killed.one.path, at)
+        assert is_repaired == kills.get(at, is_repaired)
+    assert killed.one.read().Ntimes == killed.count(killed.one.path)
+
+
+@pytest.mark.parametrize("record", [many_chunks, many_dumps])
+def test_killed_within_any_write(recorder, tmp_path, shim, rng, record):  # noqa: F811
+    """A kill may end any write of HDF5 between two pages.  Each file that opens, or is repaired, has all dumps."""
+    killed = Killed(recorder, tmp_path, shim, *record(rng))
+    n_repaired = n_files = 0
+    for at, file in killed.left(max(2, len(killed.marks) - 3)):
+        killed.path.write_bytes(file)
+        n_repaired += killed.check(killed.path, at)
+        n_files += 1
+    assert 0 < n_repaired < n_files
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

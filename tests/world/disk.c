@@ -117,7 +117,7 @@ static void copy_killed(int fd, const void *bytes, size_t n_bytes, off_t offset)
     disk_copy(path, copy);
     bool is_torn = tear(copy, bytes, n_bytes, offset);
     world_note(is_torn ? "disk: killed within a write" : "disk: killed between writes");
-    disk.happened(is_torn ? DISK_TORN : DISK_KILL, path, copy);
+    disk.happened(DISK_KILL, path, copy);
 }
 
 /* ---- In place of the C library ---------------------------------------------------------------------------------- */

@@ -22,8 +22,7 @@ struct disk_faults {
 };
 
 enum disk_event {
-    DISK_KILL, /* 'copy' is the file that a kill before the write would leave */
-    DISK_TORN, /* the same, and the kill came after some pages of the write */
+    DISK_KILL, /* 'copy' is the file that a kill before the write, or within it, would leave */
     DISK_FULL, /* a write found the disk full.  'copy' is NULL */
 };
 

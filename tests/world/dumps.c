@@ -240,17 +240,31 @@ static void take_data(const struct dumps_packet *packet, int64_t read_ns)
     }
 }
 
+static bool was_heard(unsigned substream, int64_t since_ns)
+{
+    return window.was_heard[substream] && window.heard_ns[substream] > since_ns;
+}
+
 static bool was_heard_lately(unsigned substream, int64_t now_ns)
 {
-    return window.was_heard[substream] &&
-           now_ns - window.heard_ns[substream] < (int64_t)dumps.shape.window * DUMPS_NS * 9 / 10;
+    return was_heard(substream, now_ns - (int64_t)dumps.shape.window * DUMPS_NS * 9 / 10);
+}
+
+/* The clock refuses a false time while the recorder's window agrees with the clock. */
+static bool clock_refuses(int64_t now_ns)
+{
+    bool agrees = false;
+
+    for (unsigned s = 0; s < dumps.shape.n_substreams; s++)
+        agrees |= was_heard(s, now_ns - DUMPS_CLOCK_NS);
+    return dumps.shape.has_clock && agrees;
 }
 
 /* A false time is safe to ignore while its substream has been heard at the true time, or another substream in the case
  * of a single substream that went astray. */
 static void take_far(const struct dumps_packet *packet, int64_t read_ns)
 {
-    bool is_safe = !packet->is_astray && was_heard_lately(packet->substream, read_ns);
+    bool is_safe = clock_refuses(read_ns) || (!packet->is_astray && was_heard_lately(packet->substream, read_ns));
 
     for (unsigned s = 0; packet->is_astray && s < dumps.shape.n_substreams; s++)
         is_safe |= s != packet->substream && was_heard_lately(s, read_ns);
@@ -265,7 +279,12 @@ void dumps_seen(void *arg, const struct network_delivery *delivery)
 
     if (!delivery->was_read)
         return;
-    dumps.n_read[delivery->is_whole ? packet->kind : DUMPS_MALFORMED]++;
+    if (packet->kind == DUMPS_STRANGER || delivery->is_whole)
+        dumps.n_read[packet->kind]++; /* a stranger's packet is not looked at */
+    else if (delivery->is_flipped)
+        dumps.n_flipped++;
+    else
+        dumps.n_read[DUMPS_MALFORMED]++; /* truncated */
     if (!delivery->is_whole)
         return;
     if (packet->kind == DUMPS_FAR)

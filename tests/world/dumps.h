@@ -26,7 +26,8 @@
 #define DUMPS_N_SPECTRA 400    /* spectra of a complete accumulation */
 #define DUMPS_SAMPLES   102400
 #define DUMPS_RATE_HZ   1024000
-#define DUMPS_NS        100000000 /* duration of a dump */
+#define DUMPS_NS        100000000                /* duration of a dump */
+#define DUMPS_CLOCK_NS  (20 * (int64_t)DUMPS_NS) /* the recorder's tolerance is longer */
 
 struct dumps_shape {
     unsigned n_ants, n_baselines, n_chan, n_substreams; /* n_chan: channels of a substream */
@@ -35,6 +36,8 @@ struct dumps_shape {
     unsigned n_parts; /* packets of a heap */
     unsigned window;  /* dumps of the recorder's window */
     bool is_prompt;   /* packets overtake each other by less than a dump */
+    bool has_clock;   /* the recorder compares false times with the host's clock */
+    bool has_crc;     /* packets carry a CRC, and the recorder requires it */
 };
 
 /* Kinds of packets.  The recorder counts a packet of each kind but the first three under one reason. */
@@ -46,8 +49,10 @@ enum dumps_kind {
     DUMPS_STOP,
     DUMPS_NO_ITEMS,
     DUMPS_HEAP_SIZE,
+    DUMPS_ALIGNMENT,
     DUMPS_BAD_TIMESTAMP,
     DUMPS_BAD_FREQUENCY,
+    DUMPS_STRANGER, /* as a genuine packet, from a sender that is not allowed */
     DUMPS_MALFORMED,
     DUMPS_N_KINDS
 };
@@ -70,8 +75,9 @@ struct dumps {
     int64_t numbers[DUMPS_MAX]; /* the timestamp is number * DUMPS_SAMPLES */
     unsigned epochs[DUMPS_MAX]; /* a jump of the timestamps begins an epoch */
     struct dumps_heap heaps[DUMPS_MAX][DUMPS_MAX_SUBSTREAMS];
-    uint64_t n_read[DUMPS_N_KINDS];
-    bool is_unsafe; /* the recorder may have followed a false time */
+    uint64_t n_read[DUMPS_N_KINDS]; /* packets without a flipped bit */
+    uint64_t n_flipped;             /* packets with a flipped bit that were read */
+    bool is_unsafe;                 /* the recorder may have followed a false time */
 };
 extern struct dumps dumps;
 

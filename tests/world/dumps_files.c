@@ -100,27 +100,9 @@ static void count_false_heaps(const struct recording *r, size_t row, struct dump
         tally->n_heaps += !r->flags[(row * dumps.shape.n_substreams + substream) * dumps.shape.n_chan * 4];
 }
 
-/* Checks the dump that a kill interrupted: values that were not written appear as flagged. */
-static void check_interrupted(const struct recording *r, size_t row, unsigned dump)
-{
-    const struct dumps_shape *shape = &dumps.shape;
-
-    for (unsigned ant_1 = 0; ant_1 < shape->n_ants; ant_1++)
-        for (unsigned ant_2 = ant_1; ant_2 < shape->n_ants; ant_2++, row++)
-            for (unsigned i = 0; i < shape->n_substreams * shape->n_chan * 4; i++) {
-                unsigned substream = i / (shape->n_chan * 4);
-                struct match match = {0};
-                check_value(r, row * shape->n_substreams * shape->n_chan * 4 + i, dump, substream, ant_1, ant_2,
-                            i % (shape->n_chan * 4), &match);
-                if (match.n_sent == 0 && !r->flags[row * shape->n_substreams * shape->n_chan * 4 + i])
-                    world_fail("dump %u, which a kill interrupted: neither exact nor flagged", dump);
-            }
-}
-
 /* Checks the dumps of a file, which are searched from index 'next' on.  Returns the index after the last dump.  'tally'
- * may be NULL.  A kill may have interrupted the dump after the first 'n_counted' dumps. */
-static unsigned check_dumps(const struct recording *r, int64_t sync_unix_s, unsigned next, uint64_t n_counted,
-                            struct dumps_tally *tally)
+ * may be NULL. */
+static unsigned check_dumps(const struct recording *r, int64_t sync_unix_s, unsigned next, struct dumps_tally *tally)
 {
     size_t n_baselines = dumps.shape.n_baselines;
 
@@ -136,10 +118,6 @@ static unsigned check_dumps(const struct recording *r, int64_t sync_unix_s, unsi
             continue;
         }
         next = dump + 1;
-        if (row / n_baselines >= n_counted) {
-            check_interrupted(r, row, dump);
-            continue;
-        }
         for (unsigned substream = 0; substream < dumps.shape.n_substreams; substream++) {
             bool is_present = check_heap(r, row, dump, substream);
             if (!tally)
@@ -165,7 +143,7 @@ static void read_file(const char *path, bool may_repair, struct recording *r)
 {
     bool ok = recording_read(path, dumps.shape.n_baselines, row_values(), r);
 
-    if (!ok && may_repair && recording_repair(path, dumps.shape.n_baselines)) {
+    if (!ok && may_repair && recording_repair(path)) {
         world_note("files repaired after a full disk");
         ok = recording_read(path, dumps.shape.n_baselines, row_values(), r);
     }
@@ -200,7 +178,7 @@ void dumps_files_check(const char *directory, int64_t sync_unix_s, bool ran_out,
         read_file(ran_out ? copy : path, ran_out, &r);
         if (r.n_dumps == 0)
             world_fail("%s has no dumps", path);
-        next = check_dumps(&r, sync_unix_s, next, r.n_dumps, tally);
+        next = check_dumps(&r, sync_unix_s, next, tally);
         add_file(&r, tally);
         tally->n_in_file[number] = (unsigned)r.n_dumps;
         recording_free(&r);
@@ -213,8 +191,7 @@ void dumps_files_check(const char *directory, int64_t sync_unix_s, bool ran_out,
         recording_close_left();
 }
 
-void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_counted, bool is_torn,
-                              const struct dumps_tally *tally)
+void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_counted, const struct dumps_tally *tally)
 {
     struct recording r;
 
@@ -223,23 +200,15 @@ void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_coun
         return;
     }
     bool ok = recording_read(path, dumps.shape.n_baselines, row_values(), &r);
-    if (!ok && recording_repair(path, dumps.shape.n_baselines)) {
-        world_note("kills whose file needs a repair");
+    world_note(ok ? "kills whose file is complete" : "kills whose file needs a repair");
+    if (!ok && recording_repair(path))
         ok = recording_read(path, dumps.shape.n_baselines, row_values(), &r);
-    } else {
-        world_note("kills whose file is complete");
-    }
-    if (!ok && is_torn) {
-        world_note("kills within a write that tore a table");
-        return;
-    }
     if (!ok)
         world_fail("%s cannot be read", path);
     if (r.n_dumps < n_counted || r.n_dumps > n_counted + 1)
         world_fail("%s: %zu dumps, and %llu were counted as written", path, r.n_dumps, (unsigned long long)n_counted);
-    if (is_torn) /* a torn table may have lost the last dump */
-        r.n_rows = (n_counted - 1) * dumps.shape.n_baselines;
-    check_dumps(&r, tally->sync_unix_s, tally->first[number], n_counted, NULL);
+    world_note(r.n_dumps > n_counted ? "kills after a dump was written" : "kills before a dump was written");
+    check_dumps(&r, tally->sync_unix_s, tally->first[number], NULL);
     recording_free(&r);
 }
 

@@ -25,11 +25,9 @@ void dumps_files_name(const char *directory, unsigned number, char path[DUMPS_FI
 /* Reads all files.  If the disk ran out at a write, the newest file may need a repair. */
 void dumps_files_check(const char *directory, int64_t sync_unix_s, bool ran_out, struct dumps_tally *tally);
 
-/* Checks a file that a kill left: the file has at least the first 'n_counted' dumps of the finished file with this
- * number, at once or after a repair.  If the kill tore a write, the last of these dumps may be damaged, or the file may
- * be beyond repair. */
-void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_counted, bool is_torn,
-                              const struct dumps_tally *tally);
+/* Checks a file that a kill left: the file has the first 'n_counted' dumps of the finished file with this number, and
+ * perhaps one dump more, at once or after a repair. */
+void dumps_files_check_killed(const char *path, unsigned number, uint64_t n_counted, const struct dumps_tally *tally);
 
 /* Removes all files of the directory. */
 void dumps_files_remove(const char *directory);

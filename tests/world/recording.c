@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Byte position, in a superblock of version 0, of the number that gives the file's end. */
-#define END_OF_FILE_AT 40
+#define SIGNATURE "\x89HDF\r\n\x1a\n"
+#define MAGIC     "visrec J"
 
 /* The arrays that grow with each dump. */
 static const char *const growing[] = {
@@ -126,54 +126,50 @@ void recording_free(struct recording *recording)
     free(recording->nsamples);
 }
 
-/* Sets the file's end, as stored in the superblock, to the file's size. */
-static bool extend_end_of_file(const char *path)
+/* Makes the changes of a journal of 'n_bytes': each has an address, a length and its bytes. */
+static bool make_changes(int fd, const uint8_t *journal, uint64_t n_bytes)
+{
+    uint64_t change[2];
+
+    for (uint64_t at = 0; at < n_bytes; at += sizeof(change) + change[1]) {
+        if (n_bytes - at < sizeof(change))
+            return false;
+        memcpy(change, journal + at, sizeof(change));
+        if (change[1] > n_bytes - at - sizeof(change) ||
+            pwrite(fd, journal + at + sizeof(change), change[1], (off_t)change[0]) != (ssize_t)change[1])
+            return false;
+    }
+    return true;
+}
+
+static bool repair_descriptor(int fd)
+{
+    struct {
+        char magic[8];
+        uint64_t n_bytes;
+    } header;
+    uint64_t start;
+    struct stat stat;
+
+    if (fstat(fd, &stat) != 0 || pread(fd, &start, 8, 0) != 8 ||
+        pread(fd, &header, sizeof(header), (off_t)start) != sizeof(header) || memcmp(header.magic, MAGIC, 8) != 0 ||
+        header.n_bytes > (uint64_t)stat.st_size)
+        return false;
+    uint8_t *journal = malloc(header.n_bytes + 1);
+    bool ok = journal &&
+              pread(fd, journal, header.n_bytes, (off_t)(start + sizeof(header))) == (ssize_t)header.n_bytes &&
+              make_changes(fd, journal, header.n_bytes) && pwrite(fd, SIGNATURE, 8, 0) == 8;
+    free(journal);
+    return ok;
+}
+
+bool recording_repair(const char *path)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    struct stat stat;
-    uint64_t end;
-    bool ok = fd >= 0 && fstat(fd, &stat) == 0 && pread(fd, &end, 8, END_OF_FILE_AT) == 8;
+    bool ok = fd >= 0 && repair_descriptor(fd);
 
-    if (ok && end < (uint64_t)stat.st_size) {
-        end = (uint64_t)stat.st_size;
-        ok = pwrite(fd, &end, 8, END_OF_FILE_AT) == 8;
-    }
     if (fd >= 0)
         close(fd);
-    return ok;
-}
-
-static bool cut_rows(hid_t file, const char *name, int64_t n_rows)
-{
-    hid_t set = H5Dopen2(file, name, H5P_DEFAULT), space = set < 0 ? -1 : H5Dget_space(set);
-    hsize_t dims[4] = {0};
-    bool ok = space >= 0 && H5Sget_simple_extent_dims(space, dims, NULL) > 0 && (int64_t)dims[0] >= n_rows;
-
-    dims[0] = (hsize_t)n_rows;
-    ok = ok && H5Dset_extent(set, dims) >= 0;
-    if (space >= 0)
-        H5Sclose(space);
-    if (set >= 0)
-        H5Dclose(set);
-    return ok;
-}
-
-bool recording_repair(const char *path, size_t n_baselines)
-{
-    int64_t n_times, n_blts;
-
-    if (!extend_end_of_file(path))
-        return false;
-    hid_t file = open_file(path, H5F_ACC_RDWR);
-    if (file < 0)
-        return false;
-    bool ok = read_counts(file, &n_times, &n_blts);
-    n_blts = n_times * (int64_t)n_baselines;
-    for (size_t i = 0; ok && i < ARRAY_LEN(growing); i++)
-        ok = cut_rows(file, growing[i], n_blts);
-    hid_t set = H5Dopen2(file, "Header/Nblts", H5P_DEFAULT);
-    ok = ok && H5Dwrite(set, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n_blts) >= 0;
-    H5Fclose(file);
     return ok;
 }
 

@@ -23,8 +23,8 @@ struct recording {
 bool recording_read(const char *path, size_t n_baselines, size_t n_values, struct recording *recording);
 void recording_free(struct recording *recording);
 
-/* Cuts a file's arrays to the dumps that its header counts.  Returns false if that is not possible. */
-bool recording_repair(const char *path, size_t n_baselines);
+/* Completes the flush that a kill interrupted.  Returns false if the file has no journal. */
+bool recording_repair(const char *path);
 
 /* Closes the files that a recorder left open in HDF5 after a failed write. */
 void recording_close_left(void);

@@ -16,31 +16,49 @@ static uint64_t count_refused(enum reject reject)
     return run_counter("visrec_rejected_packets_total", label) + run_counter("visrec_ignored_packets_total", label);
 }
 
-/* Checks the counters of packets. */
-static void check_packets(uint64_t n_read)
+/* Checks the counters of wrong packets.  A packet with a flipped bit is in the counter of any reason that is found before
+ * its CRC is checked, or in the CRC's counter. */
+static void check_refused(void)
 {
     static const enum reject rejects[DUMPS_N_KINDS] = {
         [DUMPS_DESCRIPTOR] = REJECT_DESCRIPTOR,       [DUMPS_STOP] = REJECT_STOP,
         [DUMPS_NO_ITEMS] = REJECT_NO_ITEMS,           [DUMPS_HEAP_SIZE] = REJECT_HEAP_SIZE,
-        [DUMPS_BAD_TIMESTAMP] = REJECT_BAD_TIMESTAMP, [DUMPS_BAD_FREQUENCY] = REJECT_BAD_FREQUENCY,
+        [DUMPS_ALIGNMENT] = REJECT_ALIGNMENT,         [DUMPS_BAD_TIMESTAMP] = REJECT_BAD_TIMESTAMP,
+        [DUMPS_BAD_FREQUENCY] = REJECT_BAD_FREQUENCY, [DUMPS_STRANGER] = REJECT_BAD_SENDER,
         [DUMPS_MALFORMED] = REJECT_MALFORMED,
     };
+    uint64_t n_flipped = count_refused(REJECT_CRC);
+
+    for (unsigned kind = DUMPS_DESCRIPTOR; kind < DUMPS_N_KINDS; kind++) {
+        uint64_t n = count_refused(rejects[kind]), n_read = dumps.n_read[kind];
+        bool is_before_crc = rejects[kind] != REJECT_BAD_SENDER && rejects[kind] < REJECT_CRC &&
+                             rejects[kind] != REJECT_ALIGNMENT && rejects[kind] != REJECT_BAD_TIMESTAMP;
+        if (n < n_read || (n > n_read && !is_before_crc))
+            world_fail("%llu packets of the kind %s were read, and the counter has %llu", (unsigned long long)n_read,
+                       reject_name(rejects[kind]), (unsigned long long)n);
+        n_flipped += n - n_read;
+    }
+    if (n_flipped != dumps.n_flipped)
+        world_fail("%llu packets with a flipped bit were read, and %llu were refused",
+                   (unsigned long long)dumps.n_flipped, (unsigned long long)n_flipped);
+}
+
+/* Checks the counters of packets. */
+static void check_packets(uint64_t n_read)
+{
     uint64_t n_sent_on = 0, n_parts = dumps.shape.n_parts;
 
     if (run_counter("visrec_packets_total", "") != n_read)
         world_fail("%llu packets were read, and the counter differs", (unsigned long long)n_read);
-    for (unsigned kind = DUMPS_DESCRIPTOR; kind < DUMPS_N_KINDS; kind++)
-        if (count_refused(rejects[kind]) != dumps.n_read[kind])
-            world_fail("%llu packets of the kind %s were read, and the counter has %llu",
-                       (unsigned long long)dumps.n_read[kind], reject_name(rejects[kind]),
-                       (unsigned long long)count_refused(rejects[kind]));
-    static const enum reject others[] = {REJECT_TOO_OLD, REJECT_JUMP, REJECT_DUPLICATE, REJECT_NO_CHUNK};
+    check_refused();
+    static const enum reject others[] = {REJECT_TOO_OLD, REJECT_JUMP, REJECT_CLOCK, REJECT_DUPLICATE, REJECT_NO_CHUNK};
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         uint64_t n = count_refused(others[i]);
         n_sent_on += n;
         if (n > 0)
             world_note(others[i] == REJECT_TOO_OLD     ? "runs with packets too old"
                        : others[i] == REJECT_JUMP      ? "runs with refused jumps"
+                       : others[i] == REJECT_CLOCK     ? "runs with times that the clock refuses"
                        : others[i] == REJECT_DUPLICATE ? "runs with duplicates"
                                                        : "runs without a free chunk");
     }

@@ -187,7 +187,7 @@ static hid_t open_file(const char *path)
      * the recording. */
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     H5Pset_file_locking(access, false, true);
-    file = H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, access);
+    file = visrec_uvh5_use_driver(access) ? H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, access) : -1;
     H5Pclose(access);
     return file;
 }
@@ -304,15 +304,14 @@ undo_memory:
 
 /* ---- Appending --------------------------------------------------------------------------------------------------- */
 
-/* Appends a dump.  The counts are written last, after all rows are in the file.  After a kill at any time, the counts
- * therefore match the rows. */
+/* Appends a dump.  One flush writes the rows and the counts.  After a kill at any time, the file therefore has the whole
+ * dump or no part of it (visrec/uvh5_driver.c). */
 static bool append_all(struct visrec_uvh5 *file, const struct visrec_dump *dump, int64_t unix_ns)
 {
     int64_t n_times = (int64_t)file->n_dumps + 1;
     int64_t n_blts = n_times * (int64_t)file->array->n_baselines;
 
     return visrec_uvh5_rows_append(&file->rows, file->n_dumps, dump, unix_ns) &&
-           H5Fflush(file->file, H5F_SCOPE_GLOBAL) >= 0 &&
            H5Dwrite(file->n_times, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n_times) >= 0 &&
            H5Dwrite(file->n_blts, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n_blts) >= 0 &&
            H5Fflush(file->file, H5F_SCOPE_GLOBAL) >= 0;

@@ -3,9 +3,9 @@
  * Flow:      main opens the file; the writer thread appends dump after dump; main closes the file
  * Threads:   one at a time, because the HDF5 library is not thread-safe.
  * Crashes:   after each append the file is complete and readable, also while the recorder runs.  A kill loses only the
- *            dump that is being written.  The last few writes of a flush update the metadata; for each dump, they
- *            take tens of microseconds.  A kill between these writes leaves a file that scripts/repair_uvh5.py
- *            repairs.
+ *            dump that is being written.  The last few writes of an append change the tables of HDF5, and take tens of
+ *            microseconds.  A kill between these writes leaves a file that does not open until
+ *            scripts/repair_uvh5.py repairs it.
  * Damage:    the datasets visdata, flags and nsamples have HDF5's checksums (Fletcher), which every reader of HDF5
  *            checks.
  * Source:    pyuvdata's "Memo: UVH5 file format", version 1.2.  docs/visibilities.md describes the choices that the

@@ -1,7 +1,7 @@
 /* uvh5_internal.h - declarations that visrec/uvh5*.c share.
  *
  * Flow:      visrec/uvh5.c makes the file; visrec/uvh5_header.c writes the constants; visrec/uvh5_rows.c writes the
- *            growing datasets.
+ *            growing datasets; visrec/uvh5_driver.c passes HDF5's writes to the disk.
  * Errors:    functions return false if a call of HDF5 fails or if memory runs out.  visrec/uvh5.c stores the errno of
  *            failed calls.
  * Threads:   as in visrec/uvh5.h. */
@@ -61,5 +61,12 @@ bool visrec_uvh5_rows_append(struct visrec_uvh5_rows *rows, hsize_t n_dumps, con
 
 /* Frees the memory of 'rows', which may be zero.  The datasets close with the file. */
 void visrec_uvh5_rows_fini(struct visrec_uvh5_rows *rows);
+
+/* ---- visrec/uvh5_driver.c: the file below HDF5 ------------------------------------------------------------------- */
+
+/* Makes HDF5 write files through a driver of this program.  With this driver a kill leaves the file as a flush has left
+ * it.  If the kill interrupted a flush, the file does not open until scripts/repair_uvh5.py has completed the flush.
+ * Files that are opened with 'access' (H5P_FILE_ACCESS) use the driver. */
+bool visrec_uvh5_use_driver(hid_t access);
 
 #endif

@@ -221,4 +221,23 @@ TEST(huge_pages)
     ck_assert_int_eq(memory_node_of_interface("no-such-if"), -1);
 }
 
+TEST(touched_pages)
+{
+    enum { N_PAGES = 8 };
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *memory = mmap(NULL, N_PAGES * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char are_resident[N_PAGES];
+
+    madvise(memory, N_PAGES * page_bytes, MADV_NOHUGEPAGE);
+    memory[3 * page_bytes] = 17;
+    memory_touch(memory + 2 * page_bytes, 0);
+    memory_touch(memory + page_bytes + 100, 4 * page_bytes); /* from page 1 to page 5 */
+    ck_assert_int_eq(mincore(memory, N_PAGES * page_bytes, are_resident), 0);
+    for (int page = 0; page < N_PAGES; page++)
+        ck_assert_int_eq(are_resident[page] & 1, page >= 1 && page <= 5);
+    for (size_t i = 0; i < N_PAGES * page_bytes; i++)
+        ck_assert_uint_eq(memory[i], i == 3 * page_bytes ? 17 : 0);
+    munmap(memory, N_PAGES * page_bytes);
+}
+
 SUITE(.setup = make_root, .teardown = remove_root);
