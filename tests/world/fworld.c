@@ -101,6 +101,7 @@ static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
     for (unsigned p = 0; p < s.n_packets; p++) {
         run_sleep(begin_ns + faults_time(p) * PACKET_NS - world_now_ns());
         settings_step(p);
+        gnss_step(p);
         for (unsigned i = 0; i < 2 * s.n_ants; i++) {
             int64_t shift = faults_shift(i / 2, i % 2, p), first = (s.first_packet + faults_time(p)) * PACKET;
             if (!is_silent[i / 2][i % 2][p])
@@ -159,6 +160,7 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
     if (input_counter("heaps") + input_counter("missing_heaps") > n_most)
         world_fail("%llu heaps were received, and %llu are missing", (unsigned long long)input_counter("heaps"),
                    (unsigned long long)input_counter("missing_heaps"));
+    gnss_check_counters();
     check_losses();
 }
 
@@ -189,7 +191,7 @@ static void check_date(unsigned ant, unsigned pol, int64_t n_wrong, int64_t righ
 static void draw_faults(struct network_faults *f, bool has_silence)
 {
     static const double rates[] = {0, 0, 0.001, 0.01, 0.1};
-    static const int64_t jitters_ns[] = {0, NS_PER_MS, 2 * PACKET_NS, 20 * PACKET_NS};
+    const int64_t jitters_ns[] = {0, NS_PER_MS, 2 * PACKET_NS, 20 * PACKET_NS};
 
     f->lose = rates[world_random(5)];
     f->duplicate = rates[world_random(5)];
@@ -247,6 +249,9 @@ static void draw_scenario(void)
     s.window = 2 + (unsigned)world_random(5);
     s.has_narrow = !model_is_known || world_random(4) == 0;
     s.n_packets = 101 + (unsigned)world_random(160);
+    s.has_gnss = model_is_known && world_random(4) == 0;
+    s.rate_hz = s.has_gnss ? SATELLITE_RATE_HZ : USUAL_RATE_HZ;
+    s.n_packets += s.has_gnss ? 150 : 0;
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)
@@ -265,21 +270,21 @@ static void write_config(const char *path)
     snprintf(
         narrow, sizeof(narrow),
         "  - {kind: narrowband, name: narrow, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
-        "     destinations: [\"239.2.1.0+1:7148\"], buffers: 64, centre_frequency: %d, decimation: 1,\n"
-        "     pass_bandwidth: %d, ddc_taps: %d}\n",
-        N_CHAN, N_SPECTRA, N_TAPS, GAIN, RATE_HZ / 4, RATE_HZ / 4, DDC_TAPS);
+        "     destinations: [\"239.2.1.0+1:7148\"], buffers: 64, centre_frequency: %lld, decimation: 1,\n"
+        "     pass_bandwidth: %lld, ddc_taps: %d}\n",
+        N_CHAN, N_SPECTRA, N_TAPS, GAIN, (long long)RATE_HZ / 4, (long long)RATE_HZ / 4, DDC_TAPS);
     FILE *file = fopen(path, "w");
 
     if (!file)
         world_fail("cannot write %s", path);
     fprintf(file,
-            "time: {sync_time: %lld, adc_sample_rate: %d}\n"
+            "time: {sync_time: %lld, adc_sample_rate: %lld}\n"
             "device: {kind: cpu, threads: 1}\n"
             "recv: {interface: lo, sample_bits: %d, packet_samples: %d, chunk_samples: %u, max_delay_diff: 256,\n"
             "       window: %u, chunks: %u, threads: %u, buffer: 8000000}\n"
             "antennas:\n",
-            (long long)s.sync_unix_s, RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window, 4 * s.window + 12,
-            s.n_threads);
+            (long long)s.sync_unix_s, (long long)RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window,
+            4 * s.window + 12, s.n_threads);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         fprintf(file, "  - {name: m%u, feng_id: %u, pol0: [\"%s\"], pol1: [\"%s\"]}\n", ant, ant, endpoint_of(ant, 0),
                 endpoint_of(ant, 1));
@@ -291,6 +296,8 @@ static void write_config(const char *path)
             "katcp: {listen: \"127.0.0.1:7147\"}\n"
             "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
             N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.has_narrow ? narrow : "", s.n_ants);
+    if (s.has_gnss)
+        gnss_write_config(file);
     fclose(file);
 }
 
@@ -305,6 +312,7 @@ static void show_run(const struct network_faults *f)
     if (faults.pause_at > 0)
         fprintf(stderr, "pause of %lld packets after packet %u\n", (long long)faults.n_pause_packets, faults.pause_at);
     settings_show();
+    gnss_show();
     judge_show();
 }
 
@@ -318,6 +326,7 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
     faults_begin(begin_ns);
     settings_begin();
+    gnss_begin();
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
     if (!run_has_ended() && !device_faults_failed()) {
@@ -346,6 +355,7 @@ static void run_seed(uint64_t seed, const char *path)
     draw_scenario();
     faults_draw();
     draw_sync();
+    gnss_draw();
     write_config(path);
     bool has_silence = draw_silence();
     settings_draw();
@@ -361,10 +371,12 @@ static void run_seed(uint64_t seed, const char *path)
     network_listen(network_port("239.2.0.1:7148"), judge_take, (void *)1);
     network_listen(network_port("239.2.1.0:7148"), judge_take, (void *)NARROW);
     network_listen(network_port("239.2.1.1:7148"), judge_take, (void *)(NARROW + 1));
+    network_listen(network_port("239.2.2.0:7148"), gnss_take, NULL);
     run_daemon(ports, path, link.jitter_ns);
     if (run_is_verbose)
         show_run(&link);
     judge_all();
+    gnss_judge();
     world_end(); /* the last packets may still be on their way */
     network_end();
 }
