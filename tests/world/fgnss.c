@@ -449,16 +449,19 @@ static struct model steered(const struct order *order)
         .sample = sample, .chips = chips - floorl(chips / CODE_CHIPS) * CODE_CHIPS, .doppler_hz = order->doppler_hz};
 }
 
-/* Returns true if a search may have found the signal of the record.  The signal's code has no Doppler, but the replica's
- * code has. */
+/* Returns true if a search may have found this state: the signal, or a peak of the noise at another Doppler.  Noise has
+ * high peaks, because samples repeat.  The signal's code has no Doppler, but the replica's code has. */
 static bool is_found(const struct track *track, const struct record *r)
 {
     struct model phases = phases_of(r);
     double truth = sums_true_chips(track->ant, (double)(phases.sample * SUBSAMPLING % (PERIOD * BATCH)) + DELAY);
     double error = fabs(truth - r->code_phase), most = 0.5 + 1e-3 * (double)r->code_period * (1000 + 150) / 1540;
+    bool is_signal = fabs(r->doppler - (sums_true_offset_hz(track->ant) - CARRIER_HZ)) < 250;
 
-    return has_search && track->index == 0 && !is_inverted && fmin(error, CODE_CHIPS - error) < most &&
-           fabs(r->doppler - (sums_true_offset_hz(track->ant) - CARRIER_HZ)) < 150;
+    if (!has_search || track->index != 0 || fabs(r->doppler - 100) > 1500 + 500)
+        return false;
+    world_note(is_signal && !is_inverted ? "satellites: found" : "satellites: noise found");
+    return !is_signal || is_inverted || fmin(error, CODE_CHIPS - error) < most;
 }
 
 static bool is_meant(const struct track *track, const struct order *order)
@@ -492,8 +495,10 @@ static void start(struct track *track, const struct record *r, unsigned h)
         return;
     }
     if (!is_found(track, r))
-        fail(track, r, "no request and no signal has these phases");
-    world_note("satellites: found");
+        world_fail("antenna %u, L1CA-%u, start %u: no request and no signal has %.9f chips and a Doppler of %.3f Hz at "
+                   "sample %lld, code period %lld",
+                   track->ant, r->prn, r->n_starts, r->code_phase, r->doppler, (long long)phases_of(r).sample,
+                   (long long)r->code_period);
     track->next = INT64_MIN;
     struct model model = phases_of(r);
     model.doppler_hz = r->doppler;

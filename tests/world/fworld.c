@@ -361,7 +361,8 @@ static void run_seed(uint64_t seed, const char *path)
     settings_draw();
     if (model_is_known)
         draw_faults(&link, has_silence);
-    s.is_lossy = link.lose > 0 || link.burst > 0;
+    /* At the rate for satellites, chunks are as short as the delays of the receivers' threads. */
+    s.is_lossy = link.lose > 0 || link.burst > 0 || s.has_gnss;
     s.is_prompt = link.jitter_ns < in_time_ns() && link.jitter_ns <= s.chunk_packets * PACKET_NS / 2;
     for (unsigned i = 0; i < 2 * s.n_ants; i++) {
         ports[i / 2][i % 2] = network_port(endpoint_of(i / 2, i % 2));
