@@ -181,10 +181,13 @@ static void add_antennas(const struct steering *steering, unsigned ants, int64_t
     sum[0] = sum[1] = 0;
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         int64_t re = voltage(ant, batch, chan, t, pol, 0), im = voltage(ant, batch, chan, t, pol, 1);
-        int64_t c = steering->weight[ant] * cosines[steering->quarter[ant]];
-        int64_t d = steering->weight[ant] * sines[steering->quarter[ant]];
+        int64_t re_steered = steering->weight[ant] * cosines[steering->quarter[ant]];
+        int64_t im_steered = steering->weight[ant] * sines[steering->quarter[ant]];
+        int gain[2];
         if (!(ants >> ant & 1))
             continue;
+        requests_calibration(ant, pol, chan, batch, gain);
+        int64_t c = re_steered * gain[0] - im_steered * gain[1], d = re_steered * gain[1] + im_steered * gain[0];
         sum[0] += re * c - im * d;
         sum[1] += re * d + im * c;
     }

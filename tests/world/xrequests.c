@@ -14,7 +14,7 @@
 #define MAX_STEERING  32
 #define MAX_STRANGERS 4
 
-enum kind { OTHER, READ_STEADY, CAPTURE, STEERING, GATE };
+enum kind { OTHER, READ_STEADY, CAPTURE, STEERING, GATE, SHIFT, CALIBRATION };
 
 /* A version of the gate: takes [from, until) of each period, in samples. */
 struct gate {
@@ -22,6 +22,20 @@ struct gate {
     unsigned on_from, on_until;
 };
 #define GATE_PERIOD (5 * STEP + 3)
+
+/* Shifts of all inputs, in spectra. */
+struct shifts {
+    int64_t from_samples;
+    int of[MAX_ANTS][2];
+};
+
+/* Gains of all inputs: magnitude * j^(quarter + channel * turn). */
+struct calibration {
+    int64_t from_samples;
+    struct {
+        int magnitude, quarter, turn;
+    } of[MAX_ANTS][2];
+};
 
 struct request {
     unsigned due_batch;
@@ -33,6 +47,8 @@ struct request {
     int64_t from_samples;
     struct steering steering;
     struct gate gate;
+    struct shifts shifts;
+    struct calibration calibration;
     int64_t sent_ns, answered_ns;
     unsigned n_answers;
 };
@@ -51,6 +67,10 @@ static struct steering steering[MAX_BEAMS][MAX_STEERING];
 static unsigned n_steering[MAX_BEAMS];
 static struct gate gates[MAX_REQUESTS];
 static unsigned n_gates;
+static struct shifts shifts[MAX_REQUESTS];
+static unsigned n_shifts;
+static struct calibration calibrations[MAX_REQUESTS];
+static unsigned n_calibrations;
 
 /* Returns true if the daemon is stopped while data flow.  It then need not answer the last requests. */
 static bool is_stopped(void)
@@ -134,10 +154,47 @@ static void draw_gate_change(struct request *request)
              request->gate.on_until);
 }
 
+/* Draws a request that changes the shifts of one or two inputs.  'newest' has the shifts before the request, and after
+ * it. */
+static void draw_shift(struct request *request, struct shifts *newest)
+{
+    unsigned first = (unsigned)world_random(2 * s.n_ants), n = 1 + (unsigned)world_random(2);
+
+    request->kind = SHIFT;
+    snprintf(request->line, sizeof(request->line), "input-shift");
+    for (unsigned i = 0; i < n; i++) {
+        unsigned input = (first + i) % (2 * s.n_ants);
+        char text[32];
+        int shift = (int)world_random(2 * (unsigned)s.max_shift + 1) - s.max_shift;
+        newest->of[input / 2][input % 2] = shift;
+        snprintf(text, sizeof(text), " %u %d", input, shift);
+        append(request, text);
+    }
+    request->shifts = *newest;
+}
+
+/* Draws a request that changes the calibration of an input: one gain for all channels, or a gain for each channel. */
+static void draw_calibration(struct request *request, struct calibration *newest)
+{
+    static const char *const gains[3][4] = {
+        {" 0", " 0", " 0", " 0"}, {" 1", " 1j", " -1", " -1j"}, {" 2", " 2j", " -2", " -2j"}};
+    unsigned input = (unsigned)world_random(2 * s.n_ants), turn = (unsigned)world_random(4);
+    unsigned magnitude = (unsigned)world_random(3), quarter = (unsigned)world_random(4);
+
+    request->kind = CALIBRATION;
+    snprintf(request->line, sizeof(request->line), "beam-calibration %u", input);
+    for (unsigned chan = 0; chan < (turn ? N_STREAM_CHANS : 1); chan++)
+        append(request, chan < MAX_CHANS ? gains[magnitude][(quarter + chan * turn) % 4] : " 1");
+    newest->of[input / 2][input % 2].magnitude = (int)magnitude;
+    newest->of[input / 2][input % 2].quarter = (int)quarter;
+    newest->of[input / 2][input % 2].turn = (int)turn;
+    request->calibration = *newest;
+}
+
 static void draw_wrong(struct request *request)
 {
     static const char *const lines[] = {"capture-start nothing",  "capture-stop",           "beam-weights vis 1",
-                                        "input-shift 0 1",        "gate no-gate",           "capture-start vis -1",
+                                        "input-shift 0 17",       "gate no-gate",           "capture-start vis -1",
                                         "sensor-value no-sensor", "beam-quant-gains x nan", "capture-start vis 1.5"};
 
     snprintf(request->line, sizeof(request->line), "%s", lines[world_random(sizeof(lines) / sizeof(lines[0]))]);
@@ -177,7 +234,13 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
 {
     unsigned due[MAX_REQUESTS / 4], n = (unsigned)run_draw("requests", MAX_REQUESTS / 4);
     struct steering newest[MAX_BEAMS];
+    struct shifts newest_shifts = shifts[0];
+    struct calibration newest_calibration = {.from_samples = INT64_MIN};
 
+    for (unsigned i = 0; i < 2 * MAX_ANTS; i++)
+        newest_calibration.of[i / 2][i % 2].magnitude = 1;
+    calibrations[0] = newest_calibration;
+    n_calibrations = 1;
     n = s.may_fail ? 0 : n;
     memset(&operator, 0, sizeof(operator));
     memset(&guest, 0, sizeof(guest));
@@ -191,11 +254,15 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
     }
     for (unsigned i = 0; i < n; i++) {
         struct request *request = add(&operator, due[i]);
-        unsigned what = (unsigned)world_random(8), beam = (unsigned)world_random(n_beams + 1);
+        unsigned what = (unsigned)world_random(10), beam = (unsigned)world_random(n_beams + 1);
         if (what == 0)
             draw_wrong(request);
         else if (what == 1 && s.has_gate)
             draw_gate_change(request);
+        else if (what >= 8 && s.max_shift > 0)
+            draw_shift(request, &newest_shifts);
+        else if (what >= 8 && n_beams > 0)
+            draw_calibration(request, &newest_calibration);
         else if (what < 4 || beam == n_beams)
             draw_capture(request, streams, n_streams);
         else
@@ -233,6 +300,11 @@ static void on_steady(const struct request *change, const char *line)
 
     if (!at || sscanf(at, "%*s %15s %lld", status, &samples) != 2)
         world_fail("the sensor's reading is '%s'", line);
+    if (change->kind == CALIBRATION) {
+        calibrations[n_calibrations] = change->calibration;
+        calibrations[n_calibrations++].from_samples = samples;
+        world_note("requests: changes of calibration");
+    }
     if (change->kind != STEERING)
         return;
     struct steering *next = &steering[change->number][n_steering[change->number]++];
@@ -251,6 +323,18 @@ static void on_gate(const struct request *request, const char *line)
     gates[n_gates] = request->gate;
     gates[n_gates++].from_samples = samples;
     world_note("requests: changes of gates");
+}
+
+/* Stores the changed shifts, in the same way. */
+static void on_shift(const struct request *request, const char *line)
+{
+    long long samples;
+
+    if (sscanf(line, "%*s ok %lld", &samples) != 1 || samples % BATCH != 0)
+        world_fail("'%s' was answered with '%s'", request->line, line);
+    shifts[n_shifts] = request->shifts;
+    shifts[n_shifts++].from_samples = samples;
+    world_note("requests: changes of shifts");
 }
 
 /* Takes a line "#name[mid] ..." or "!name[mid] result ...". */
@@ -275,6 +359,8 @@ static void on_line(void *arg, const char *line)
         world_fail("'%s' was answered with '%s' instead of %s", request->line, line, request->answer);
     if (request->kind == GATE && strcmp(result, "ok") == 0)
         on_gate(request, line);
+    if (request->kind == SHIFT && strcmp(result, "ok") == 0)
+        on_shift(request, line);
     request->n_answers++;
     if (strcmp(result, request->answer) != 0)
         return; /* the daemon is ending, and has not executed the request */
@@ -372,6 +458,46 @@ void requests_write_gate(FILE *file)
 {
     fprintf(file, "gates:\n  - {kind: switch, name: g, period: %d, on_from: %u, on_until: %u}\n", GATE_PERIOD,
             gates[0].on_from, gates[0].on_until);
+}
+
+void requests_draw_shifts(void)
+{
+    bool is_zero = world_random(2);
+
+    shifts[0] = (struct shifts){.from_samples = INT64_MIN};
+    n_shifts = 1;
+    for (unsigned i = 0; i < 2 * s.n_ants && s.max_shift > 0 && !is_zero; i++)
+        shifts[0].of[i / 2][i % 2] = (int)world_random(2 * (unsigned)s.max_shift + 1) - s.max_shift;
+    world_note(s.max_shift > 0 ? "inputs may be shifted" : "inputs are not shifted");
+}
+
+void requests_write_shifts(FILE *file)
+{
+    fprintf(file, ", max_shift: %d, shifts: [", s.max_shift);
+    for (unsigned i = 0; i < 2 * s.n_ants; i++)
+        fprintf(file, "%s%d", i ? ", " : "", shifts[0].of[i / 2][i % 2]);
+    fprintf(file, "]");
+}
+
+int requests_shift(unsigned ant, unsigned pol, int64_t batch)
+{
+    unsigned i = n_shifts - 1;
+
+    while (shifts[i].from_samples > batch * BATCH)
+        i--;
+    return shifts[i].of[ant][pol];
+}
+
+void requests_calibration(unsigned ant, unsigned pol, unsigned chan, int64_t batch, int gain[2])
+{
+    static const int cosines[] = {1, 0, -1, 0}, sines[] = {0, 1, 0, -1};
+    unsigned i = n_calibrations - 1;
+
+    while (calibrations[i].from_samples > batch * BATCH)
+        i--;
+    int quarter = calibrations[i].of[ant][pol].quarter + (int)chan * calibrations[i].of[ant][pol].turn;
+    gain[0] = calibrations[i].of[ant][pol].magnitude * cosines[quarter % 4];
+    gain[1] = calibrations[i].of[ant][pol].magnitude * sines[quarter % 4];
 }
 
 const struct steering *requests_steering(unsigned beam, int64_t batch)

@@ -54,7 +54,8 @@ static struct part parts[MAX_ANTS][MAX_BATCHES][4];
 
 /* ---- Voltages -------------------------------------------------------------------------------------------------------- */
 
-int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+/* The byte that the F-engine sends. */
+static int8_t sent_voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
 {
     uint64_t z = (uint64_t)batch * 0x9E3779B97F4A7C15 + (((ant * 64 + chan) * 64 + spectrum) * 4 + pol * 2 + part);
 
@@ -63,13 +64,20 @@ int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, un
     return (int8_t)((int)((z >> 40) % 255) - 127);
 }
 
+int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+{
+    int64_t from = batch * N_SPECTRA + spectrum - requests_shift(ant, pol, batch);
+
+    return sent_voltage(ant, from / N_SPECTRA, chan, (unsigned)(from % N_SPECTRA), pol, part);
+}
+
 static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
 {
     for (unsigned chan = 0; chan < s.n_chan; chan++)
         for (unsigned spectrum = 0; spectrum < N_SPECTRA; spectrum++)
             for (unsigned pol = 0; pol < 2; pol++)
                 for (unsigned part = 0; part < 2; part++)
-                    *out++ = (uint8_t)voltage(ant, batch, chan, spectrum, pol, part);
+                    *out++ = (uint8_t)sent_voltage(ant, batch, chan, spectrum, pol, part);
 }
 
 /* Adds x(ant1) * conj(x(ant2)) of a batch to sums[product][re, im] of a channel. */
@@ -206,24 +214,69 @@ static int64_t begun(void)
            s.chunk_batches;
 }
 
-bool is_suspect(unsigned ant, int64_t batch)
+/* Returns true if a batch comes from this batch after the shifts of an antenna's inputs. */
+static bool comes_from(unsigned ant, int64_t batch, int64_t source)
+{
+    for (unsigned pol = 0; pol < 2; pol++) {
+        int64_t first = batch * N_SPECTRA - requests_shift(ant, pol, batch), last = first + N_SPECTRA - 1;
+        if (source >= first / N_SPECTRA && source <= last / N_SPECTRA)
+            return true;
+    }
+    return false;
+}
+
+/* Returns true if a heap of the batch's chunk certainly arrived in time.  Otherwise xbgpu may not compute the batch. */
+static bool has_chunk(int64_t batch)
+{
+    int64_t first = batch / s.chunk_batches * s.chunk_batches - s.first_batch;
+
+    for (int64_t b = first; b < first + s.chunk_batches; b++)
+        for (unsigned ant = 0; b >= 0 && b < s.n_batches && ant < s.n_ants; ant++)
+            if (arrived_in_time(ant, (unsigned)b))
+                return true;
+    return false;
+}
+
+static bool is_suspect_heap(unsigned ant, int64_t batch)
 {
     int64_t b = batch - s.first_batch;
 
     return b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
 }
 
-enum presence presence(unsigned ant, int64_t batch)
+static enum presence heap_presence(unsigned ant, int64_t batch)
 {
     int64_t b = batch - s.first_batch;
 
-    if (is_suspect(ant, batch))
+    if (is_suspect_heap(ant, batch))
         return UNSURE;
     if (b < 0 || b >= s.n_batches || !has_arrived(ant, (unsigned)b))
         return ABSENT;
     return s.is_prompt && !s.time_flipped && !s.is_overloaded && batch >= begun() && arrived_in_time(ant, (unsigned)b)
                ? PRESENT
                : UNSURE;
+}
+
+bool is_suspect(unsigned ant, int64_t batch)
+{
+    bool suspect = false;
+
+    for (int64_t source = batch - 1; source <= batch + 1; source++)
+        suspect |= comes_from(ant, batch, source) && is_suspect_heap(ant, source);
+    return suspect;
+}
+
+enum presence presence(unsigned ant, int64_t batch)
+{
+    enum presence result = has_chunk(batch) ? PRESENT : UNSURE;
+
+    for (int64_t source = batch - 1; source <= batch + 1; source++) {
+        if (!comes_from(ant, batch, source))
+            continue;
+        enum presence of_heap = heap_presence(ant, source);
+        result = of_heap == ABSENT || result == ABSENT ? ABSENT : of_heap == UNSURE ? UNSURE : result;
+    }
+    return result;
 }
 
 /* ---- Dumps ----------------------------------------------------------------------------------------------------------- */
@@ -298,18 +351,27 @@ struct verdict {
     bool suspect; /* a heap may have wrong values, or count as missing */
 };
 
+/* Adds a heap from which a batch of the window comes to the verdict. */
+static void judge_heap(struct verdict *v, unsigned ant, int64_t batch, int64_t source)
+{
+    int64_t b = source - s.first_batch;
+    bool inside = b >= 0 && b < s.n_batches;
+
+    v->whole &= inside && arrived_in_time(ant, (unsigned)b);
+    v->whole &= source == batch || (source >= begun() && has_chunk(batch));
+    v->lacks |= !inside || !has_arrived(ant, (unsigned)b);
+    v->suspect |= is_suspect_heap(ant, source);
+}
+
 static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
 {
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         struct verdict *v = &verdicts[ant];
         *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped && !s.is_overloaded};
-        for (unsigned i = 0; i < s.length; i++) {
-            int64_t b = window * s.length + i - s.first_batch;
-            bool inside = b >= 0 && b < s.n_batches;
-            v->whole &= inside && arrived_in_time(ant, (unsigned)b);
-            v->lacks |= !inside || !has_arrived(ant, (unsigned)b);
-            v->suspect |= b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
-        }
+        for (int64_t batch = window * s.length; batch < (window + 1) * s.length; batch++)
+            for (int64_t source = batch - 1; source <= batch + 1; source++)
+                if (comes_from(ant, batch, source))
+                    judge_heap(v, ant, batch, source);
         v->whole &= !v->suspect;
     }
 }
@@ -418,6 +480,7 @@ static void draw_scenario(void)
     s.has_crc = run_draw("crc", 2);
     s.stop_batch = run_draw("stop", 8) == 7 ? (unsigned)world_random(s.n_batches) : s.n_batches;
     s.has_gate = run_draw("gate", 2);
+    s.max_shift = run_draw("shifted", 3) == 2 ? 1 + (int)run_draw("max_shift", N_SPECTRA) : 0;
     s.has_forger = run_draw("forger", 2);
     s.buffer_bytes = run_draw("buffer", 4) == 3 ? 6000 : 1000000;
     s.missing_dump = (unsigned)run_draw("missing_dump", 3);
@@ -442,17 +505,20 @@ static void write_config(const char *path)
     fprintf(file,
             "time: {sync_time: %d, adc_sample_rate: %d}\n"
             "device: {kind: cpu, threads: 1}\n"
-            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
+            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: %d, channels_per_substream: %u,\n"
             "       spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
-            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
+            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"",
+            SYNC_UNIX_S, RATE_HZ, s.n_ants, N_STREAM_CHANS, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
+            s.is_overloaded ? 2 * s.window + 3 + (s.max_shift > 0 ? 2 : 0) : 4 * s.window + 8, s.n_threads,
+            s.buffer_bytes, s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "");
+    requests_write_shifts(file);
+    fprintf(file,
+            "}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
             "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\"}\n"
             "send: {interface: lo, packet_payload: 512}\n",
-            SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
-            s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
-            s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
-            missing_dumps[s.missing_dump], s.has_gate ? "g" : "");
+            s.length, s.is_overloaded ? 0 : 160, missing_dumps[s.missing_dump], s.has_gate ? "g" : "");
     if (s.has_gate)
         requests_write_gate(file);
     beams_write_config(file);
@@ -545,6 +611,7 @@ static void run_seed(uint64_t seed, const char *path)
     network_begin();
     draw_scenario();
     draw_device();
+    requests_draw_shifts();
     beams_draw();
     write_config(path);
     struct network_port *source = network_port(SOURCE), *destination = network_port(DESTINATION);

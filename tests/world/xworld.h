@@ -10,18 +10,20 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define MAX_ANTS    5
-#define MAX_CHANS   4
-#define N_SPECTRA   16
-#define BATCH_NS    (8 * NS_PER_MS)
-#define STEP        128 /* ADC samples between spectra */
-#define BATCH       ((int64_t)N_SPECTRA * STEP)
-#define MAX_BATCHES 256
+#define MAX_ANTS       5
+#define MAX_CHANS      4
+#define N_STREAM_CHANS 64
+#define N_SPECTRA      16
+#define BATCH_NS       (8 * NS_PER_MS)
+#define STEP           128 /* ADC samples between spectra */
+#define BATCH          ((int64_t)N_SPECTRA * STEP)
+#define MAX_BATCHES    256
 
 struct scenario {
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
+    int max_shift;         /* of inputs, in spectra; 0: inputs are not shifted */
     bool has_gate;         /* the gate "g" selects the spectra of the dumps */
     unsigned missing_dump; /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
@@ -38,14 +40,15 @@ struct scenario {
 };
 extern struct scenario s;
 
-/* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
+/* The byte of a voltage after the shift of its input: pseudo-random in all its arguments, and never -128. */
 int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part);
 
-/* Returns whether xbgpu has a heap of an F-engine.  'batch' counts from timestamp 0. */
+/* Returns whether xbgpu has all heaps of an F-engine from which a batch comes after the shifts.  'batch' counts from
+ * timestamp 0. */
 enum presence { ABSENT, PRESENT, UNSURE };
 enum presence presence(unsigned ant, int64_t batch);
 
-/* Returns true if a heap may have wrong values. */
+/* Returns true if one of these heaps may have wrong values. */
 bool is_suspect(unsigned ant, int64_t batch);
 
 /* ---- xrequests.c: requests over KATCP ----------------------------------------------------------------------------- */
@@ -81,6 +84,15 @@ enum presence requests_sends(unsigned stream, int64_t begin_samples, int64_t fro
 /* Returns whether the gate takes the spectrum with this timestamp.  Writes the gate's keys of the configuration. */
 bool requests_gate_takes(int64_t samples);
 void requests_write_gate(FILE *file);
+
+/* Draws the shifts of inputs at the start.  Writes their keys of the configuration.  Returns the shift of an input in a
+ * batch, in spectra. */
+void requests_draw_shifts(void);
+void requests_write_shifts(FILE *file);
+int requests_shift(unsigned ant, unsigned pol, int64_t batch);
+
+/* Writes the calibration gain [re, im] of an input. */
+void requests_calibration(unsigned ant, unsigned pol, unsigned chan, int64_t batch, int gain[2]);
 
 /* Returns the settings of a beam for a batch. */
 const struct steering *requests_steering(unsigned beam, int64_t batch);
