@@ -279,6 +279,15 @@ static uint32_t count_present(unsigned present)
     return n;
 }
 
+/* Returns true if few packets or consecutive packets are missing, or few are present. */
+static bool is_likely(unsigned choice, unsigned n)
+{
+    unsigned missing = ~choice & ((1U << n) - 1);
+
+    return __builtin_popcount(choice) <= 3 || __builtin_popcount(missing) <= 3 ||
+           (missing & (missing + (missing & -missing))) == 0;
+}
+
 bool sums_match(const struct integration *g, double found[N_SATELLITE_TAPS][2][2])
 {
     unsigned unsure[MAX_SLOTS], n_unsure = 0, sure = 0;
@@ -294,18 +303,17 @@ bool sums_match(const struct integration *g, double found[N_SATELLITE_TAPS][2][2
         if (presence == UNSURE)
             unsure[n_unsure++] = slot;
     }
-    if (n_unsure > MAX_LATE && count_present(UINT32_MAX) == g->n_present)
-        return is_right(UINT32_MAX, found);
-    if (n_unsure > MAX_LATE) {
-        world_note("satellites: sums are not judged, because too many packets may be missing");
-        return true;
-    }
     for (unsigned choice = 0; choice < 1U << n_unsure; choice++) {
         unsigned present = sure;
+        if (n_unsure > MAX_LATE && !is_likely(choice, n_unsure))
+            continue;
         for (unsigned i = 0; i < n_unsure; i++)
             present |= (choice >> i & 1) << unsure[i];
         if (count_present(present) == g->n_present && is_right(present, found))
             return true;
     }
-    return false;
+    if (n_unsure <= MAX_LATE)
+        return false;
+    world_note("satellites: sums are not judged, because too many packets may be missing");
+    return true;
 }
