@@ -99,8 +99,8 @@ void beams_write_config(FILE *file)
                 "     destination: [\"%s\"]}\n",
                 beams.n_powers, product_names[beams.products], beams.window_spectra, beams.heap_windows,
                 beams.group_channels, s.is_overloaded ? 0 : 600, beams.powers.endpoint);
-    fprintf(file, "steering: {antenna_mask: %s, buffers: %u}\n", beams.has_mask ? "true" : "false",
-            s.is_overloaded ? 0 : 160);
+    fprintf(file, "steering: {antenna_mask: %s, buffers: %u, grid_batches: %u}\n", beams.has_mask ? "true" : "false",
+            s.is_overloaded ? 0 : 160, s.grid_batches);
 }
 
 static void on_packet(void *arg, const uint8_t *bytes, size_t n_bytes)

@@ -7,6 +7,7 @@
 #include "tests/world/sched.h"
 #include "tests/world/xworld.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,14 @@ struct gate {
     unsigned on_from, on_until;
 };
 #define GATE_PERIOD (5 * STEP + 3)
+
+/* A delay model of a beam: phases of quarter turns, and their advance in a batch. */
+struct phases {
+    int64_t from_samples; /* steady-state timestamp of the request */
+    int64_t load_batch;   /* first batch at the load time or later; -1: no load time */
+    int quarter[MAX_ANTS], turn[MAX_ANTS];
+};
+#define MAX_TIMED 7 /* models of a beam that may wait for their load times */
 
 /* Shifts of all inputs, in spectra. */
 struct shifts {
@@ -39,13 +48,15 @@ struct calibration {
 
 struct request {
     unsigned due_batch;
-    char line[256];
+    char line[400];
     const char *answer; /* "ok", "fail" or "invalid" */
     enum kind kind;
     unsigned number; /* of the stream or beam */
     bool on;         /* CAPTURE */
     int64_t from_samples;
     struct steering steering;
+    bool has_phases; /* STEERING changes 'phases' */
+    struct phases phases;
     struct gate gate;
     struct shifts shifts;
     struct calibration calibration;
@@ -65,6 +76,8 @@ static struct lines *strangers[MAX_STRANGERS]; /* clients that do not speak KATC
 static unsigned n_strangers;
 static struct steering steering[MAX_BEAMS][MAX_STEERING];
 static unsigned n_steering[MAX_BEAMS];
+static struct phases phases[MAX_BEAMS][MAX_STEERING];
+static unsigned n_phases[MAX_BEAMS], n_timed[MAX_BEAMS];
 static struct gate gates[MAX_REQUESTS];
 static unsigned n_gates;
 static struct shifts shifts[MAX_REQUESTS];
@@ -107,11 +120,45 @@ static void append(struct request *request, const char *text)
     strncat(request->line, text, sizeof(request->line) - strlen(request->line) - 1);
 }
 
+/* Draws the load time of a delay model: the begin of a batch, or, if there are no rates, up to a batch before. */
+static void draw_load_time(struct request *request, bool has_rates)
+{
+    int64_t batch = s.first_batch + (int64_t)request->due_batch + (int64_t)world_random(40) - 10;
+    int64_t samples = batch * BATCH - (has_rates ? 0 : (int64_t)world_random(BATCH));
+    char text[64];
+
+    snprintf(text, sizeof(text), " %lld.%09lld", (long long)(SYNC_UNIX_S + samples / RATE_HZ),
+             (long long)(samples % RATE_HZ * NS_PER_S / RATE_HZ));
+    append(request, text);
+    request->phases.load_batch = batch;
+}
+
+/* Draws a delay model.  A rate turns the phase by 'turn' quarters in a batch.  xbgpu evaluates it at the centre of the
+ * grid's interval, so the phase at the load time is half an interval behind. */
+static void draw_phases(struct request *request, unsigned beam)
+{
+    bool is_timed = n_timed[beam] < MAX_TIMED && world_random(2), has_rates = is_timed && world_random(2);
+
+    request->has_phases = true;
+    request->phases.load_batch = -1;
+    if (is_timed)
+        draw_load_time(request, has_rates);
+    n_timed[beam] += is_timed;
+    for (unsigned ant = 0; ant < s.n_ants; ant++) {
+        int quarter = (int)world_random(4), turn = has_rates ? (int)world_random(4) - 1 : 0;
+        double behind = 0.5 * s.grid_batches * turn, batch_s = (double)BATCH / RATE_HZ;
+        char text[96];
+        snprintf(text, sizeof(text), is_timed ? " 0,0:%.17g,%.17g" : " 0:%.17g", (quarter - behind) * M_PI / 2,
+                 turn * M_PI / 2 / batch_s);
+        append(request, text);
+        request->phases.quarter[ant] = quarter;
+        request->phases.turn[ant] = turn;
+    }
+}
+
 /* Draws a request that changes the beam's steering.  'newest' has the settings before the request, and after it. */
 static void draw_steering(struct request *request, unsigned beam, const char *name, struct steering *newest)
 {
-    static const char *const phases[] = {" 0:0", " 0:1.5707963267948966", " 0:3.141592653589793",
-                                         " 0:-1.5707963267948966"};
     static const char *const weights[] = {" -1", " 0", " 1", " 2.0", " 3"};
     unsigned what = (unsigned)world_random(3);
 
@@ -126,10 +173,9 @@ static void draw_steering(struct request *request, unsigned beam, const char *na
         if (what == 0) {
             newest->weight[ant] = (int)world_random(5) - 1;
             append(request, weights[newest->weight[ant] + 1]);
-        } else if (what == 1) {
-            newest->quarter[ant] = (int)world_random(4);
-            append(request, phases[newest->quarter[ant]]);
         }
+    if (what == 1)
+        draw_phases(request, beam);
     if (what == 2) {
         char text[32];
         newest->shift = (int)world_random(8);
@@ -251,6 +297,9 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
         newest[beam] = (struct steering){.from_samples = INT64_MIN, .weight = {1, 1, 1, 1, 1}};
         steering[beam][0] = newest[beam];
         n_steering[beam] = 1;
+        phases[beam][0] = (struct phases){.from_samples = INT64_MIN, .load_batch = -1};
+        n_phases[beam] = 1;
+        n_timed[beam] = 0;
     }
     for (unsigned i = 0; i < n; i++) {
         struct request *request = add(&operator, due[i]);
@@ -282,7 +331,7 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
 
 static void send_request(struct client *client, struct request *request)
 {
-    char line[300];
+    char line[450];
 
     snprintf(line, sizeof(line), "?%.*s[%u]%s", (int)strcspn(request->line, " "), request->line,
              (unsigned)(request - client->requests) + 1, request->line + strcspn(request->line, " "));
@@ -307,10 +356,17 @@ static void on_steady(const struct request *change, const char *line)
     }
     if (change->kind != STEERING)
         return;
+    world_note(change->has_phases && change->phases.load_batch >= 0 ? "requests: delay models with a load time"
+                                                                    : "requests: changes of beams");
+    if (change->has_phases) {
+        struct phases *added = &phases[change->number][n_phases[change->number]++];
+        *added = change->phases;
+        added->from_samples = samples;
+        return;
+    }
     struct steering *next = &steering[change->number][n_steering[change->number]++];
     *next = change->steering;
     next->from_samples = samples;
-    world_note("requests: changes of beams");
 }
 
 /* Stores the changed gate.  The reply has the timestamp from which the change holds. */
@@ -500,11 +556,35 @@ void requests_calibration(unsigned ant, unsigned pol, unsigned chan, int64_t bat
     gain[1] = calibrations[i].of[ant][pol].magnitude * sines[quarter % 4];
 }
 
+/* Returns the delay model in effect in a batch.  A model without a load time removes all others.  A model with a load
+ * time removes the models that begin then or later. */
+static const struct phases *find_phases(unsigned beam, int64_t batch)
+{
+    const struct phases *models[1 + MAX_TIMED];
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < n_phases[beam] && phases[beam][i].from_samples <= batch * BATCH; i++) {
+        while (n > 0 && models[n - 1]->load_batch >= phases[beam][i].load_batch)
+            n--;
+        models[n++] = &phases[beam][i];
+    }
+    while (models[n - 1]->load_batch > batch)
+        n--;
+    return models[n - 1];
+}
+
 const struct steering *requests_steering(unsigned beam, int64_t batch)
 {
+    static struct steering result;
+    const struct phases *model = find_phases(beam, batch);
     unsigned i = n_steering[beam] - 1;
 
     while (steering[beam][i].from_samples > batch * BATCH)
         i--;
-    return &steering[beam][i];
+    result = steering[beam][i];
+    for (unsigned ant = 0; ant < s.n_ants; ant++) {
+        int64_t n_batches = batch / s.grid_batches * s.grid_batches - model->load_batch;
+        result.quarter[ant] = (int)(((model->quarter[ant] + model->turn[ant] * n_batches) % 4 + 4) % 4);
+    }
+    return &result;
 }

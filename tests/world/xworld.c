@@ -28,8 +28,6 @@ int xbgpu_main(int argc, char **argv);
 ENGINE_MAIN(xbgpu)
 #undef main
 
-#define RATE_HZ     256000 /* a batch takes BATCH_NS */
-#define SYNC_UNIX_S 1759990000
 #define HEAP_BYTES  (MAX_CHANS * N_SPECTRA * 4)
 #define SOURCE      "239.1.0.1:7148"
 #define DESTINATION "239.2.0.1:7148"
@@ -480,6 +478,7 @@ static void draw_scenario(void)
     s.has_crc = run_draw("crc", 2);
     s.stop_batch = run_draw("stop", 8) == 7 ? (unsigned)world_random(s.n_batches) : s.n_batches;
     s.has_gate = run_draw("gate", 2);
+    s.grid_batches = 1 + (unsigned)run_draw("grid", 3);
     s.max_shift = run_draw("shifted", 3) == 2 ? 1 + (int)run_draw("max_shift", N_SPECTRA) : 0;
     s.has_forger = run_draw("forger", 2);
     s.buffer_bytes = run_draw("buffer", 4) == 3 ? 6000 : 1000000;

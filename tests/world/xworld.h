@@ -18,11 +18,14 @@
 #define STEP           128 /* ADC samples between spectra */
 #define BATCH          ((int64_t)N_SPECTRA * STEP)
 #define MAX_BATCHES    256
+#define RATE_HZ        256000 /* a batch takes BATCH_NS */
+#define SYNC_UNIX_S    1759990000
 
 struct scenario {
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
+    unsigned grid_batches; /* of beams' delay rates */
     int max_shift;         /* of inputs, in spectra; 0: inputs are not shifted */
     bool has_gate;         /* the gate "g" selects the spectra of the dumps */
     unsigned missing_dump; /* 0: send, 1: skip, 2: always */
@@ -94,7 +97,7 @@ int requests_shift(unsigned ant, unsigned pol, int64_t batch);
 /* Writes the calibration gain [re, im] of an input. */
 void requests_calibration(unsigned ant, unsigned pol, unsigned chan, int64_t batch, int gain[2]);
 
-/* Returns the settings of a beam for a batch. */
+/* Returns the settings of a beam for a batch.  They are valid until the next call. */
 const struct steering *requests_steering(unsigned beam, int64_t batch);
 
 /* ---- xothers.c: other packets -------------------------------------------------------------------------------------- */
