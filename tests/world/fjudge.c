@@ -272,6 +272,16 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
     return true;
 }
 
+enum presence judge_presence(unsigned ant, int64_t packet)
+{
+    struct evidence e = {.whole = s.is_prompt, .n_times = UINT32_MAX};
+
+    for (unsigned pol = 0; pol < 2; pol++)
+        if (!weigh_input(&e, ant, pol, packet * PACKET, (packet + 1) * PACKET))
+            break;
+    return e.lacks ? ABSENT : e.is_suspect ? SUSPECT : e.whole ? PRESENT : UNSURE;
+}
+
 /* Weighs a batch whose delays are not all 0.  If a delay is not sure, nothing is sure. */
 static struct evidence weigh_delayed(unsigned ant, int64_t batch)
 {

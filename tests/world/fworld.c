@@ -110,6 +110,7 @@ static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
     for (unsigned p = 0; p < s.n_packets; p++) {
         run_sleep(begin_ns + faults_time(p) * PACKET_NS - world_now_ns());
         settings_step(p);
+        gnss_step(p);
         for (unsigned i = 0; i < 2 * s.n_ants; i++) {
             int64_t shift = faults_shift(i / 2, i % 2, p), first = (s.first_packet + faults_time(p)) * PACKET;
             if (!is_silent[i / 2][i % 2][p])
@@ -182,6 +183,7 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
     if (input_counter("heaps") + input_counter("missing_heaps") > n_most)
         world_fail("%llu heaps were received, and %llu are missing", (unsigned long long)input_counter("heaps"),
                    (unsigned long long)input_counter("missing_heaps"));
+    gnss_check_counters();
     check_losses();
     others_check(network_faults(ports[0][0])->flip > 0);
     check_sent();
@@ -215,7 +217,7 @@ static void check_date(unsigned ant, unsigned pol, int64_t n_wrong, int64_t righ
 static void draw_faults(struct network_faults *f, bool has_silence)
 {
     static const double rates[] = {0, 0, 0.001, 0.01, 0.1};
-    static const int64_t jitters_ns[] = {0, NS_PER_MS, 2 * PACKET_NS, 20 * PACKET_NS};
+    const int64_t jitters_ns[] = {0, NS_PER_MS, 2 * PACKET_NS, 20 * PACKET_NS};
 
     f->lose = rates[world_random(5)];
     f->duplicate = rates[world_random(5)];
@@ -283,6 +285,9 @@ static void draw_scenario(void)
     s.has_narrow = !model_is_known || world_random(4) == 0;
     s.n_packets = 101 + (unsigned)world_random(160);
     s.is_buffer_small = model_is_known && run_draw("buffer", 8) == 7;
+    s.has_gnss = model_is_known && world_random(4) == 0;
+    s.rate_hz = s.has_gnss ? SATELLITE_RATE_HZ : USUAL_RATE_HZ;
+    s.n_packets += s.has_gnss ? 150 : 0;
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)
@@ -310,20 +315,20 @@ static void write_config(const char *path)
     snprintf(
         narrow, sizeof(narrow),
         "  - {kind: narrowband, name: narrow, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
-        "     destinations: [\"239.2.1.0+1:7148\"], buffers: %u, centre_frequency: %d, decimation: 1,\n"
-        "     pass_bandwidth: %d, ddc_taps: %d}\n",
-        N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, RATE_HZ / 4, RATE_HZ / 4, DDC_TAPS);
+        "     destinations: [\"239.2.1.0+1:7148\"], buffers: %u, centre_frequency: %lld, decimation: 1,\n"
+        "     pass_bandwidth: %lld, ddc_taps: %d}\n",
+        N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, (long long)RATE_HZ / 4, (long long)RATE_HZ / 4, DDC_TAPS);
     FILE *file = fopen(path, "w");
 
     if (!file)
         world_fail("cannot write %s", path);
     fprintf(file,
-            "time: {sync_time: %lld, adc_sample_rate: %d}\n"
+            "time: {sync_time: %lld, adc_sample_rate: %lld}\n"
             "device: {kind: cpu, threads: 1}\n"
             "recv: {interface: lo, sample_bits: %d, packet_samples: %d, chunk_samples: %u, max_delay_diff: 256,\n"
             "       window: %u, chunks: %u, threads: %u, buffer: %u%s}\n"
             "antennas:\n",
-            (long long)s.sync_unix_s, RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window,
+            (long long)s.sync_unix_s, (long long)RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window,
             faults.device == SLOW ? 2 * s.window + 3 : 4 * s.window + 12, s.n_threads, buffer_bytes(),
             s.has_others ? ", from: 10.0.0.1" : "");
     for (unsigned ant = 0; ant < s.n_ants; ant++)
@@ -336,6 +341,8 @@ static void write_config(const char *path)
             "%s"
             "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
             N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, s.has_narrow ? narrow : "", s.n_ants);
+    if (s.has_gnss)
+        gnss_write_config(file);
     refusals_write_config(file);
     fclose(file);
 }
@@ -351,6 +358,7 @@ static void show_run(const struct network_faults *f)
     if (faults.pause_at > 0)
         fprintf(stderr, "pause of %lld packets after packet %u\n", (long long)faults.n_pause_packets, faults.pause_at);
     settings_show();
+    gnss_show();
     judge_show();
 }
 
@@ -364,6 +372,7 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
     faults_begin(begin_ns);
     settings_begin();
+    gnss_begin();
     refusals_connect();
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
@@ -397,12 +406,14 @@ static void run_seed(uint64_t seed, const char *path)
     others_draw();
     draw_sync();
     refusals_draw("gain-all");
+    gnss_draw();
     write_config(path);
     bool has_silence = draw_silence();
     settings_draw();
     if (model_is_known)
         draw_faults(&link, has_silence);
-    s.is_lossy = link.lose > 0 || link.burst > 0 || link.flip > 0 || buffer_bytes() < 1000000;
+    /* At the rate for satellites, chunks are as short as the delays of the receivers' threads. */
+    s.is_lossy = link.lose > 0 || link.burst > 0 || link.flip > 0 || buffer_bytes() < 1000000 || s.has_gnss;
     s.is_prompt = judge_is_in_time(link.jitter_ns + 1) && link.jitter_ns <= s.chunk_packets * PACKET_NS / 2;
     for (unsigned i = 0; i < 2 * s.n_ants; i++) {
         ports[i / 2][i % 2] = network_port(endpoint_of(i / 2, i % 2));
@@ -412,10 +423,12 @@ static void run_seed(uint64_t seed, const char *path)
         network_listen(network_port(receivers[i]), judge_take, (void *)i);
         draw_sender(network_faults(network_port(receivers[i])));
     }
+    network_listen(network_port("239.2.2.0:7148"), gnss_take, NULL);
     run_daemon(ports, path, link.jitter_ns);
     if (run_is_verbose)
         show_run(&link);
     judge_all();
+    gnss_judge();
     world_end(); /* the last packets may still be on their way */
     network_end();
 }

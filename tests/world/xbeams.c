@@ -101,8 +101,8 @@ void beams_write_config(FILE *file)
                 "     destination: [\"%s\"]}\n",
                 beams.n_powers, product_names[beams.products], beams.window_spectra, beams.heap_windows,
                 beams.group_channels, s.is_overloaded ? 0 : 600, beams.powers.endpoint);
-    fprintf(file, "steering: {antenna_mask: %s, buffers: %u}\n", beams.has_mask ? "true" : "false",
-            s.is_overloaded ? 0 : 160);
+    fprintf(file, "steering: {antenna_mask: %s, buffers: %u, grid_batches: %u}\n", beams.has_mask ? "true" : "false",
+            s.is_overloaded ? 0 : 160, s.grid_batches);
 }
 
 static void on_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
@@ -196,10 +196,13 @@ static void add_antennas(const struct steering *steering, unsigned ants, int64_t
     sum[0] = sum[1] = 0;
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         int64_t re = voltage(ant, batch, chan, t, pol, 0), im = voltage(ant, batch, chan, t, pol, 1);
-        int64_t c = steering->weight[ant] * cosines[steering->quarter[ant]];
-        int64_t d = steering->weight[ant] * sines[steering->quarter[ant]];
+        int64_t re_steered = steering->weight[ant] * cosines[steering->quarter[ant]];
+        int64_t im_steered = steering->weight[ant] * sines[steering->quarter[ant]];
+        int gain[2];
         if (!(ants >> ant & 1))
             continue;
+        requests_calibration(ant, pol, chan, batch, gain);
+        int64_t c = re_steered * gain[0] - im_steered * gain[1], d = re_steered * gain[1] + im_steered * gain[0];
         sum[0] += re * c - im * d;
         sum[1] += re * d + im * c;
     }

@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RATE_HZ     (s.batch_samples * (NS_PER_S / BATCH_NS)) /* a batch takes BATCH_NS */
-#define SYNC_UNIX_S 1759990000
-
 struct scenario s;
 
 static void draw_faults(struct network_faults *f)
@@ -143,6 +140,8 @@ static void draw_scenario(void)
     s.has_crc = run_draw("crc", 2);
     s.stop_batch = run_draw("stop", 8) == 7 ? (unsigned)world_random(s.n_batches) : s.n_batches;
     s.has_gate = run_draw("gate", 2) && !s.is_loud;
+    s.grid_batches = 1 + (unsigned)run_draw("grid", 3);
+    s.max_shift = run_draw("shifted", 3) == 2 && !s.is_loud ? 1 + (int)run_draw("max_shift", s.n_spectra) : 0;
     s.has_forger = run_draw("forger", 2);
     s.buffer_bytes = run_draw("buffer", 4) == 3 && !s.is_loud ? 6000 : 8000000;
     s.missing_dump = (unsigned)run_draw("missing_dump", 3);
@@ -168,17 +167,21 @@ void scenario_write_config(const char *path)
     fprintf(file,
             "time: {sync_time: %d, adc_sample_rate: %lld}\n"
             "device: {kind: cpu, threads: 1}\n"
-            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
+            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: %d, channels_per_substream: %u,\n"
             "       spectra_per_heap: %u, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
-            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
+            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"",
+            SYNC_UNIX_S, (long long)RATE_HZ, s.n_ants, N_STREAM_CHANS, s.n_chan, s.n_spectra, STEP, s.chunk_batches,
+            s.window, s.is_overloaded ? 2 * s.window + 3 + (s.max_shift > 0 ? 2 : 0) : 4 * s.window + 8, s.n_threads,
+            s.buffer_bytes, s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "");
+    requests_write_shifts(file);
+    fprintf(file,
+            "}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
             "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\", audit_samples: %u}\n"
             "send: {interface: lo, packet_payload: 512}\n",
-            SYNC_UNIX_S, (long long)RATE_HZ, s.n_ants, s.n_chan, s.n_spectra, STEP, s.chunk_batches, s.window,
-            s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
-            s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
-            missing_dumps[s.missing_dump], s.has_gate ? "g" : "", device.flip_bytes > 0 ? 16u : 1u);
+            s.length, s.is_overloaded ? 0 : 160, missing_dumps[s.missing_dump], s.has_gate ? "g" : "",
+            device.flip_bytes > 0 ? 16u : 1u);
     if (s.has_gate)
         requests_write_gate(file);
     beams_write_config(file);
@@ -190,6 +193,7 @@ void scenario_draw(void)
 {
     draw_scenario();
     draw_device();
+    requests_draw_shifts();
     beams_draw();
     draw_flips();
 }

@@ -138,18 +138,27 @@ static void count_flagged_dump(int64_t window, unsigned n_flagged)
     world_note("dumps flagged because a bit flipped");
 }
 
+/* Adds a heap from which a batch of the window comes to the verdict. */
+static void judge_heap(struct verdict *v, unsigned ant, int64_t batch, int64_t source)
+{
+    int64_t b = place_of(source);
+    bool inside = b >= 0 && b < s.n_batches;
+
+    v->whole &= inside && !is_near_jump(b) && heaps_in_time(ant, (unsigned)b);
+    v->whole &= source == batch || (source >= heaps_begun() && heaps_have_chunk(batch));
+    v->lacks |= !inside || !heaps_arrived(ant, (unsigned)b);
+    v->suspect |= heaps_suspect(ant, source);
+}
+
 static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
 {
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         struct verdict *v = &verdicts[ant];
         *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped && !s.is_overloaded};
-        for (unsigned i = 0; i < s.length; i++) {
-            int64_t b = place_of(window * s.length + i);
-            bool inside = b >= 0 && b < s.n_batches;
-            v->whole &= inside && !is_near_jump(b) && heaps_in_time(ant, (unsigned)b);
-            v->lacks |= !inside || !heaps_arrived(ant, (unsigned)b);
-            v->suspect |= is_suspect(ant, window * s.length + i);
-        }
+        for (int64_t batch = window * s.length; batch < (window + 1) * s.length; batch++)
+            for (int64_t source = batch - 1; source <= batch + 1; source++)
+                if (heaps_feed(ant, batch, source))
+                    judge_heap(v, ant, batch, source);
         v->whole &= !v->suspect;
     }
 }

@@ -48,7 +48,8 @@ int64_t place_of(int64_t batch)
 
 /* ---- Voltages -------------------------------------------------------------------------------------------------------- */
 
-int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+/* The byte that the F-engine sends. */
+static int8_t sent_voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
 {
     if (s.is_loud && pol == 0)
         return 127;
@@ -59,13 +60,20 @@ int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, un
     return (int8_t)((int)((z >> 40) % 255) - 127);
 }
 
+int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+{
+    int64_t from = batch * s.n_spectra + spectrum - requests_shift(ant, pol, batch);
+
+    return sent_voltage(ant, from / s.n_spectra, chan, (unsigned)(from % s.n_spectra), pol, part);
+}
+
 static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
 {
     for (unsigned chan = 0; chan < s.n_chan; chan++)
         for (unsigned spectrum = 0; spectrum < s.n_spectra; spectrum++)
             for (unsigned pol = 0; pol < 2; pol++)
                 for (unsigned part = 0; part < 2; part++)
-                    *out++ = (uint8_t)voltage(ant, batch, chan, spectrum, pol, part);
+                    *out++ = (uint8_t)sent_voltage(ant, batch, chan, spectrum, pol, part);
 }
 
 /* ---- F-engines ------------------------------------------------------------------------------------------------------- */
@@ -225,18 +233,43 @@ bool is_near_jump(int64_t b)
            b < s.jump_at + 8 + (2 * s.window + 4) * chunk + 2 * jitter;
 }
 
-bool is_suspect(unsigned ant, int64_t batch)
+/* ---- Shifted batches --------------------------------------------------------------------------------------------- */
+
+bool heaps_feed(unsigned ant, int64_t batch, int64_t source)
+{
+    for (unsigned pol = 0; pol < 2; pol++) {
+        int64_t first = batch * s.n_spectra - requests_shift(ant, pol, batch), last = first + s.n_spectra - 1;
+        if (source >= first / s.n_spectra && source <= last / s.n_spectra)
+            return true;
+    }
+    return false;
+}
+
+bool heaps_have_chunk(int64_t batch)
+{
+    int64_t first = batch / s.chunk_batches * s.chunk_batches;
+
+    for (int64_t in_chunk = first; in_chunk < first + s.chunk_batches; in_chunk++) {
+        int64_t b = place_of(in_chunk);
+        for (unsigned ant = 0; b >= 0 && b < s.n_batches && ant < s.n_ants; ant++)
+            if (heaps_in_time(ant, (unsigned)b))
+                return true;
+    }
+    return false;
+}
+
+bool heaps_suspect(unsigned ant, int64_t batch)
 {
     int64_t b = place_of(batch);
 
     return b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
 }
 
-enum presence presence(unsigned ant, int64_t batch)
+static enum presence heap_presence(unsigned ant, int64_t batch)
 {
     int64_t b = place_of(batch);
 
-    if (is_suspect(ant, batch))
+    if (heaps_suspect(ant, batch))
         return UNSURE;
     if (b < 0 || b >= s.n_batches || !heaps_arrived(ant, (unsigned)b))
         return ABSENT;
@@ -244,4 +277,26 @@ enum presence presence(unsigned ant, int64_t batch)
                    heaps_in_time(ant, (unsigned)b)
                ? PRESENT
                : UNSURE;
+}
+
+bool is_suspect(unsigned ant, int64_t batch)
+{
+    bool suspect = false;
+
+    for (int64_t source = batch - 1; source <= batch + 1; source++)
+        suspect |= heaps_feed(ant, batch, source) && heaps_suspect(ant, source);
+    return suspect;
+}
+
+enum presence presence(unsigned ant, int64_t batch)
+{
+    enum presence result = heaps_have_chunk(batch) ? PRESENT : UNSURE;
+
+    for (int64_t source = batch - 1; source <= batch + 1; source++) {
+        if (!heaps_feed(ant, batch, source))
+            continue;
+        enum presence of_heap = heap_presence(ant, source);
+        result = of_heap == ABSENT || result == ABSENT ? ABSENT : of_heap == UNSURE ? UNSURE : result;
+    }
+    return result;
 }

@@ -11,16 +11,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define MAX_ANTS    5
-#define MAX_CHANS   4
-#define MAX_SPECTRA 16384
-#define BATCH_NS    (8 * NS_PER_MS)
-#define STEP        128 /* ADC samples between spectra */
-#define MAX_BATCHES 256
-#define MAX_PARTS   16 /* packets of a heap */
-#define SOURCE      "239.1.0.1:7148"
-#define DESTINATION "239.2.0.1:7148"
-#define SKIP        1 /* missing_dump */
+#define MAX_ANTS       5
+#define MAX_CHANS      4
+#define N_STREAM_CHANS 64
+#define MAX_SPECTRA    16384
+#define BATCH_NS       (8 * NS_PER_MS)
+#define STEP           128 /* ADC samples between spectra */
+#define MAX_BATCHES    256
+#define MAX_PARTS      16                                        /* packets of a heap */
+#define RATE_HZ        (s.batch_samples * (NS_PER_S / BATCH_NS)) /* a batch takes BATCH_NS */
+#define SYNC_UNIX_S    1759990000
+#define SOURCE         "239.1.0.1:7148"
+#define DESTINATION    "239.2.0.1:7148"
+#define SKIP           1 /* missing_dump */
 
 struct scenario {
     unsigned n_spectra; /* in a heap: 16, or as many as saturate sums */
@@ -29,6 +32,8 @@ struct scenario {
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
+    unsigned grid_batches; /* of beams' delay rates */
+    int max_shift;         /* of inputs, in spectra; 0: inputs are not shifted */
     bool has_gate;         /* the gate "g" selects the spectra of the dumps */
     unsigned missing_dump; /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
@@ -76,15 +81,25 @@ int64_t place_of(int64_t batch);
 /* Returns the number of the receive thread that processes an F-engine. */
 unsigned thread_of(unsigned ant);
 
-/* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
+/* The byte of a voltage after the shift of its input: pseudo-random in all its arguments, and never -128. */
 int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part);
 
-/* Returns whether xbgpu has a heap of an F-engine.  'batch' counts from timestamp 0. */
+/* Returns whether xbgpu has all heaps of an F-engine from which a batch comes after the shifts.  'batch' counts from
+ * timestamp 0. */
 enum presence { ABSENT, PRESENT, UNSURE };
 enum presence presence(unsigned ant, int64_t batch);
 
-/* Returns true if a heap may have wrong values. */
+/* Returns true if one of these heaps may have wrong values. */
 bool is_suspect(unsigned ant, int64_t batch);
+
+/* Returns true if a batch comes from the heap 'source' after the shifts of an antenna's inputs. */
+bool heaps_feed(unsigned ant, int64_t batch, int64_t source);
+
+/* Returns true if a heap of the batch's chunk certainly arrived in time.  Otherwise xbgpu may not compute the batch. */
+bool heaps_have_chunk(int64_t batch);
+
+/* Returns true if the heap of a batch may have wrong values. */
+bool heaps_suspect(unsigned ant, int64_t batch);
 
 /* Sends batch 'b' of an F-engine. */
 void heaps_send(struct network_port *port, unsigned ant, unsigned b);
@@ -150,7 +165,16 @@ enum presence requests_sends(unsigned stream, int64_t begin_samples, int64_t fro
 bool requests_gate_takes(int64_t samples);
 void requests_write_gate(FILE *file);
 
-/* Returns the settings of a beam for a batch. */
+/* Draws the shifts of inputs at the start.  Writes their keys of the configuration.  Returns the shift of an input in a
+ * batch, in spectra. */
+void requests_draw_shifts(void);
+void requests_write_shifts(FILE *file);
+int requests_shift(unsigned ant, unsigned pol, int64_t batch);
+
+/* Writes the calibration gain [re, im] of an input. */
+void requests_calibration(unsigned ant, unsigned pol, unsigned chan, int64_t batch, int gain[2]);
+
+/* Returns the settings of a beam for a batch.  They are valid until the next call. */
 const struct steering *requests_steering(unsigned beam, int64_t batch);
 
 /* ---- xothers.c: other packets -------------------------------------------------------------------------------------- */
