@@ -5,6 +5,7 @@
 #include "common/daemon/service.h"
 #include "common/telemetry/stats.h"
 #include "tests/world/loop.h"
+#include "tests/world/memory.h"
 #include "tests/world/sched.h"
 
 #include <getopt.h>
@@ -202,6 +203,15 @@ uint64_t run_draw(const char *name, uint64_t n)
 
 /* ---- The command line --------------------------------------------------------------------------------------------- */
 
+static uint64_t run_checked(uint64_t seed, const char *path, void (*run_seed)(uint64_t seed, const char *path))
+{
+    memory_begin();
+    run_seed(seed, path);
+    memory_check_end();
+    seams_check_end();
+    return world_digest();
+}
+
 /* One core is enough, because one thread runs at a time.  Turns pass faster within a core. */
 static void stay_on_core(void)
 {
@@ -245,13 +255,11 @@ int run_seeds(int argc, char **argv, void (*run_seed)(uint64_t seed, const char 
     stay_on_core();
     snprintf(path, sizeof(path), "/tmp/world-%d.yaml", getpid());
     for (uint64_t i = 0; i < n; i++) {
-        run_seed(seed + i, path);
-        uint64_t digest = world_digest();
+        uint64_t digest = run_checked(seed + i, path, run_seed);
         all = (all ^ digest) * 0x9E3779B97F4A7C15;
         if (i > 0 && !is_twice)
             continue;
-        run_seed(seed + i, path);
-        if (world_digest() != digest)
+        if (run_checked(seed + i, path, run_seed) != digest)
             world_fail("two runs of the seed differ");
     }
     world_report();

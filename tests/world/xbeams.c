@@ -50,7 +50,6 @@ static const char *const product_names[] = {"power_0", "power_1", "I", "IQUV"};
 
 static void reset_stream(struct stream *stream, const char *name, const char *endpoint, unsigned number)
 {
-    free(stream->heaps);
     *stream = (struct stream){.name = name, .endpoint = endpoint, .number = number};
 }
 
@@ -405,4 +404,12 @@ void beams_check(void)
     for (int64_t n = s.first_batch * N_SPECTRA / n_spectra;
          beams.n_powers > 0 && (n + 1) * n_spectra <= end * N_SPECTRA; n++)
         begun |= check_power_heap(n, begun);
+}
+
+void beams_end(void)
+{
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        free(beams.voltages[i].heaps);
+    if (beams.n_powers > 0)
+        free(beams.powers.heaps);
 }

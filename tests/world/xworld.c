@@ -574,6 +574,7 @@ static void run_seed(uint64_t seed, const char *path)
     }
     requests_end();
     world_end(); /* the last packets may still be on their way */
+    beams_end();
     network_end();
 }
 

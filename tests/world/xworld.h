@@ -102,4 +102,7 @@ void beams_listen(void);
 /* Compares all heaps of beams with the model. */
 void beams_check(void);
 
+/* Frees the heaps, after world_end(). */
+void beams_end(void);
+
 #endif
