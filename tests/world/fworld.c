@@ -24,6 +24,7 @@
 #include "tests/world/network.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
+#include "tests/world/sent.h"
 #include "tests/world/wire.h"
 
 #include <math.h>
@@ -160,6 +161,20 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
         world_fail("%llu heaps were received, and %llu are missing", (unsigned long long)input_counter("heaps"),
                    (unsigned long long)input_counter("missing_heaps"));
     check_losses();
+}
+
+/* The senders have nothing left to send. */
+static void check_sent(void)
+{
+    struct sent_totals sent = sent_totals();
+    uint64_t n_heaps = run_counter("fgpu_output_heaps_total", ""), n_bytes = run_counter("fgpu_output_bytes_total", "");
+    uint64_t n_packets = run_counter("fgpu_output_packets_total", "");
+
+    if (n_heaps != sent.n_heaps || n_packets != sent.n_packets || n_bytes != sent.n_bytes)
+        world_fail("%llu heaps, %llu packets and %llu bytes were sent, and the counters say %llu, %llu and %llu",
+                   (unsigned long long)sent.n_heaps, (unsigned long long)sent.n_packets,
+                   (unsigned long long)sent.n_bytes, (unsigned long long)n_heaps, (unsigned long long)n_packets,
+                   (unsigned long long)n_bytes);
 }
 
 /* Checks the upper bits of an input's newest timestamp.  'n_wrong' is the number of WIRE_PERIODs by which the first
@@ -322,6 +337,7 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     run_sleep(3 * NS_PER_S);
     if (!run_has_ended() && !device_faults_failed()) {
         check_counters(ports);
+        check_sent();
         for (unsigned i = 0; i < 2 * s.n_ants; i++)
             check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
     }

@@ -7,6 +7,7 @@
 #include "tests/world/loop.h"
 #include "tests/world/memory.h"
 #include "tests/world/sched.h"
+#include "tests/world/sent.h"
 
 #include <getopt.h>
 #include <sched.h>
@@ -109,6 +110,7 @@ bool run_has_ended(void)
 
 int run_stop_code(struct run_daemon *daemon)
 {
+    sent_hurry();
     if (!program.has_ended) { /* the counters still exist */
         stats_each(note_counter, NULL);
         service_stop(daemon->service, 0);

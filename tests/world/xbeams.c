@@ -112,6 +112,7 @@ static void on_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     const struct wire_item *timestamp = wire_find(&packet, WIRE_TIMESTAMP);
     if (!timestamp || (!wire_find(&packet, BF_RAW) && !wire_find(&packet, POWERS)))
         return; /* a descriptor or a stop */
+    check_substream(&packet);
     struct heap *heap = stream->n_heaps > 0 ? &stream->heaps[stream->n_heaps - 1] : NULL;
     if (!heap || heap->n_bytes_left == 0) {
         if (stream->n_heaps == stream->max_heaps) {

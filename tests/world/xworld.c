@@ -13,6 +13,7 @@
 #include "tests/world/network.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
+#include "tests/world/sent.h"
 #include "tests/world/wire.h"
 #include "tests/world/xworld.h"
 #include "xbgpu/config.h"
@@ -153,7 +154,7 @@ static void send_heap(struct network_port *port, unsigned ant, unsigned b)
             .n_items = s.has_crc ? 5 : 4,
             .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch * BATCH)},
                       {WIRE_FENG_ID, false, ant},
-                      {WIRE_FREQUENCY, false, 0},
+                      {WIRE_FREQUENCY, false, s.first_chan},
                       {WIRE_FENG_RAW, true, 0},
                       {WIRE_CRC, false, 0}},
         };
@@ -242,6 +243,16 @@ static int64_t first_window(void)
     return s.first_batch / s.length;
 }
 
+void check_substream(const struct wire_packet *packet)
+{
+    const struct wire_item *frequency = wire_find(packet, WIRE_FREQUENCY);
+    uint64_t n_substreams = N_CHAN / s.n_chan;
+
+    if (!frequency || frequency->value != s.first_chan || packet->heap_cnt % n_substreams != s.first_chan / s.n_chan)
+        world_fail("the heap with the count %llu does not belong to channel %u", (unsigned long long)packet->heap_cnt,
+                   s.first_chan);
+}
+
 static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
 {
     struct wire_packet packet;
@@ -251,6 +262,7 @@ static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     const struct wire_item *timestamp = wire_find(&packet, WIRE_TIMESTAMP);
     if (!timestamp || !wire_find(&packet, WIRE_XENG_RAW))
         return; /* a descriptor or a stop */
+    check_substream(&packet);
     int64_t window = (int64_t)timestamp->value / BATCH / s.length - first_window();
     if (s.time_flipped && (window < 0 || window >= MAX_BATCHES))
         return; /* the dump of the packet with the wrong timestamp */
@@ -409,6 +421,7 @@ static void draw_scenario(void)
     memset(dumps, 0, sizeof(dumps));
     s.n_ants = 1 + (unsigned)run_draw("antennas", MAX_ANTS);
     s.n_chan = 1u << run_draw("channels", 3);
+    s.first_chan = s.n_chan * (unsigned)run_draw("substream", N_CHAN / MAX_CHANS);
     s.n_parts = 1u << run_draw("parts", 3);
     s.n_threads = 1 + (unsigned)run_draw("threads", 3) % s.n_ants;
     s.chunk_batches = 1 + (unsigned)run_draw("chunk", 4);
@@ -442,14 +455,15 @@ static void write_config(const char *path)
     fprintf(file,
             "time: {sync_time: %d, adc_sample_rate: %d}\n"
             "device: {kind: cpu, threads: 1}\n"
-            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
-            "       spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
+            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: %d, channels_per_substream: %u,\n"
+            "       channel_offset: %u, spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, "
+            "window: %u, chunks: %u,\n"
             "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
             "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\"}\n"
             "send: {interface: lo, packet_payload: 512}\n",
-            SYNC_UNIX_S, RATE_HZ, s.n_ants, s.n_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
+            SYNC_UNIX_S, RATE_HZ, s.n_ants, N_CHAN, s.n_chan, s.first_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
             s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
             s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
             missing_dumps[s.missing_dump], s.has_gate ? "g" : "");
@@ -531,6 +545,19 @@ static void check_counters(struct network_port *port)
     s.is_overloaded = loses;
 }
 
+/* The senders have nothing left to send. */
+static void check_sent(void)
+{
+    struct sent_totals sent = sent_totals();
+    uint64_t n_heaps = run_counter("xbgpu_output_x_heaps_total", "") + run_counter("xbgpu_output_b_heaps_total", "");
+    uint64_t n_bytes = run_counter("xbgpu_output_x_bytes_total", "") + run_counter("xbgpu_output_b_bytes_total", "");
+
+    if (n_heaps != sent.n_heaps || n_bytes != sent.n_bytes)
+        world_fail("%llu heaps of %llu bytes were sent, and the counters say %llu heaps of %llu bytes",
+                   (unsigned long long)sent.n_heaps, (unsigned long long)sent.n_bytes, (unsigned long long)n_heaps,
+                   (unsigned long long)n_bytes);
+}
+
 static void check_dumps(void)
 {
     int64_t last = (s.first_batch + s.n_batches) / s.length; /* windows that have ended */
@@ -559,8 +586,10 @@ static void run_seed(uint64_t seed, const char *path)
         run_sleep(3 * NS_PER_S);
     else
         world_note("runs that are stopped while data flow");
-    if (!run_has_ended() && s.stop_batch == s.n_batches)
+    if (!run_has_ended() && s.stop_batch == s.n_batches) {
         check_counters(source);
+        check_sent();
+    }
     int exit_code = run_stop_code(&daemon);
     s.has_failed = device_faults_failed();
     if (exit_code != s.has_failed)

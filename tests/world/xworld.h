@@ -11,7 +11,8 @@
 #include <stdio.h>
 
 #define MAX_ANTS    5
-#define MAX_CHANS   4
+#define MAX_CHANS   4  /* of the substream */
+#define N_CHAN      64
 #define N_SPECTRA   16
 #define BATCH_NS    (8 * NS_PER_MS)
 #define STEP        128 /* ADC samples between spectra */
@@ -20,6 +21,7 @@
 
 struct scenario {
     unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
+    unsigned first_chan;   /* of the substream */
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
     bool has_gate;         /* the gate "g" selects the spectra of the dumps */
@@ -47,6 +49,11 @@ enum presence presence(unsigned ant, int64_t batch);
 
 /* Returns true if a heap may have wrong values. */
 bool is_suspect(unsigned ant, int64_t batch);
+
+struct wire_packet;
+
+/* Checks that a packet has the first channel and a heap count of the substream. */
+void check_substream(const struct wire_packet *packet);
 
 /* ---- xrequests.c: requests over KATCP ----------------------------------------------------------------------------- */
 
