@@ -370,6 +370,18 @@ static void check_window(int64_t window, bool must_exist)
 
 /* ---- One run --------------------------------------------------------------------------------------------------------- */
 
+/* Draws an F-engine that is silent for a time after the partition. */
+static void draw_absence(const struct network_faults *f)
+{
+    unsigned ant = (unsigned)world_random(s.n_ants), from = (unsigned)(f->partition_from_ns / BATCH_NS);
+    unsigned end = (unsigned)(f->partition_to_ns / BATCH_NS) + (unsigned)world_random(60);
+
+    bool is_absent = run_draw("absence", 2);
+
+    for (unsigned b = from; is_absent && b < end && b < s.n_batches; b++)
+        s.is_silent[ant][b] = true;
+}
+
 static void draw_faults(struct network_faults *f)
 {
     static const double rates[] = {0, 0, 0.001, 0.01, 0.1};
@@ -386,6 +398,7 @@ static void draw_faults(struct network_faults *f)
     if (run_draw("partition", 2) && !s.has_silence) {
         f->partition_from_ns = (int64_t)(20 + world_random(80)) * BATCH_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(60) * BATCH_NS;
+        draw_absence(f);
     }
 }
 
