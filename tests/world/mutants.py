@@ -9,8 +9,8 @@ machine code as the original is reported, and does not count.  Look at each muta
 has no effect, or a world lacks a fault or a check.  The exit status is 1 if there is such a mutant.
 """
 import argparse
+import hashlib
 import os
-import random
 import re
 import resource
 import shutil
@@ -55,6 +55,14 @@ def candidates(name):
                 end = ")" if new == "if (!(" else ""
                 found.append((name, number, line[:place.start()] + new + line[place.end():] + end))
     return found
+
+
+def order(draw, mutant):
+    """Returns a pseudo-random number of a mutant.  A change of other lines does not change the number."""
+    name, number, line = mutant
+    lines = (ROOT / name).read_text().splitlines()
+    earlier = lines[:number].count(lines[number])
+    return hashlib.sha256(f"{draw}\0{name}\0{lines[number]}\0{earlier}\0{line}".encode()).digest()
 
 
 def make(tree, targets):
@@ -129,7 +137,7 @@ def main():
     parser.add_argument("files", nargs="*", default=FILES, metavar="FILE[:LINE]")
     args = parser.parse_args()
     mutants = [mutant for name in args.files for mutant in candidates(name)]
-    random.Random(args.draw).shuffle(mutants)
+    mutants.sort(key=lambda mutant: order(args.draw, mutant))
     count = n_found = 0
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         tree = Path(folder) / "tree"
