@@ -25,13 +25,29 @@ void __wrap_log_message(enum log_level level, const char *format, ...) __attribu
 void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Checks the verb after a number and a noun: "1 dump was", "2 dumps were". */
+static void check_grammar(const char *line)
+{
+    for (const char *at = line; (at = strpbrk(at, "0123456789")); at += strspn(at, "0123456789")) {
+        char noun[32], verb[8];
+        unsigned long long n;
+        if ((at > line && at[-1] != ' ') || sscanf(at, "%llu %31[a-z] %7[a-z]", &n, noun, verb) != 3)
+            continue;
+        bool is_one = strcmp(verb, "was") == 0 || strcmp(verb, "is") == 0;
+        bool is_many = strcmp(verb, "were") == 0 || strcmp(verb, "are") == 0;
+        if (n == 1 ? is_many : is_one)
+            world_fail("the log has \"%s\"", line);
+    }
+}
+
 static void print_line(const char *format, va_list args)
 {
-    if (!run_is_verbose)
-        return;
-    fprintf(stderr, "%.6f ", (double)world_now_ns() * 1e-9);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    char line[1024];
+
+    vsnprintf(line, sizeof(line), format, args);
+    check_grammar(line);
+    if (run_is_verbose)
+        fprintf(stderr, "%.6f %s\n", (double)world_now_ns() * 1e-9, line);
 }
 
 void __wrap_log_message(enum log_level level, const char *format, ...)
