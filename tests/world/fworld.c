@@ -177,6 +177,21 @@ static void check_sent(void)
                    (unsigned long long)n_bytes);
 }
 
+static void check_sensors(void)
+{
+    int64_t n_clipped = 0;
+
+    for (unsigned input = 0; input < 2 * s.n_ants; input++) {
+        n_clipped += run_sensor("wide.input%u.feng-clip-cnt", input).value.integer;
+        if (s.has_narrow)
+            n_clipped += run_sensor("narrow.input%u.feng-clip-cnt", input).value.integer;
+        run_sensor("wide.input%u.delay", input);
+    }
+    if (n_clipped != (int64_t)run_counter("fgpu_output_clipped_samples_total", ""))
+        world_fail("the sensors say that %lld samples were saturated, and the counters %llu", (long long)n_clipped,
+                   (unsigned long long)run_counter("fgpu_output_clipped_samples_total", ""));
+}
+
 /* Checks the upper bits of an input's newest timestamp.  'n_wrong' is the number of WIRE_PERIODs by which the first
  * timestamp was wrong.  The daemon corrects it some seconds after its clock is right. */
 static void check_date(unsigned ant, unsigned pol, int64_t n_wrong, int64_t right_ns)
@@ -338,6 +353,7 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     if (!run_has_ended() && !device_faults_failed()) {
         check_counters(ports);
         check_sent();
+        check_sensors();
         for (unsigned i = 0; i < 2 * s.n_ants; i++)
             check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
     }

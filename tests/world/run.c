@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/daemon/service.h"
+#include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
 #include "tests/world/loop.h"
 #include "tests/world/memory.h"
@@ -195,6 +196,36 @@ double run_gauge(const char *name, const char *label)
     if (!search.found)
         world_fail("there is no gauge %s{%s}", name, label);
     return search.gauge;
+}
+
+/* ---- Sensors ------------------------------------------------------------------------------------------------------ */
+
+int __real_sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
+                       struct sensor_reading first);
+int __wrap_sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
+                       struct sensor_reading first);
+
+static struct sensors *daemon_sensors; /* of the daemon that was started last */
+
+int __wrap_sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
+                       struct sensor_reading first)
+{
+    daemon_sensors = sensors;
+    return __real_sensors_add(sensors, sensor, about, first);
+}
+
+struct sensor_reading run_sensor(const char *format, ...)
+{
+    char name[128];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(name, sizeof(name), format, args);
+    va_end(args);
+    const struct sensor_entry *entry = sensors_find(daemon_sensors, name);
+    if (!entry)
+        world_fail("there is no sensor %s", name);
+    return sensors_read(daemon_sensors, entry, NULL);
 }
 
 /* ---- Drawn values --------------------------------------------------------------------------------------------- */

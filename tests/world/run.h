@@ -4,6 +4,8 @@
 #ifndef TESTS_WORLD_RUN_H
 #define TESTS_WORLD_RUN_H
 
+#include "common/telemetry/sensor.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,5 +47,8 @@ uint64_t run_counter(const char *name, const char *label);
 
 /* Returns the gauge whose labels contain the text 'label'.  Fails the run if there is none. */
 double run_gauge(const char *name, const char *label);
+
+/* Returns the reading of a sensor, whose name is a format.  Fails the run if there is no such sensor. */
+struct sensor_reading run_sensor(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

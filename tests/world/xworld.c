@@ -571,6 +571,40 @@ static void check_sent(void)
                    (unsigned long long)n_bytes);
 }
 
+static void check_counting_sensor(const char *sensor, const char *counter)
+{
+    int64_t found = run_sensor("vis.%s", sensor).value.integer, wanted = (int64_t)run_counter(counter, "\"vis\"");
+
+    if (found != wanted)
+        world_fail("the sensor vis.%s is %lld, and the counter %s is %lld", sensor, (long long)found, counter,
+                   (long long)wanted);
+}
+
+/* Compares the sensors of the visibilities with the counters and the dumps, and the beams' sensors with each other. */
+static void check_sensors(void)
+{
+    static const char *const input_sensors[] = {"rx.timestamp", "rx.unixtime", "rx.missing-unixtime",
+                                                "rx.device-status"};
+    struct sensor_reading synchronised = run_sensor("vis.rx.synchronised");
+    int64_t next = run_sensor("vis.tx.next-timestamp").value.integer, newest = 0;
+
+    check_counting_sensor("xeng-clip-cnt", "xbgpu_output_x_clipped_visibilities_total");
+    check_counting_sensor("audit-failure-cnt", "xbgpu_audit_failures_total");
+    check_counting_sensor("wrong-dump-cnt", "xbgpu_output_x_wrong_accs_total");
+    if ((synchronised.value.integer != 0) != (synchronised.status == SENSOR_NOMINAL))
+        world_fail("the sensor vis.rx.synchronised has the wrong status");
+    for (unsigned i = 0; i < MAX_BATCHES; i++)
+        if (dumps[i].began)
+            newest = (first_window() + i + 1) * s.length * BATCH;
+    if (next % (s.length * BATCH) != 0 || next < newest)
+        world_fail("the sensor vis.tx.next-timestamp is %lld, and the last dump ends at %lld", (long long)next,
+                   (long long)newest);
+    for (size_t i = 0; i < sizeof(input_sensors) / sizeof(input_sensors[0]); i++)
+        run_sensor("%s", input_sensors[i]);
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        run_sensor("a%u.rx.state", ant);
+}
+
 static void check_dumps(void)
 {
     int64_t last = (s.first_batch + s.n_batches) / s.length; /* windows that have ended */
@@ -602,6 +636,7 @@ static void run_seed(uint64_t seed, const char *path)
     if (!run_has_ended() && s.stop_batch == s.n_batches) {
         check_counters(source);
         check_sent();
+        check_sensors();
     }
     int exit_code = run_stop_code(&daemon);
     s.has_failed = device_faults_failed();

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #define MAX_ANTS    5
-#define MAX_CHANS   4  /* of the substream */
+#define MAX_CHANS   4 /* of the substream */
 #define N_CHAN      64
 #define N_SPECTRA   16
 #define BATCH_NS    (8 * NS_PER_MS)
