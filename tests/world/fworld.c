@@ -177,6 +177,21 @@ static void check_sent(void)
                    (unsigned long long)n_bytes);
 }
 
+/* The sensor shows the delay of the newest spectrum, unless a later change is still to come. */
+static void check_delay_sensor(unsigned input)
+{
+    double delay_s = run_sensor("wide.input%u.delay", input).value.numbers[1];
+    struct settings newest, last;
+
+    settings_at(input, judge_newest_samples(input / 2), &newest);
+    settings_at(input, INT64_MAX, &last);
+    if (newest.n_delays != 1 || last.n_delays != 1 || newest.delays[0] != last.delays[0])
+        return;
+    if (llrint(delay_s * RATE_HZ) != newest.delays[0])
+        world_fail("the sensor of input %u's delay says %.9g s instead of %lld samples", input, delay_s,
+                   (long long)newest.delays[0]);
+}
+
 static void check_sensors(void)
 {
     int64_t n_clipped = 0;
@@ -185,7 +200,7 @@ static void check_sensors(void)
         n_clipped += run_sensor("wide.input%u.feng-clip-cnt", input).value.integer;
         if (s.has_narrow)
             n_clipped += run_sensor("narrow.input%u.feng-clip-cnt", input).value.integer;
-        run_sensor("wide.input%u.delay", input);
+        check_delay_sensor(input);
     }
     if (n_clipped != (int64_t)run_counter("fgpu_output_clipped_samples_total", ""))
         world_fail("the sensors say that %lld samples were saturated, and the counters %llu", (long long)n_clipped,
@@ -276,6 +291,7 @@ static void draw_scenario(void)
     s.chunk_packets = 8 * (1 + (unsigned)world_random(4));
     s.window = 2 + (unsigned)world_random(5);
     s.has_narrow = !model_is_known || world_random(4) == 0;
+    s.n_senders = 1 + (unsigned)world_random(10);
     s.n_packets = 101 + (unsigned)world_random(160);
 }
 
@@ -319,8 +335,8 @@ static void write_config(const char *path)
             "     destinations: [\"239.2.0.0+1:7148\"], buffers: 64}\n"
             "%s"
             "katcp: {listen: \"127.0.0.1:7147\"}\n"
-            "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
-            N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.has_narrow ? narrow : "", s.n_ants);
+            "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4, threads: %u}\n",
+            N_CHAN, N_SPECTRA, N_TAPS, GAIN, s.has_narrow ? narrow : "", s.n_ants, s.n_senders);
     fclose(file);
 }
 

@@ -37,7 +37,7 @@
 #define WIRE_PERIOD  (INT64_C(1) << 48) /* samples until the timestamps of packets repeat */
 
 struct scenario {
-    unsigned n_ants, n_threads, chunk_packets, window, n_packets;
+    unsigned n_ants, n_threads, n_senders, chunk_packets, window, n_packets;
     int64_t sync_unix_s, first_packet; /* number of the first packet */
     bool is_prompt, is_lossy, has_narrow;
 };

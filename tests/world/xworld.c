@@ -437,6 +437,7 @@ static void draw_scenario(void)
     s.first_chan = s.n_chan * (unsigned)run_draw("substream", N_CHAN / MAX_CHANS);
     s.n_parts = 1u << run_draw("parts", 3);
     s.n_threads = 1 + (unsigned)run_draw("threads", 3) % s.n_ants;
+    s.n_senders = 1 + (unsigned)run_draw("senders", 5);
     s.chunk_batches = 1 + (unsigned)run_draw("chunk", 4);
     s.window = 2 + (unsigned)run_draw("window", 6);
     s.length = 1 + (unsigned)run_draw("length", 9);
@@ -475,11 +476,11 @@ static void write_config(const char *path)
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
             "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\"}\n"
-            "send: {interface: lo, packet_payload: 512}\n",
+            "send: {interface: lo, packet_payload: 512, threads: %u}\n",
             SYNC_UNIX_S, RATE_HZ, s.n_ants, N_CHAN, s.n_chan, s.first_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
             s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
             s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
-            missing_dumps[s.missing_dump], s.has_gate ? "g" : "");
+            missing_dumps[s.missing_dump], s.has_gate ? "g" : "", s.n_senders);
     if (s.has_gate)
         requests_write_gate(file);
     beams_write_config(file);

@@ -20,7 +20,7 @@
 #define MAX_BATCHES 256
 
 struct scenario {
-    unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
+    unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, n_senders, chunk_batches, window;
     unsigned first_chan;   /* of the substream */
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
