@@ -148,6 +148,19 @@ int64_t judge_last_read_ns(unsigned ant, unsigned pol)
     return last_ns;
 }
 
+bool judge_span(unsigned ant, unsigned pol, int64_t *first, int64_t *last)
+{
+    *first = INT64_MAX;
+    *last = INT64_MIN;
+    for (size_t i = 0; i < n_stretches; i++)
+        for (int64_t p = 0; p < MAX_PACKETS; p++)
+            if (stretches[i].sent[ant][pol][p].arrived) {
+                *first = stretches[i].first + p < *first ? stretches[i].first + p : *first;
+                *last = stretches[i].first + p > *last ? stretches[i].first + p : *last;
+            }
+    return *first <= *last;
+}
+
 /* ---- Heaps of voltages ------------------------------------------------------------------------------------------- */
 
 /* Returns the heap whose timestamp has these low 48 bits, or NULL. */

@@ -163,6 +163,28 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
     check_losses();
 }
 
+/* Checks the last line of each input, "m0 pol1: 23 heaps received, 1 missing ...": each packet from the first that arrived
+ * to the last that arrived is in one of the numbers.  If the silence at the end was long, the rest of the last chunk is
+ * missing, too. */
+static void on_line(const char *line)
+{
+    unsigned ant, pol;
+    unsigned long long n_heaps, n_missing;
+    int64_t first, last;
+
+    if (sscanf(line, "m%u pol%u: %llu %*s received, %llu missing", &ant, &pol, &n_heaps, &n_missing) != 4)
+        return;
+    if (!s.is_prompt || faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED || faults.device != GOOD ||
+        !judge_span(ant, pol, &first, &last) || input_counter("too_old_heaps") > 0 ||
+        run_counter("fgpu_input_gap_samples_total", "") > 0)
+        return;
+    world_note("inputs whose packets are counted");
+    uint64_t n = n_heaps + n_missing, n_least = (uint64_t)(last - first + 1);
+    uint64_t rest = (uint64_t)(last + 1) % s.chunk_packets;
+    if (n != n_least && (rest == 0 || n != n_least + s.chunk_packets - rest))
+        world_fail("'%s', and %lld packets are expected", line, (long long)(last - first + 1));
+}
+
 /* The senders have nothing left to send. */
 static void check_sent(void)
 {
@@ -360,6 +382,7 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     int64_t n_wrong = faults_wrong_periods();
 
     world_clock = faults.at_start;
+    run_on_line = on_line;
     struct run_daemon daemon = run_start("fgpu", fgpu_main, path);
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
     faults_begin(begin_ns);

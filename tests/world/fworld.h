@@ -182,6 +182,9 @@ int64_t judge_first_chunk_ns(unsigned ant, unsigned pol);
 /* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
 int64_t judge_last_read_ns(unsigned ant, unsigned pol);
 
+/* Finds the first and the last packet of an input that arrived.  Returns false if none arrived. */
+bool judge_span(unsigned ant, unsigned pol, int64_t *first, int64_t *last);
+
 /* Returns the time after the newest batch of an antenna of which a part was sent. */
 int64_t judge_newest_samples(unsigned ant);
 

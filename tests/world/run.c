@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 bool run_is_verbose;
+void (*run_on_line)(const char *line);
 
 /* ---- The log ------------------------------------------------------------------------------------------------------ */
 
@@ -47,6 +48,8 @@ static void print_line(const char *format, va_list args)
 
     vsnprintf(line, sizeof(line), format, args);
     check_grammar(line);
+    if (run_on_line)
+        run_on_line(line);
     if (run_is_verbose)
         fprintf(stderr, "%.6f %s\n", (double)world_now_ns() * 1e-9, line);
 }

@@ -22,6 +22,9 @@ int run_seeds(int argc, char **argv, void (*run_seed)(uint64_t seed, const char 
  * simplest value: shrink.py lowers the values while a run still fails. */
 uint64_t run_draw(const char *name, uint64_t n);
 
+/* Called with each line of the daemon's log; NULL: not called. */
+extern void (*run_on_line)(const char *line);
+
 struct run_daemon {
     unsigned thread;
     struct service *service;

@@ -559,6 +559,33 @@ static void check_counters(struct network_port *port)
     s.is_overloaded = loses;
 }
 
+/* Checks the last line of each receive thread, "F-engines 0-1: 23 heaps received, 1 missing ...": each heap from the first
+ * that arrived to the last that arrived is in one of the numbers.  If the silence at the end was long, the rest of the last
+ * chunk is missing, too. */
+static void on_line(const char *line)
+{
+    unsigned from, to, first = s.n_batches, end = 0;
+    unsigned long long n_heaps, n_missing;
+
+    if (sscanf(line, "F-engines %u-%u: %llu %*s received, %llu missing", &from, &to, &n_heaps, &n_missing) != 4)
+        return;
+    for (unsigned ant = from; ant <= to; ant++)
+        for (unsigned b = 0; b < s.n_batches; b++)
+            if (heaps[ant][b].parts_read != 0) {
+                first = b < first ? b : first;
+                end = b + 1 > end ? b + 1 : end;
+            }
+    if (!s.is_prompt || s.is_overloaded || s.may_fail || s.n_flipped_read > 0 || first == s.n_batches ||
+        run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
+        run_counter("xbgpu_input_gap_samples_total", "") > 0)
+        return;
+    world_note("receive threads whose heaps are counted");
+    uint64_t n = (n_heaps + n_missing) / (to - from + 1), rest = (uint64_t)(s.first_batch + end) % s.chunk_batches;
+    if ((n_heaps + n_missing) % (to - from + 1) != 0 ||
+        (n != end - first && (rest == 0 || n != end - first + s.chunk_batches - rest)))
+        world_fail("'%s', and the heaps of %u batches are expected", line, end - first);
+}
+
 /* The senders have nothing left to send. */
 static void check_sent(void)
 {
@@ -627,6 +654,7 @@ static void run_seed(uint64_t seed, const char *path)
     judge_faults(network_faults(source));
     network_listen(destination, on_dump_packet, NULL);
     beams_listen();
+    run_on_line = on_line;
     struct run_daemon daemon = run_start("xbgpu", xbgpu_main, path);
     requests_connect();
     send_all(source);
