@@ -90,7 +90,7 @@ static void add_products(unsigned ant1, unsigned ant2, int64_t batch, unsigned c
 /* Largest age at which a packet is certainly in time: the window, without the chunk that leaves and half a chunk. */
 static int64_t in_time_ns(void)
 {
-    return (int64_t)(s.window - 2) * s.chunk_batches * BATCH_NS + s.chunk_batches * BATCH_NS / 2;
+    return ((int64_t)s.window - 2) * s.chunk_batches * BATCH_NS + s.chunk_batches * BATCH_NS / 2;
 }
 
 /* Without a CRC, xbgpu cannot notice every flipped bit.  Marks the heap that the packet belongs to now. */
@@ -439,7 +439,7 @@ static void draw_scenario(void)
     s.n_threads = 1 + (unsigned)run_draw("threads", 3) % s.n_ants;
     s.n_senders = 1 + (unsigned)run_draw("senders", 5);
     s.chunk_batches = 1 + (unsigned)run_draw("chunk", 4);
-    s.window = 2 + (unsigned)run_draw("window", 6);
+    s.window = 1 + (unsigned)run_draw("window", 7);
     s.length = 1 + (unsigned)run_draw("length", 9);
     s.n_batches = 20 + (unsigned)run_draw("batches", 100);
     s.has_crc = run_draw("crc", 2);
@@ -575,8 +575,8 @@ static void on_line(const char *line)
                 first = b < first ? b : first;
                 end = b + 1 > end ? b + 1 : end;
             }
-    if (!s.is_prompt || s.is_overloaded || s.may_fail || s.n_flipped_read > 0 || first == s.n_batches ||
-        run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
+    if ((!s.is_prompt && s.window > 1) || s.is_overloaded || s.may_fail || s.n_flipped_read > 0 ||
+        first == s.n_batches || run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
         run_counter("xbgpu_input_gap_samples_total", "") > 0)
         return;
     world_note("receive threads whose heaps are counted");
