@@ -206,7 +206,7 @@ WORLD_SOURCES := $(addprefix tests/world/,faults.c sched.c seams.c clock.c loop.
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex \
                  log_message log_limited endpoint_listen accept4 recv send close device_cpu_open \
-                 sensors_add malloc calloc realloc strdup posix_memalign free
+                 sensors_add config_print_errors malloc calloc realloc strdup posix_memalign free
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/vworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,xbeams.c xothers.c xrequests.c))

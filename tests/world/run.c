@@ -2,6 +2,7 @@
 #include "tests/world/run.h"
 
 #include "common/base/log.h"
+#include "common/config/config.h"
 #include "common/daemon/service.h"
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
@@ -70,6 +71,15 @@ void __wrap_log_limited(struct log_limit *limit, enum log_level level, const cha
     va_start(args, format);
     print_line(format, args);
     va_end(args);
+}
+
+void __real_config_print_errors(const struct config *config, FILE *out);
+void __wrap_config_print_errors(const struct config *config, FILE *out);
+
+void __wrap_config_print_errors(const struct config *config, FILE *out)
+{
+    if (run_is_verbose)
+        __real_config_print_errors(config, out);
 }
 
 /* ---- A daemon ----------------------------------------------------------------------------------------------------- */

@@ -180,7 +180,8 @@ static void add_antennas(const struct steering *steering, unsigned ants, int64_t
 
     sum[0] = sum[1] = 0;
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
-        int64_t re = voltage(ant, batch, chan, t, pol, 0), im = voltage(ant, batch, chan, t, pol, 1);
+        int64_t re = shifted_voltage(BEAM_SHIFTS, ant, batch, chan, t, pol, 0);
+        int64_t im = shifted_voltage(BEAM_SHIFTS, ant, batch, chan, t, pol, 1);
         int64_t c = steering->weight[ant] * cosines[steering->quarter[ant]];
         int64_t d = steering->weight[ant] * sines[steering->quarter[ant]];
         if (!(ants >> ant & 1))

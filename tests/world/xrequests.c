@@ -137,7 +137,7 @@ static void draw_gate_change(struct request *request)
 static void draw_wrong(struct request *request)
 {
     static const char *const lines[] = {"capture-start nothing",  "capture-stop",           "beam-weights vis 1",
-                                        "input-shift 0 1",        "gate no-gate",           "capture-start vis -1",
+                                        "input-shift 0 99",       "gate no-gate",           "capture-start vis -1",
                                         "sensor-value no-sensor", "beam-quant-gains x nan", "capture-start vis 1.5"};
 
     snprintf(request->line, sizeof(request->line), "%s", lines[world_random(sizeof(lines) / sizeof(lines[0]))]);

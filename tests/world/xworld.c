@@ -64,6 +64,25 @@ int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, un
     return (int8_t)((int)((z >> 40) % 255) - 127);
 }
 
+int8_t shifted_voltage(unsigned set, unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol,
+                       unsigned part)
+{
+    int64_t at = batch * N_SPECTRA + spectrum - s.shifts[set][2 * ant + pol];
+
+    return voltage(ant, at / N_SPECTRA, chan, (unsigned)(at % N_SPECTRA), pol, part);
+}
+
+/* Returns whether a batch of an antenna, with the shifts of a set, needs the heap 'distance' batches later. */
+static bool needs(unsigned set, unsigned ant, int distance)
+{
+    for (unsigned pol = 0; pol < 2; pol++) {
+        int first = distance * N_SPECTRA + s.shifts[set][2 * ant + pol]; /* where the heap's spectra go in the batch */
+        if (first < N_SPECTRA && first + N_SPECTRA > 0)
+            return true;
+    }
+    return false;
+}
+
 static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
 {
     for (unsigned chan = 0; chan < s.n_chan; chan++)
@@ -78,8 +97,10 @@ static void add_products(unsigned ant1, unsigned ant2, int64_t batch, unsigned c
 {
     for (unsigned t = 0; t < N_SPECTRA; t++)
         for (unsigned p = 0; p < 4 && (!s.has_gate || requests_gate_takes(batch * BATCH + t * STEP)); p++) {
-            int64_t ar = voltage(ant1, batch, chan, t, p & 1, 0), ai = voltage(ant1, batch, chan, t, p & 1, 1);
-            int64_t br = voltage(ant2, batch, chan, t, p >> 1, 0), bi = voltage(ant2, batch, chan, t, p >> 1, 1);
+            int64_t ar = shifted_voltage(VIS_SHIFTS, ant1, batch, chan, t, p & 1, 0);
+            int64_t ai = shifted_voltage(VIS_SHIFTS, ant1, batch, chan, t, p & 1, 1);
+            int64_t br = shifted_voltage(VIS_SHIFTS, ant2, batch, chan, t, p >> 1, 0);
+            int64_t bi = shifted_voltage(VIS_SHIFTS, ant2, batch, chan, t, p >> 1, 1);
             sums[p][0] += ar * br + ai * bi;
             sums[p][1] += ai * br - ar * bi;
         }
@@ -207,24 +228,44 @@ static int64_t begun(void)
            s.chunk_batches;
 }
 
-bool is_suspect(unsigned ant, int64_t batch)
+static bool is_heap_suspect(unsigned ant, int64_t b)
 {
-    int64_t b = batch - s.first_batch;
-
     return b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
 }
 
-enum presence presence(unsigned ant, int64_t batch)
+bool is_suspect(unsigned ant, int64_t batch)
+{
+    bool is_any = false;
+
+    for (int d = -1; d <= 1; d++)
+        is_any |= needs(BEAM_SHIFTS, ant, d) && is_heap_suspect(ant, batch + d - s.first_batch);
+    return is_any;
+}
+
+static enum presence heap_presence(unsigned ant, int64_t batch)
 {
     int64_t b = batch - s.first_batch;
 
-    if (is_suspect(ant, batch))
+    if (is_heap_suspect(ant, b))
         return UNSURE;
     if (b < 0 || b >= s.n_batches || !has_arrived(ant, (unsigned)b))
         return ABSENT;
     return s.is_prompt && !s.time_flipped && !s.is_overloaded && batch >= begun() && arrived_in_time(ant, (unsigned)b)
                ? PRESENT
                : UNSURE;
+}
+
+enum presence presence(unsigned ant, int64_t batch)
+{
+    enum presence all = PRESENT;
+
+    for (int d = -1; d <= 1; d++) {
+        enum presence one = needs(BEAM_SHIFTS, ant, d) ? heap_presence(ant, batch + d) : PRESENT;
+        if (one == ABSENT)
+            return ABSENT;
+        all = one == UNSURE ? UNSURE : all;
+    }
+    return all;
 }
 
 /* ---- Dumps ----------------------------------------------------------------------------------------------------------- */
@@ -310,18 +351,25 @@ struct verdict {
     bool suspect; /* a heap may have wrong values, or count as missing */
 };
 
+/* Adds a heap that the window needs. */
+static void judge_heap(struct verdict *v, unsigned ant, int64_t b)
+{
+    bool inside = b >= 0 && b < s.n_batches;
+
+    v->whole &= inside && arrived_in_time(ant, (unsigned)b);
+    v->lacks |= !inside || !has_arrived(ant, (unsigned)b);
+    v->suspect |= is_heap_suspect(ant, b);
+}
+
 static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
 {
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         struct verdict *v = &verdicts[ant];
         *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped && !s.is_overloaded};
-        for (unsigned i = 0; i < s.length; i++) {
-            int64_t b = window * s.length + i - s.first_batch;
-            bool inside = b >= 0 && b < s.n_batches;
-            v->whole &= inside && arrived_in_time(ant, (unsigned)b);
-            v->lacks |= !inside || !has_arrived(ant, (unsigned)b);
-            v->suspect |= b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
-        }
+        for (unsigned i = 0; i < s.length; i++)
+            for (int d = -1; d <= 1; d++)
+                if (needs(VIS_SHIFTS, ant, d))
+                    judge_heap(v, ant, window * s.length + i + d - s.first_batch);
         v->whole &= !v->suspect;
     }
 }
@@ -427,6 +475,29 @@ static void judge_faults(const struct network_faults *f)
     world_note(s.is_prompt ? "runs without packets out of the window" : "runs with packets out of the window");
 }
 
+/* Writes the shifts of a set as a list. */
+static void format_shifts(unsigned set, char *text, size_t text_bytes)
+{
+    size_t n = 0;
+
+    for (unsigned input = 0; s.has_shifts && input < 2 * s.n_ants; input++)
+        n += (size_t)snprintf(text + n, text_bytes - n, "%s%d", input > 0 ? ", " : "", s.shifts[set][input]);
+    text[n] = '\0';
+}
+
+static void draw_shifts(void)
+{
+    bool vis_alone = run_draw("vis_shifts", 2);
+
+    s.has_shifts = run_draw("shifts", 3) == 2;
+    for (unsigned set = 0; s.has_shifts && set < 2; set++)
+        for (unsigned input = 0; input < 2 * s.n_ants; input++)
+            s.shifts[set][input] = set == VIS_SHIFTS && !vis_alone ? s.shifts[BEAM_SHIFTS][input]
+                                   : world_random(3) == 0          ? 0
+                                                                   : (int)world_random(2 * N_SPECTRA + 1) - N_SPECTRA;
+    world_note(s.has_shifts ? "runs with shifts" : "runs without shifts");
+}
+
 static void draw_scenario(void)
 {
     memset(&s, 0, sizeof(s));
@@ -449,6 +520,7 @@ static void draw_scenario(void)
     s.buffer_bytes = run_draw("buffer", 4) == 3 ? 6000 : 1000000;
     s.missing_dump = (unsigned)run_draw("missing_dump", 3);
     s.first_batch = (world_unix_ns() / NS_PER_S - SYNC_UNIX_S) * RATE_HZ / BATCH + (int64_t)world_random(10);
+    draw_shifts();
     bool may_be_silent = run_draw("silence", 2);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         for (unsigned b = 0; may_be_silent && world_random(3) == 0 && b < 2; b++) {
@@ -461,26 +533,31 @@ static void draw_scenario(void)
 
 static void write_config(const char *path)
 {
+    char shifts[2][128];
+
     static const char *const missing_dumps[] = {"send", "skip", "always"};
     FILE *file = fopen(path, "w");
 
     if (!file)
         world_fail("cannot write %s", path);
+    format_shifts(BEAM_SHIFTS, shifts[BEAM_SHIFTS], sizeof(shifts[0]));
+    format_shifts(VIS_SHIFTS, shifts[VIS_SHIFTS], sizeof(shifts[0]));
     fprintf(file,
             "time: {sync_time: %d, adc_sample_rate: %d}\n"
             "device: {kind: cpu, threads: 1}\n"
             "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: %d, channels_per_substream: %u,\n"
             "       channel_offset: %u, spectra_per_heap: %d, samples_between_spectra: %d, batches_per_chunk: %u, "
             "window: %u, chunks: %u,\n"
-            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
+            "       threads: %u, buffer: %u, crc: %s, from: \"%s\", shifts: [%s]}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
-            "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\"}\n"
+            "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\", shifts: [%s]}\n"
             "send: {interface: lo, packet_payload: 512, threads: %u}\n",
             SYNC_UNIX_S, RATE_HZ, s.n_ants, N_CHAN, s.n_chan, s.first_chan, N_SPECTRA, STEP, s.chunk_batches, s.window,
-            s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
-            s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
-            missing_dumps[s.missing_dump], s.has_gate ? "g" : "", s.n_senders);
+            s.is_overloaded ? 2 * s.window + 5 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
+            s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", shifts[BEAM_SHIFTS], s.length,
+            s.is_overloaded ? 0 : 160, missing_dumps[s.missing_dump], s.has_gate ? "g" : "", shifts[VIS_SHIFTS],
+            s.n_senders);
     if (s.has_gate)
         requests_write_gate(file);
     beams_write_config(file);

@@ -24,8 +24,10 @@ struct scenario {
     unsigned first_chan;   /* of the substream */
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
-    bool has_gate;         /* the gate "g" selects the spectra of the dumps */
-    unsigned missing_dump; /* 0: send, 1: skip, 2: always */
+    bool has_shifts;
+    int shifts[2][2 * MAX_ANTS]; /* in spectra, of each input [ant][pol]: BEAM_SHIFTS and VIS_SHIFTS */
+    bool has_gate;               /* the gate "g" selects the spectra of the dumps */
+    unsigned missing_dump;       /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
@@ -43,11 +45,16 @@ extern struct scenario s;
 /* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
 int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part);
 
-/* Returns whether xbgpu has a heap of an F-engine.  'batch' counts from timestamp 0. */
+/* The same after the shifts of a set. */
+enum { BEAM_SHIFTS, VIS_SHIFTS };
+int8_t shifted_voltage(unsigned set, unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol,
+                       unsigned part);
+
+/* Returns whether xbgpu has all heaps of an F-engine that a batch of beams needs.  'batch' counts from timestamp 0. */
 enum presence { ABSENT, PRESENT, UNSURE };
 enum presence presence(unsigned ant, int64_t batch);
 
-/* Returns true if a heap may have wrong values. */
+/* Returns true if one of these heaps may have wrong values. */
 bool is_suspect(unsigned ant, int64_t batch);
 
 struct wire_packet;
