@@ -19,6 +19,11 @@ void device_faults_set(const struct device_faults *wanted)
     has_failed = false;
 }
 
+void device_faults_slow(int64_t slow_ns)
+{
+    faults.slow_ns = slow_ns;
+}
+
 bool device_faults_failed(void)
 {
     return has_failed;

@@ -140,7 +140,7 @@ bool run_has_ended(void)
 
 int run_stop_code(struct run_daemon *daemon)
 {
-    sent_hurry();
+    sent_drain();
     if (!program.has_ended) { /* the counters still exist */
         stats_each(note_counter, NULL);
         service_stop(daemon->service, 0);

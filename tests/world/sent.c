@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPEN    16               /* heaps that a stream sends at one time */
-#define BACKLOG_NS  (10 * NS_PER_MS) /* delay that a stream makes up for */
-#define EARLY_NS    (300 * NS_PER_US)
-#define SLACK_BYTES 2000 /* a packet beyond its time */
+#define MAX_OPEN         16               /* heaps that a stream sends at one time */
+#define BACKLOG_NS       (10 * NS_PER_MS) /* delay that a stream makes up for */
+#define EARLY_NS         (300 * NS_PER_US)
+#define SLACK_BYTES      2000 /* a packet beyond its time */
+#define LONGEST_DRAIN_NS (60 * NS_PER_S + NS_PER_MS)
 
 struct open_heap {
     uint64_t heap_cnt, n_sent_bytes;
@@ -33,12 +34,12 @@ struct sent_stream {
 };
 
 static struct sent_totals totals;
-static bool is_hurried;
+static int64_t drain_ns; /* beginning of the drain; 0: not yet */
 
 void sent_begin(void)
 {
     totals = (struct sent_totals){0};
-    is_hurried = false;
+    drain_ns = 0;
 }
 
 struct sent_totals sent_totals(void)
@@ -46,9 +47,9 @@ struct sent_totals sent_totals(void)
     return totals;
 }
 
-void sent_hurry(void)
+void sent_drain(void)
 {
-    is_hurried = true;
+    drain_ns = world_now_ns();
 }
 
 struct sent_stream *sent_open(double rate_bytes_per_s, size_t n_destinations)
@@ -57,6 +58,8 @@ struct sent_stream *sent_open(double rate_bytes_per_s, size_t n_destinations)
 
     if (!stream)
         world_fail("out of memory");
+    if (rate_bytes_per_s <= 0)
+        world_fail("a stream has no rate");
     stream->bytes_per_ns = rate_bytes_per_s / NS_PER_S;
     stream->n_destinations = n_destinations;
     return stream;
@@ -67,7 +70,7 @@ static void check_pace(struct sent_stream *stream, size_t n_bytes, bool is_data)
 {
     double passed_ns = (double)(world_now_ns() - stream->last_ns);
 
-    if (stream->bytes_per_ns <= 0 || is_hurried)
+    if (drain_ns > 0)
         return;
     stream->last_ns = world_now_ns();
     stream->backlog_bytes -= passed_ns * stream->bytes_per_ns;
@@ -155,6 +158,8 @@ void sent_packet(struct sent_stream *stream, unsigned number, const uint8_t *byt
         return;
     if (!destination->has_begun)
         world_fail("a stream sends data before descriptors");
+    if (drain_ns > 0 && world_now_ns() > drain_ns + LONGEST_DRAIN_NS)
+        world_fail("a stream sends data after the deadline of the drain");
     totals.n_heaps += ends;
     totals.n_packets++;
     totals.n_bytes += packet.payload_bytes;

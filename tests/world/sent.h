@@ -4,6 +4,7 @@
  *               destination is a stop heap.
  * Heap counts:  each heap has the next count of its stream, and all counts have the remainder of the stream.
  * Heaps:        the packets of a heap follow one another without a gap.
+ * End:          no data leave later than a minute after the stop.
  * Pace:         the stream keeps its rate, apart from a backlog of 10 ms and its descriptors.
  * Threads:      threads of the world. */
 #ifndef TESTS_WORLD_SENT_H
@@ -23,14 +24,14 @@ struct sent_totals {
 void sent_begin(void);
 struct sent_totals sent_totals(void);
 
-/* Begins a stream with this rate in bytes/s (0: not paced) and this number of destinations. */
+/* Begins a stream with this rate in bytes/s and this number of destinations. */
 struct sent_stream *sent_open(double rate_bytes_per_s, size_t n_destinations);
 
 /* Checks a packet. */
 void sent_packet(struct sent_stream *stream, unsigned destination, const uint8_t *bytes, size_t n_bytes);
 
-/* The daemon may exceed the rate from now on, because it ends. */
-void sent_hurry(void);
+/* The daemon ends from now on.  It may exceed the rate, and may send data for at most a minute. */
+void sent_drain(void);
 
 /* Checks that each destination has a stop heap, if the stream sent anything, and frees the stream. */
 void sent_close(struct sent_stream *stream);

@@ -520,6 +520,7 @@ static void draw_scenario(void)
     s.buffer_bytes = run_draw("buffer", 4) == 3 ? 6000 : 1000000;
     s.missing_dump = (unsigned)run_draw("missing_dump", 3);
     s.first_batch = (world_unix_ns() / NS_PER_S - SYNC_UNIX_S) * RATE_HZ / BATCH + (int64_t)world_random(10);
+    s.is_stalled = s.stop_batch < s.n_batches && run_draw("stall", 4) == 3;
     draw_shifts();
     bool may_be_silent = run_draw("silence", 2);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
@@ -625,6 +626,11 @@ static void check_counters(struct network_port *port)
             (unsigned long long)n_part);
     if (s.has_crc && run_counter("xbgpu_input_rejected_packets_total", "") < s.n_flipped_read)
         world_fail("%u packets with a flipped bit were read, and fewer were refused", s.n_flipped_read);
+    uint64_t n_metadata = run_counter("xbgpu_input_ignored_packets_total", "\"descriptor\"") +
+                          run_counter("xbgpu_input_rejected_packets_total", "\"no_items\"");
+    if (network_faults(port)->flip == 0 && run_counter("xbgpu_input_metadata_heaps_total", "") != n_metadata)
+        world_fail("%llu packets were descriptors, and another number of heaps is counted",
+                   (unsigned long long)n_metadata);
     bool loses =
         run_counter("xbgpu_input_rejected_packets_total", "no_chunk") > 0 ||
         run_counter("xbgpu_output_x_dropped_accs_total", "") > 0 ||
@@ -644,6 +650,7 @@ static void on_line(const char *line)
     unsigned from, to, first = s.n_batches, end = 0;
     unsigned long long n_heaps, n_missing;
 
+    s.gave_up |= strncmp(line, "the drain took longer than", 26) == 0;
     if (sscanf(line, "F-engines %u-%u: %llu %*s received, %llu missing", &from, &to, &n_heaps, &n_missing) != 4)
         return;
     for (unsigned ant = from; ant <= to; ant++)
@@ -744,8 +751,12 @@ static void run_seed(uint64_t seed, const char *path)
         check_sent();
         check_sensors();
     }
+    if (s.is_stalled)
+        device_faults_slow(2 * NS_PER_S);
     int exit_code = run_stop_code(&daemon);
-    s.has_failed = device_faults_failed();
+    s.has_failed = device_faults_failed() || s.gave_up;
+    if (s.is_stalled)
+        world_note(s.gave_up ? "drain: too long" : "drain: slow");
     if (exit_code != s.has_failed)
         world_fail("the exit code is %d, and the device %s", exit_code, s.has_failed ? "failed" : "did not fail");
     requests_check();

@@ -32,7 +32,8 @@ struct scenario {
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
-    bool may_fail, has_failed; /* the device */
+    bool may_fail, has_failed; /* the device; a drain that is given up counts as a failure */
+    bool is_stalled, gave_up;  /* the device is so slow after the stop that the drain may be given up */
     bool is_overloaded;        /* the device may be slower than the data */
     bool has_forger;           /* a second host sends voltages, and recv.from names only the first */
     bool has_crc;              /* packets have a CRC, and xbgpu refuses packets without a CRC */
