@@ -408,6 +408,24 @@ void beams_check(void)
         begun |= check_power_heap(n, begun);
 }
 
+static uint64_t count_complete(const struct stream *stream)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < stream->n_heaps; i++)
+        n += stream->heaps[i].n_bytes_left == 0;
+    return n;
+}
+
+uint64_t beams_n_sent(void)
+{
+    uint64_t n = beams.n_powers > 0 ? count_complete(&beams.powers) : 0;
+
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        n += count_complete(&beams.voltages[i]);
+    return n;
+}
+
 void beams_end(void)
 {
     for (unsigned i = 0; i < beams.n_voltages; i++)

@@ -650,7 +650,13 @@ static void on_line(const char *line)
     unsigned from, to, first = s.n_batches, end = 0;
     unsigned long long n_heaps, n_missing;
 
-    s.gave_up |= strncmp(line, "the drain took longer than", 26) == 0;
+    const char *drain = strstr(line, " received chunks were not processed, and ");
+    if (strncmp(line, "the drain took longer than", 26) == 0 && drain) {
+        s.gave_up = true;
+        s.n_given_up = strtoull(strstr(drain, "and ") + 4, NULL, 10);
+    }
+    if (strstr(line, " of their samples clipped") && sscanf(line, "%*[^:]: %llu", &n_heaps) == 1)
+        s.n_beam_heaps += n_heaps;
     if (sscanf(line, "F-engines %u-%u: %llu %*s received, %llu missing", &from, &to, &n_heaps, &n_missing) != 4)
         return;
     for (unsigned ant = from; ant <= to; ant++)
@@ -768,6 +774,10 @@ static void run_seed(uint64_t seed, const char *path)
     }
     requests_end();
     world_end(); /* the last packets may still be on their way */
+    if (s.gave_up && s.n_beam_heaps > beams_n_sent() + s.n_given_up)
+        world_fail("%llu heaps of beams were made, %llu were sent, and only %llu were given up",
+                   (unsigned long long)s.n_beam_heaps, (unsigned long long)beams_n_sent(),
+                   (unsigned long long)s.n_given_up);
     beams_end();
     network_end();
 }

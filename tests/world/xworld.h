@@ -33,6 +33,8 @@ struct scenario {
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
     bool may_fail, has_failed; /* the device; a drain that is given up counts as a failure */
+    uint64_t n_beam_heaps;     /* that were made, by the log */
+    uint64_t n_given_up;       /* heaps that the drain did not send, by the log */
     bool is_stalled, gave_up;  /* the device is so slow after the stop that the drain may be given up */
     bool is_overloaded;        /* the device may be slower than the data */
     bool has_forger;           /* a second host sends voltages, and recv.from names only the first */
@@ -116,6 +118,9 @@ void beams_listen(void);
 
 /* Compares all heaps of beams with the model. */
 void beams_check(void);
+
+/* Returns the number of complete heaps of beams. */
+uint64_t beams_n_sent(void);
 
 /* Frees the heaps, after world_end(). */
 void beams_end(void);
