@@ -242,6 +242,20 @@ static bool is_before_silence(unsigned ant, unsigned pol, int64_t packet)
     return false;
 }
 
+/* fgpu discards a chunk of one polarisation if no packet of the other polarisation arrived in the chunk.  Returns true if
+ * this happens to the packet. */
+static bool is_discarded(unsigned ant, unsigned pol, int64_t packet)
+{
+    int64_t begin = packet / s.chunk_packets * s.chunk_packets;
+
+    for (int64_t p = begin; p < begin + s.chunk_packets; p++) {
+        const struct sent *other = find_sent(ant, !pol, p);
+        if (other && other->arrived)
+            return false;
+    }
+    return true;
+}
+
 /* Evidence about a batch, from the packets of its filter windows. */
 struct evidence {
     bool whole;       /* all packets arrived in time, and no excuse exists */
@@ -261,6 +275,7 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
         e->lacks |= !sent->arrived;
         e->whole &= sent->arrived && !sent->late && sent->n_sent == 1 && !is_excused(ant, sent->sent_ns) &&
                     !(s.is_lossy && is_before_silence(ant, pol, packet));
+        e->whole = e->whole && !is_discarded(ant, pol, packet);
         e->n_times = sent->n_sent < e->n_times ? sent->n_sent : e->n_times;
     }
     return true;

@@ -176,6 +176,7 @@ static void on_line(const char *line)
         return;
     if ((!s.is_prompt && s.window > 1) || faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED ||
         faults.device != GOOD || !judge_span(ant, pol, &first, &last) || input_counter("too_old_heaps") > 0 ||
+        run_counter("fgpu_input_rejected_packets_total", "jump") > 0 ||
         run_counter("fgpu_input_gap_samples_total", "") > 0)
         return;
     world_note("inputs whose packets are counted");

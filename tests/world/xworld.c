@@ -277,11 +277,12 @@ struct dump {
     uint64_t n_bytes_left;
     int32_t values[MAX_DUMP_BYTES / 4];
 };
-static struct dump dumps[MAX_BATCHES]; /* by window, from the window of the first batch on */
+static struct dump dumps[MAX_BATCHES]; /* by window, from first_window() on */
 
+/* A negative shift moves spectra of the first batch to the batch before it. */
 static int64_t first_window(void)
 {
-    return s.first_batch / s.length;
+    return (s.first_batch - 1) / s.length;
 }
 
 void check_substream(const struct wire_packet *packet)
@@ -667,6 +668,7 @@ static void on_line(const char *line)
             }
     if ((!s.is_prompt && s.window > 1) || s.is_overloaded || s.may_fail || s.n_flipped_read > 0 ||
         first == s.n_batches || run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
+        run_counter("xbgpu_input_rejected_packets_total", "jump") > 0 ||
         run_counter("xbgpu_input_gap_samples_total", "") > 0)
         return;
     world_note("receive threads whose heaps are counted");
