@@ -109,7 +109,7 @@ void gnss_write_config(FILE *file)
 {
     fprintf(file,
             "gnss:\n"
-            "  - {name: " STREAM ", destination: \"239.2.2.0:7148\", centre_frequency: %lld, decimation: 1,\n"
+            "  - {name: " STREAM ", destination: \"" SUMS "\", centre_frequency: %lld, decimation: 1,\n"
             "     pass_bandwidth: %lld, ddc_taps: %d, sky_frequency: %.12g, inverted: %s, acquire_blocks: 2}\n"
             "satellites:\n"
             "  - {signal: L1CA, prns: [%u], acquire: %s, doppler: 100, doppler_range: 1500}\n"

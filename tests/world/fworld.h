@@ -40,7 +40,7 @@
 #define WIRE_PERIOD  (INT64_C(1) << 48) /* samples until the timestamps of packets repeat */
 
 struct scenario {
-    unsigned n_ants, n_threads, chunk_packets, window, n_packets;
+    unsigned n_ants, n_threads, n_senders, chunk_packets, window, n_packets;
     int64_t sync_unix_s, first_packet; /* number of the first packet */
     int64_t rate_hz;                   /* SATELLITE_RATE_HZ if fgpu follows satellites, otherwise USUAL_RATE_HZ */
     bool is_prompt, is_lossy, has_narrow, has_gnss;
@@ -233,6 +233,9 @@ int64_t judge_first_chunk_ns(unsigned ant, unsigned pol);
 /* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
 int64_t judge_last_read_ns(unsigned ant, unsigned pol);
 
+/* Finds the first and the last packet of an input that arrived.  Returns false if none arrived. */
+bool judge_span(unsigned ant, unsigned pol, int64_t *first, int64_t *last);
+
 /* Returns the time after the newest batch of an antenna of which a part was sent. */
 int64_t judge_newest_samples(unsigned ant);
 
@@ -260,6 +263,7 @@ void judge_show(void);
 #define CODE_CHIPS        1023
 #define CHIP_RATE_HZ      1.023e6
 #define N_SATELLITE_TAPS  3 /* early, prompt, late */
+#define SUMS              "239.2.2.0:7148"
 
 #define MAX_CHUNKS 4
 

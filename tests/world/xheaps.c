@@ -60,9 +60,15 @@ static int8_t sent_voltage(unsigned ant, int64_t batch, unsigned chan, unsigned 
     return (int8_t)((int)((z >> 40) % 255) - 127);
 }
 
-int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+static int shift_of(enum shift_set set, unsigned ant, unsigned pol, int64_t batch)
 {
-    int64_t from = batch * s.n_spectra + spectrum - requests_shift(ant, pol, batch);
+    return set == VIS_SHIFTS && s.has_vis_shifts ? s.vis_shifts[ant][pol] : requests_shift(ant, pol, batch);
+}
+
+int8_t voltage(enum shift_set set, unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol,
+               unsigned part)
+{
+    int64_t from = batch * s.n_spectra + spectrum - shift_of(set, ant, pol, batch);
 
     return sent_voltage(ant, from / s.n_spectra, chan, (unsigned)(from % s.n_spectra), pol, part);
 }
@@ -81,7 +87,7 @@ static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
 /* Largest age at which a packet is certainly in time: the window, without the chunk that leaves and half a chunk. */
 int64_t heaps_in_time_ns(void)
 {
-    return (int64_t)(s.window - 2) * s.chunk_batches * BATCH_NS + s.chunk_batches * BATCH_NS / 2;
+    return ((int64_t)s.window - 2) * s.chunk_batches * BATCH_NS + s.chunk_batches * BATCH_NS / 2;
 }
 
 /* Without a CRC, xbgpu cannot notice every flipped bit.  Marks the heap that the packet belongs to now. */
@@ -145,7 +151,7 @@ void heaps_send(struct network_port *port, unsigned ant, unsigned b)
             .n_items = s.has_crc ? 5 : 4,
             .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch * s.batch_samples)},
                       {WIRE_FENG_ID, false, ant},
-                      {WIRE_FREQUENCY, false, 0},
+                      {WIRE_FREQUENCY, false, s.first_chan},
                       {WIRE_FENG_RAW, true, 0},
                       {WIRE_CRC, false, 0}},
         };
@@ -154,6 +160,11 @@ void heaps_send(struct network_port *port, unsigned ant, unsigned b)
         parts[ant][b][k] = (struct part){&heaps[ant][b], k, thread_of(ant)};
         network_send(port, bytes, n_bytes, on_seen, &parts[ant][b][k]);
     }
+}
+
+bool heaps_were_read(unsigned ant, unsigned b)
+{
+    return heaps[ant][b].parts_read != 0;
 }
 
 bool heaps_arrived(unsigned ant, unsigned b)
@@ -235,10 +246,10 @@ bool is_near_jump(int64_t b)
 
 /* ---- Shifted batches --------------------------------------------------------------------------------------------- */
 
-bool heaps_feed(unsigned ant, int64_t batch, int64_t source)
+bool heaps_feed(enum shift_set set, unsigned ant, int64_t batch, int64_t source)
 {
     for (unsigned pol = 0; pol < 2; pol++) {
-        int64_t first = batch * s.n_spectra - requests_shift(ant, pol, batch), last = first + s.n_spectra - 1;
+        int64_t first = batch * s.n_spectra - shift_of(set, ant, pol, batch), last = first + s.n_spectra - 1;
         if (source >= first / s.n_spectra && source <= last / s.n_spectra)
             return true;
     }
@@ -284,7 +295,7 @@ bool is_suspect(unsigned ant, int64_t batch)
     bool suspect = false;
 
     for (int64_t source = batch - 1; source <= batch + 1; source++)
-        suspect |= heaps_feed(ant, batch, source) && heaps_suspect(ant, source);
+        suspect |= heaps_feed(BEAM_SHIFTS, ant, batch, source) && heaps_suspect(ant, source);
     return suspect;
 }
 
@@ -293,7 +304,7 @@ enum presence presence(unsigned ant, int64_t batch)
     enum presence result = heaps_have_chunk(batch) ? PRESENT : UNSURE;
 
     for (int64_t source = batch - 1; source <= batch + 1; source++) {
-        if (!heaps_feed(ant, batch, source))
+        if (!heaps_feed(BEAM_SHIFTS, ant, batch, source))
             continue;
         enum presence of_heap = heap_presence(ant, source);
         result = of_heap == ABSENT || result == ABSENT ? ABSENT : of_heap == UNSURE ? UNSURE : result;

@@ -198,6 +198,12 @@ static void draw_gate_change(struct request *request)
              request->gate.on_until);
 }
 
+/* Draws a shift of an input in spectra. */
+static int draw_input_shift(int most)
+{
+    return world_random(3) == 0 ? 0 : (int)world_random(2 * (unsigned)most + 1) - most;
+}
+
 /* Draws a request that changes the shifts of one or two inputs.  'newest' has the shifts before the request, and after
  * it. */
 static void draw_shift(struct request *request, struct shifts *newest)
@@ -209,7 +215,7 @@ static void draw_shift(struct request *request, struct shifts *newest)
     for (unsigned i = 0; i < n; i++) {
         unsigned input = (first + i) % (2 * s.n_ants);
         char text[32];
-        int shift = (int)world_random(2 * (unsigned)s.max_shift + 1) - s.max_shift;
+        int shift = draw_input_shift(s.max_shift);
         newest->of[input / 2][input % 2] = shift;
         snprintf(text, sizeof(text), " %u %d", input, shift);
         append(request, text);
@@ -227,8 +233,10 @@ static void draw_calibration(struct request *request, struct calibration *newest
 
     request->kind = CALIBRATION;
     snprintf(request->line, sizeof(request->line), "beam-calibration %u", input);
-    for (unsigned chan = 0; chan < (turn ? N_STREAM_CHANS : 1); chan++)
+    for (unsigned i = 0; i < (turn ? N_STREAM_CHANS : 1); i++) {
+        unsigned chan = turn ? i - s.first_chan : 0; /* of the substream */
         append(request, chan < MAX_CHANS ? gains[magnitude][(quarter + chan * turn) % 4] : " 1");
+    }
     newest->of[input / 2][input % 2].magnitude = (int)magnitude;
     newest->of[input / 2][input % 2].quarter = (int)quarter;
     newest->of[input / 2][input % 2].turn = (int)turn;
@@ -306,7 +314,7 @@ void requests_draw(const char *const *streams, unsigned n_streams, const char *c
             draw_wrong(request);
         else if (what == 1 && s.has_gate)
             draw_gate_change(request);
-        else if (what >= 8 && s.max_shift > 0)
+        else if (what >= 8 && s.shifts_change)
             draw_shift(request, &newest_shifts);
         else if (what >= 8 && n_beams > 0)
             draw_calibration(request, &newest_calibration);
@@ -504,18 +512,21 @@ void requests_write_gate(FILE *file)
 
 void requests_draw_shifts(void)
 {
-    bool is_zero = world_random(2);
+    bool is_zero = s.shifts_change && world_random(2);
 
     shifts[0] = (struct shifts){.from_samples = INT64_MIN};
     n_shifts = 1;
     for (unsigned i = 0; i < 2 * s.n_ants && s.max_shift > 0 && !is_zero; i++)
-        shifts[0].of[i / 2][i % 2] = (int)world_random(2 * (unsigned)s.max_shift + 1) - s.max_shift;
+        shifts[0].of[i / 2][i % 2] = draw_input_shift(s.max_shift);
+    for (unsigned i = 0; i < 2 * s.n_ants && s.has_vis_shifts; i++)
+        s.vis_shifts[i / 2][i % 2] = draw_input_shift((int)s.n_spectra);
     world_note(s.max_shift > 0 ? "inputs may be shifted" : "inputs are not shifted");
+    world_note(s.has_vis_shifts ? "visibilities have their own shifts" : "visibilities have the inputs' shifts");
 }
 
 void requests_write_shifts(FILE *file)
 {
-    fprintf(file, ", max_shift: %d, shifts: [", s.max_shift);
+    fprintf(file, ", max_shift: %d, shifts: [", s.shifts_change ? s.max_shift : 0);
     for (unsigned i = 0; i < 2 * s.n_ants; i++)
         fprintf(file, "%s%d", i ? ", " : "", shifts[0].of[i / 2][i % 2]);
     fprintf(file, "]");
