@@ -609,6 +609,10 @@ static void judge_heap_of(struct track *track, unsigned h)
             track->cut = track->run;
         track->run.begin = heap->begin;
     }
+    if (h > 0 && heap->begin < heap[-1].end) { /* time begins anew */
+        track->is_active = false;
+        track->cut = (struct run){0, 0};
+    }
     track->run.end = heap->end;
     for (unsigned i = 0; i < MAX_RECORDS; i++)
         if (heap->records[i].prn == prns[track->index]) {

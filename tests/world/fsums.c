@@ -206,7 +206,7 @@ static void make_groups(const struct integration *g)
         unsigned to = (unsigned)((time + DDC_TAPS - 1) / PACKET - first_packet);
         while (chunk + 1 < g->n_chunks && sample >= g->chunks[chunk + 1])
             chunk++;
-        struct group *group = &groups[n_groups - 1];
+        struct group *group = &groups[n_groups > 0 ? n_groups - 1 : 0];
         if (n_groups == 0 || group->first_slot != from || group->last_slot != to || group->chunk != chunk) {
             if (n_groups == MAX_GROUPS || to >= MAX_SLOTS)
                 world_fail("an integration has too many packets");

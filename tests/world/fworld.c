@@ -11,6 +11,8 @@
  *   flagged   if one of these packets did not arrive, the batch is not sent; no batch comes twice;
  *   counted   the counter of packets agrees with the packets that the receivers read, and each packet is in exactly one
  *             other counter;
+ *   summed    each record of a satellite has the sums of the samples that arrived, by codes, replicas and tracking loops
+ *             of the world's own (fgnss.c); no record is missing;
  *   dated     the upper bits of timestamps are right, unless the host's clock was wrong and stays wrong;
  *   ended     if the device fails, the daemon ends with exit status 1, and sends nothing wrong.
  * The process ends with exit status 1 and the seed at the first failure. */

@@ -135,7 +135,7 @@ static void draw_load_time(struct request *request, bool has_rates)
  * grid's interval, so the phase at the load time is half an interval behind. */
 static void draw_phases(struct request *request, unsigned beam)
 {
-    bool is_timed = n_timed[beam] < MAX_TIMED && world_random(2), has_rates = is_timed && world_random(2);
+    bool is_timed = n_timed[beam] < MAX_TIMED && world_random(4), has_rates = is_timed && world_random(2);
 
     request->has_phases = true;
     request->phases.load_batch = -1;

@@ -3,7 +3,8 @@
  *     build/tests/xworld [--verbose] FIRST_SEED [N_SEEDS]
  *
  * Each run checks these properties, with integers that the world computes itself:
- *   exact     each visibility that is not flagged is the sum over all spectra of its window;
+ *   exact     each visibility that is not flagged is the sum over all spectra of its window, with the shifts of inputs
+ *             in these spectra; each voltage and power of a beam has the steering and the calibration of its batch;
  *   complete  a baseline whose heaps all arrived in time is not flagged, and its dump is sent;
  *   counted   each packet that the receiver read is in one counter.
  * The process ends with exit status 1 and the seed at the first failure. */
