@@ -81,8 +81,8 @@ static void check_jump(void)
     uint64_t least = (uint64_t)(s.jump_batches * s.batch_samples),
              most = least + (uint64_t)(s.n_batches * s.batch_samples);
 
-    if (s.jump_batches == 0 || s.time_flipped || s.is_overloaded)
-        return;
+    if (s.jump_batches == 0 || !s.is_prompt || s.time_flipped || s.is_overloaded)
+        return; /* without a jump, or it need not be believed */
     if (n_jumps < s.n_threads)
         world_fail("%u threads saw a jump, and the counter says %llu", s.n_threads, (unsigned long long)n_jumps);
     if (n_jumps == s.n_threads && (n_samples < n_jumps * least || n_samples > n_jumps * most))
