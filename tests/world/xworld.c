@@ -666,8 +666,9 @@ static void on_line(const char *line)
                 first = b < first ? b : first;
                 end = b + 1 > end ? b + 1 : end;
             }
-    if ((!s.is_prompt && s.window > 1) || s.is_overloaded || s.may_fail || s.n_flipped_read > 0 ||
-        first == s.n_batches || run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
+    if ((!s.is_prompt && s.window > 1) || s.is_overloaded || s.may_fail ||
+        (network_faults(network_port(SOURCE))->flip > 0 && !s.has_crc) || first == s.n_batches ||
+        run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
         run_counter("xbgpu_input_rejected_packets_total", "jump") > 0 ||
         run_counter("xbgpu_input_gap_samples_total", "") > 0)
         return;
