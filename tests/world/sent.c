@@ -12,6 +12,7 @@
 #define BACKLOG_NS       (10 * NS_PER_MS) /* delay that a stream makes up for */
 #define EARLY_NS         (300 * NS_PER_US)
 #define SLACK_BYTES      2000 /* a packet beyond its time */
+#define IDLE_NS          (10 * NS_PER_MS)
 #define LONGEST_DRAIN_NS (60 * NS_PER_S + NS_PER_MS)
 
 struct open_heap {
@@ -34,17 +35,25 @@ struct sent_stream {
 };
 
 static struct sent_totals totals;
-static int64_t drain_ns; /* beginning of the drain; 0: not yet */
+static int64_t newest_ns;   /* time of the newest packet of all streams */
+static size_t n_incomplete; /* heaps */
+static int64_t drain_ns;    /* beginning of the drain; 0: not yet */
 
 void sent_begin(void)
 {
     totals = (struct sent_totals){0};
-    drain_ns = 0;
+    drain_ns = newest_ns = 0;
+    n_incomplete = 0;
 }
 
 struct sent_totals sent_totals(void)
 {
     return totals;
+}
+
+bool sent_is_idle(void)
+{
+    return n_incomplete == 0 && world_now_ns() - newest_ns > IDLE_NS;
 }
 
 void sent_drain(void)
@@ -108,6 +117,7 @@ static bool follow_heap(struct sent_stream *stream, const struct wire_packet *pa
         if (i == MAX_OPEN)
             world_fail("a stream sends more than %d heaps at one time", MAX_OPEN);
         check_count(stream, packet->heap_cnt);
+        n_incomplete++;
         stream->open[stream->n_open++] = (struct open_heap){.heap_cnt = packet->heap_cnt};
     }
     if (packet->offset != stream->open[i].n_sent_bytes)
@@ -117,6 +127,7 @@ static bool follow_heap(struct sent_stream *stream, const struct wire_packet *pa
     if (stream->open[i].n_sent_bytes < packet->heap_bytes)
         return false;
     stream->open[i] = stream->open[--stream->n_open];
+    n_incomplete--;
     return true;
 }
 
@@ -150,6 +161,7 @@ void sent_packet(struct sent_stream *stream, unsigned number, const uint8_t *byt
         world_fail("a stream sends a packet that is not SPEAD, or after its stop heap");
     bool is_descriptors = wire_find(&packet, WIRE_DESCRIPTOR), is_stop = wire_find(&packet, WIRE_STREAM_CTRL);
     bool ends = follow_heap(stream, &packet);
+    newest_ns = world_now_ns();
     check_pace(stream, n_bytes, !is_descriptors && !is_stop);
     if (is_descriptors)
         check_descriptors(destination, &packet, ends);

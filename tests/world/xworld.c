@@ -202,14 +202,15 @@ static unsigned first_arrived(void)
 }
 
 /* The open chunks of an F-engine that falls silent leave while the other F-engines advance by a chunk.  If the network
- * loses whole chunks, these chunks may be late for their sets.  Returns true if no heap of a chunk's duration arrived
+ * loses whole chunks, these chunks may be late for their sets.  The same holds if the last heaps are lost before all
+ * F-engines fall silent.  Returns true if no heap of a chunk's duration arrived
  * within a window after the batch. */
 static bool is_before_silence(unsigned ant, unsigned b)
 {
     unsigned end = b + (s.window + 2) * s.chunk_batches, n_absent = 0;
 
-    for (unsigned i = b; i < end && i < s.n_batches; i++) {
-        n_absent = has_arrived(ant, i) ? 0 : n_absent + 1;
+    for (unsigned i = b; i < end && (i < s.n_batches || n_absent > 0); i++) {
+        n_absent = i < s.n_batches && has_arrived(ant, i) ? 0 : n_absent + 1;
         if (n_absent == s.chunk_batches)
             return true;
     }
@@ -632,6 +633,10 @@ static void check_counters(struct network_port *port)
     if (network_faults(port)->flip == 0 && run_counter("xbgpu_input_metadata_heaps_total", "") != n_metadata)
         world_fail("%llu packets were descriptors, and another number of heaps is counted",
                    (unsigned long long)n_metadata);
+    /* The receiver did not know when data were due, because the stream was interrupted soon after its beginning
+     * (docs/reliability.md). */
+    if (s.is_lossy && run_counter("xbgpu_input_gap_samples_total", "") > 0)
+        s.is_prompt = false;
     bool loses =
         run_counter("xbgpu_input_rejected_packets_total", "no_chunk") > 0 ||
         run_counter("xbgpu_output_x_dropped_accs_total", "") > 0 ||
@@ -679,13 +684,15 @@ static void on_line(const char *line)
         world_fail("'%s', and the heaps of %u batches are expected", line, end - first);
 }
 
-/* The senders have nothing left to send. */
+/* Compares the counters with the heaps and packets that were sent. */
 static void check_sent(void)
 {
     struct sent_totals sent = sent_totals();
     uint64_t n_heaps = run_counter("xbgpu_output_x_heaps_total", "") + run_counter("xbgpu_output_b_heaps_total", "");
     uint64_t n_bytes = run_counter("xbgpu_output_x_bytes_total", "") + run_counter("xbgpu_output_b_bytes_total", "");
 
+    if (!sent_is_idle())
+        return;
     if (n_heaps != sent.n_heaps || n_bytes != sent.n_bytes)
         world_fail("%llu heaps of %llu bytes were sent, and the counters say %llu heaps of %llu bytes",
                    (unsigned long long)sent.n_heaps, (unsigned long long)sent.n_bytes, (unsigned long long)n_heaps,
