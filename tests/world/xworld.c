@@ -203,8 +203,7 @@ static unsigned first_arrived(void)
 
 /* The open chunks of an F-engine that falls silent leave while the other F-engines advance by a chunk.  If the network
  * loses whole chunks, these chunks may be late for their sets.  The same holds if the last heaps are lost before all
- * F-engines fall silent.  Returns true if no heap of a chunk's duration arrived
- * within a window after the batch. */
+ * F-engines fall silent.  Returns true if no heap of a chunk's duration arrived within a window after the batch. */
 static bool is_before_silence(unsigned ant, unsigned b)
 {
     unsigned end = b + (s.window + 2) * s.chunk_batches, n_absent = 0;
