@@ -156,7 +156,7 @@ static uint64_t output_counter(const char *name)
     return run_counter(voltages, "") + (s.has_gnss ? run_counter(sums, "") : 0);
 }
 
-/* The senders are between two heaps. */
+/* Compares the counters with the heaps and packets that were sent. */
 static void check_sent(void)
 {
     struct sent_totals sent = sent_totals();
@@ -453,7 +453,7 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     refusals_connect();
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
-    while (!run_has_ended() && sent_is_busy())
+    while (!run_has_ended() && !sent_is_idle())
         run_sleep(NS_PER_MS);
     if (!run_has_ended() && !device_faults_failed()) {
         check_counters(ports);

@@ -141,9 +141,9 @@ def main():
     count = n_found = 0
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         tree = Path(folder) / "tree"
-        if not make(ROOT, ["build/tests/xworld", "build/tests/fworld", "build/tests/vworld"]):
-            sys.exit("mutants: the unchanged tree cannot be built")
         shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv", "build-*"))
+        if not make(tree, ["build/tests/xworld", "build/tests/fworld", "build/tests/vworld"]):
+            sys.exit("mutants: the unchanged tree cannot be built")
         for mutant in mutants:
             if count == args.mutants:
                 break

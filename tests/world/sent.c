@@ -12,6 +12,7 @@
 #define BACKLOG_NS       (10 * NS_PER_MS) /* delay that a stream makes up for */
 #define EARLY_NS         (300 * NS_PER_US)
 #define SLACK_BYTES      2000 /* a packet beyond its time */
+#define IDLE_NS          (10 * NS_PER_MS)
 #define LONGEST_DRAIN_NS (60 * NS_PER_S + NS_PER_MS)
 
 struct open_heap {
@@ -34,24 +35,25 @@ struct sent_stream {
 };
 
 static struct sent_totals totals;
-static int64_t drain_ns; /* beginning of the drain; 0: not yet */
-static size_t n_open;    /* heaps of all streams that have begun, and have not ended */
+static int64_t newest_ns;   /* time of the newest packet of all streams */
+static size_t n_incomplete; /* heaps */
+static int64_t drain_ns;    /* beginning of the drain; 0: not yet */
 
 void sent_begin(void)
 {
     totals = (struct sent_totals){0};
-    drain_ns = 0;
-    n_open = 0;
-}
-
-bool sent_is_busy(void)
-{
-    return n_open > 0;
+    drain_ns = newest_ns = 0;
+    n_incomplete = 0;
 }
 
 struct sent_totals sent_totals(void)
 {
     return totals;
+}
+
+bool sent_is_idle(void)
+{
+    return n_incomplete == 0 && world_now_ns() - newest_ns > IDLE_NS;
 }
 
 void sent_drain(void)
@@ -115,8 +117,8 @@ static bool follow_heap(struct sent_stream *stream, const struct wire_packet *pa
         if (i == MAX_OPEN)
             world_fail("a stream sends more than %d heaps at one time", MAX_OPEN);
         check_count(stream, packet->heap_cnt);
+        n_incomplete++;
         stream->open[stream->n_open++] = (struct open_heap){.heap_cnt = packet->heap_cnt};
-        n_open++;
     }
     if (packet->offset != stream->open[i].n_sent_bytes)
         world_fail("a heap goes on at %llu bytes after %llu bytes", (unsigned long long)packet->offset,
@@ -125,7 +127,7 @@ static bool follow_heap(struct sent_stream *stream, const struct wire_packet *pa
     if (stream->open[i].n_sent_bytes < packet->heap_bytes)
         return false;
     stream->open[i] = stream->open[--stream->n_open];
-    n_open--;
+    n_incomplete--;
     return true;
 }
 
@@ -159,6 +161,7 @@ void sent_packet(struct sent_stream *stream, unsigned number, const uint8_t *byt
         world_fail("a stream sends a packet that is not SPEAD, or after its stop heap");
     bool is_descriptors = wire_find(&packet, WIRE_DESCRIPTOR), is_stop = wire_find(&packet, WIRE_STREAM_CTRL);
     bool ends = follow_heap(stream, &packet);
+    newest_ns = world_now_ns();
     check_pace(stream, n_bytes, !is_descriptors && !is_stop);
     if (is_descriptors)
         check_descriptors(destination, &packet, ends);
@@ -179,6 +182,6 @@ void sent_close(struct sent_stream *stream)
     for (size_t i = 0; i < stream->n_destinations; i++)
         if (stream->n_started > 0 && !stream->destinations[i].has_ended)
             world_fail("a stream ends without a stop heap for destination %zu of %zu", i, stream->n_destinations);
-    n_open -= stream->n_open;
+    n_incomplete -= stream->n_open;
     free(stream);
 }

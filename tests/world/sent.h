@@ -25,8 +25,8 @@ struct sent_totals {
 void sent_begin(void);
 struct sent_totals sent_totals(void);
 
-/* Returns true if a heap has begun and has not ended.  The daemons count heaps at their end. */
-bool sent_is_busy(void);
+/* Returns true if no stream has sent anything for some time, and all heaps are complete. */
+bool sent_is_idle(void);
 
 /* Begins a stream with this rate in bytes/s and this number of destinations. */
 struct sent_stream *sent_open(double rate_bytes_per_s, size_t n_destinations);

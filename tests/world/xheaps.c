@@ -192,14 +192,14 @@ static unsigned first_arrived(void)
 }
 
 /* The open chunks of an F-engine that falls silent leave while the other F-engines advance by a chunk.  If the network
- * loses whole chunks, these chunks may be late for their sets.  Returns true if no heap of a chunk's duration arrived
- * within a window after the batch. */
+ * loses whole chunks, these chunks may be late for their sets.  The same holds if the last heaps are lost before all
+ * F-engines fall silent.  Returns true if no heap of a chunk's duration arrived within a window after the batch. */
 static bool is_before_silence(unsigned ant, unsigned b)
 {
     unsigned end = b + (s.window + 2) * s.chunk_batches, n_absent = 0;
 
-    for (unsigned i = b; i < end && i < s.n_batches; i++) {
-        n_absent = heaps_arrived(ant, i) ? 0 : n_absent + 1;
+    for (unsigned i = b; i < end && (i < s.n_batches || n_absent > 0); i++) {
+        n_absent = i < s.n_batches && heaps_arrived(ant, i) ? 0 : n_absent + 1;
         if (n_absent == s.chunk_batches)
             return true;
     }

@@ -90,6 +90,15 @@ static void check_jump(void)
                    (unsigned long long)least, (unsigned long long)n_samples, (unsigned long long)n_jumps);
 }
 
+/* Returns true if a receiver did not know when data were due, because the stream was interrupted soon after its beginning
+ * (docs/reliability.md). */
+static bool has_unexpected_gap(void)
+{
+    if (s.jump_batches > 0)
+        return run_counter("xbgpu_input_jumps_total", "") > s.n_threads;
+    return run_counter("xbgpu_input_gap_samples_total", "") > 0;
+}
+
 static void check_counters(struct network_port *port)
 {
     uint64_t n_packets = run_counter("xbgpu_input_packets_total", ""),
@@ -120,6 +129,8 @@ static void check_counters(struct network_port *port)
                    (unsigned long long)n_metadata);
     others_check(network_faults(port)->flip > 0);
     check_jump();
+    if (s.is_lossy && has_unexpected_gap())
+        s.is_prompt = false;
     bool loses =
         run_counter("xbgpu_input_rejected_packets_total", "no_chunk") > 0 ||
         run_counter("xbgpu_output_x_dropped_accs_total", "") > 0 ||
@@ -147,8 +158,9 @@ static void check_heaps_line(const char *line)
                 first = b < first ? b : first;
                 end = b + 1 > end ? b + 1 : end;
             }
-    if ((!s.is_prompt && s.window > 1) || s.is_overloaded || s.may_fail || s.n_flipped_read > 0 ||
-        first == s.n_batches || run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
+    if ((!s.is_prompt && s.window > 1) || s.is_overloaded || s.may_fail ||
+        (network_faults(network_port(SOURCE))->flip > 0 && !s.has_crc) || first == s.n_batches ||
+        run_counter("xbgpu_input_rejected_packets_total", "too_old") > 0 ||
         run_counter("xbgpu_input_rejected_packets_total", "jump") > 0 ||
         run_counter("xbgpu_input_gap_samples_total", "") > 0)
         return;
@@ -173,7 +185,7 @@ static void on_line(const char *line)
     check_heaps_line(line);
 }
 
-/* The senders are between two heaps. */
+/* Compares the counters with the heaps and packets that were sent. */
 static void check_sent(void)
 {
     struct sent_totals sent = sent_totals();
@@ -255,7 +267,7 @@ static void run_seed(uint64_t seed, const char *path)
         run_sleep(3 * NS_PER_S);
     else
         world_note("runs that are stopped while data flow");
-    while (s.stop_batch == s.n_batches && !run_has_ended() && sent_is_busy())
+    while (s.stop_batch == s.n_batches && !run_has_ended() && !sent_is_idle())
         run_sleep(NS_PER_MS);
     if (!run_has_ended() && s.stop_batch == s.n_batches) {
         check_counters(source);
