@@ -237,6 +237,13 @@ static void begin_report(void)
                                         "dumps flagged because a bit flipped",
                                         "device: too slow",
                                         "runs that are stopped while data flow",
+                                        "drain: slow",
+                                        "drain: too long",
+                                        "inputs may be shifted",
+                                        "visibilities have their own shifts",
+                                        "requests: changes of shifts",
+                                        "requests: changes of calibration",
+                                        "requests: delay models with a load time",
                                         "requests: changes of beams",
                                         "requests: changes of gates",
                                         "requests: refused"};
