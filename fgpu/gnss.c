@@ -250,7 +250,7 @@ static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct
     const int64_t turns = floor_div(s->input_samples - order->timestamp_samples + wrap / 2, wrap);
     const double delay_samples = (double)(s->n_taps - 1) / 2;
     const int64_t timestamp = order->timestamp_samples + turns * wrap;
-    const int64_t sample = floor_div(timestamp - (int64_t)delay_samples, s->subsampling);
+    const int64_t sample = floor_div(2 * timestamp - (s->n_taps - 1), 2 * s->subsampling);
     const double later_s =
         ((double)(sample * s->subsampling - timestamp) + delay_samples) / s->sample_rate_hz / (double)s->subsampling;
     const struct gnss_signal_facts *facts = gnss_signal_facts(sat->id.signal);
@@ -380,7 +380,7 @@ static double stronger(const struct fgpu_gnss_state *state)
 static void write_record(const struct gnss_stream *s, const struct gnss_followed *sat,
                          const struct fgpu_gnss_integration *ended, struct fgpu_gnss_record *r)
 {
-    const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sat->track, ended->sample);
+    const struct fgpu_gnss_state *state = &ended->after;
 
     *r = (struct fgpu_gnss_record){
         .timestamp = (ended->sample * s->subsampling) & (int64_t)SPEAD_VALUE_MASK,
@@ -388,18 +388,18 @@ static void write_record(const struct gnss_stream *s, const struct gnss_followed
         .code_phase = ended->code_subchips / sat->track.chip_subchips,
         .carrier_cycles = ended->carrier_turns,
         .carrier_phase = ldexp((double)(ended->carrier_phase >> 11), -53),
-        .doppler = state.doppler_hz,
-        .doppler_rate = state.doppler_rate_hz_s,
-        .cn0 = {(float)state.cn0_db_hz[0], (float)state.cn0_db_hz[1]},
+        .doppler = state->doppler_hz,
+        .doppler_rate = state->doppler_rate_hz_s,
+        .cn0 = {(float)state->cn0_db_hz[0], (float)state->cn0_db_hz[1]},
         .n_samples = ended->n_samples,
         .n_present = ended->n_present,
         .prn = (uint16_t)sat->id.prn,
         .signal = (uint16_t)sat->id.signal,
         .stage = (uint16_t)ended->stage,
-        .flags = (uint16_t)((state.is_code_locked ? FGPU_GNSS_CODE_LOCKED : 0) |
-                            (state.is_carrier_locked ? FGPU_GNSS_CARRIER_LOCKED : 0) |
-                            (state.has_half_turn ? FGPU_GNSS_HALF_TURN : 0)),
-        .symbol_period = state.symbol_period,
+        .flags = (uint16_t)((state->is_code_locked ? FGPU_GNSS_CODE_LOCKED : 0) |
+                            (state->is_carrier_locked ? FGPU_GNSS_CARRIER_LOCKED : 0) |
+                            (state->has_half_turn ? FGPU_GNSS_HALF_TURN : 0)),
+        .symbol_period = state->symbol_period,
         .n_starts = sat->track.n_starts,
     };
     memcpy(r->sums, ended->sums, sizeof(r->sums));

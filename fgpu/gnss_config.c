@@ -164,6 +164,15 @@ double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
+/* Returns the lowest rate of complex samples.  A sample is at most a chip, and GNSS_BLOCK_SAMPLES samples are at most a
+ * code period, as gnss_correlate requires. */
+static double least_rate_hz(const struct gnss_signal_facts *facts)
+{
+    const double block = (double)GNSS_BLOCK_SAMPLES / facts->n_chips;
+
+    return facts->chip_rate_hz * fmax(1, block * (1 + FGPU_GNSS_MAX_DOPPLER_HZ / facts->carrier_hz));
+}
+
 static void check_stream(const struct fgpu_config *config, size_t g, struct config *errors)
 {
     const struct fgpu_config_gnss *gnss = fgpu_config_gnss(config, g);
@@ -194,10 +203,10 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
             config_error(errors, &gnss->codes, "codes must name the file with the codes of %s", facts->name);
             break;
         }
-        if (facts->chip_rate_hz > fgpu_gnss_sample_rate_hz(config, gnss)) {
+        if (least_rate_hz(facts) > fgpu_gnss_sample_rate_hz(config, gnss)) {
             config_error(errors, &gnss->band.decimation,
                          "%s needs at least %.9g complex samples a second, but stream %s has %.9g", facts->name,
-                         facts->chip_rate_hz, gnss->name, fgpu_gnss_sample_rate_hz(config, gnss));
+                         least_rate_hz(facts), gnss->name, fgpu_gnss_sample_rate_hz(config, gnss));
             break;
         }
     }

@@ -5,13 +5,12 @@
 #include "common/katcp/server.h"
 #include "common/net/spead.h"
 #include "fgpu/gnss_config.h"
+#include "fgpu/gnss_track.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_DOPPLER_HZ 50e3
 
 static bool find_stream(const struct fgpu_config *config, struct katcp_call *call, size_t *stream)
 {
@@ -79,7 +78,7 @@ bool fgpu_gnss_order_of_call(const struct fgpu_config *config, struct katcp_call
     const double n_chips = gnss_signal_facts(satellite.signal)->n_chips;
     if (!read_number(call, 3, "the timestamp", 0, (double)SPEAD_VALUE_MASK, &timestamp) ||
         !read_number(call, 4, "the code phase", 0, n_chips, &order->code_chips) ||
-        !read_number(call, 5, "the Doppler", -MAX_DOPPLER_HZ, MAX_DOPPLER_HZ, &order->doppler_hz))
+        !read_number(call, 5, "the Doppler", -FGPU_GNSS_MAX_DOPPLER_HZ, FGPU_GNSS_MAX_DOPPLER_HZ, &order->doppler_hz))
         return false;
     order->timestamp_samples = (int64_t)timestamp;
     return true;

@@ -5,11 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-#define MIN_FRACTION   0.5  /* minimum fraction of present samples in an integration */
-#define MIN_CODE       25.0 /* minimum C/N0 of a locked code, in dB-Hz */
-#define MIN_CARRIER    0.25 /* minimum indicator of a locked carrier */
-#define MAX_DOPPLER_HZ 5e4  /* a satellite's Doppler is up to 5 kHz; the limit also allows for oscillator errors */
-#define MOMENTS_MIN_S  0.4  /* if m2 and m4 cover fewer seconds of data, the code counts as locked */
+#define MIN_FRACTION  0.5  /* minimum fraction of present samples in an integration */
+#define MIN_CODE      25.0 /* minimum C/N0 of a locked code, in dB-Hz */
+#define MIN_CARRIER   0.25 /* minimum indicator of a locked carrier */
+#define MOMENTS_MIN_S 0.4  /* if m2 and m4 cover fewer seconds of data, the code counts as locked */
 
 static const struct {
     double frequency_hz, phase_hz, code_hz; /* bandwidths of the loops; 0: this loop is not used */
@@ -191,7 +190,7 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
     const double doppler_hz = track->model.doppler_hz + track->model.rate_hz_s * ahead_s;
     size_t n = 0;
 
-    if (track->stage != FGPU_GNSS_SEARCH && fabs(doppler_hz) > MAX_DOPPLER_HZ)
+    if (track->stage != FGPU_GNSS_SEARCH && fabs(doppler_hz) > FGPU_GNSS_MAX_DOPPLER_HZ)
         lose(track); /* a loop has diverged, or time has jumped by hours */
     if (track->stage == FGPU_GNSS_SEARCH)
         return 0;
@@ -366,7 +365,7 @@ static struct fgpu_gnss_integration integration_of(const struct fgpu_gnss_track 
 }
 
 /* Corrects the model with the sums of a finished integration. */
-static void close_sum(struct fgpu_gnss_track *track)
+static void use_sum(struct fgpu_gnss_track *track)
 {
     struct fgpu_gnss_sum *sum = &track->sum;
     const int64_t period = sum->of.period;
@@ -390,6 +389,16 @@ static void close_sum(struct fgpu_gnss_track *track)
     next_stage(track, prompt.data_s);
 }
 
+/* Ends the open integration. */
+static struct fgpu_gnss_integration close_sum(struct fgpu_gnss_track *track)
+{
+    struct fgpu_gnss_integration ended = integration_of(track);
+
+    use_sum(track);
+    ended.after = fgpu_gnss_track_at(track, ended.sample);
+    return ended;
+}
+
 size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
                             uint32_t n_missing, struct fgpu_gnss_integration ended[2])
 {
@@ -402,8 +411,7 @@ size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)
     if (piece->start != track->n_starts || track->stage == FGPU_GNSS_SEARCH)
         return 0;
     if (sum->is_open && sum->of.integration != piece->integration) {
-        ended[n_ended++] = integration_of(track);
-        close_sum(track); /* a gap had cut the integration short */
+        ended[n_ended++] = close_sum(track); /* a gap had cut the integration short */
         if (track->stage == FGPU_GNSS_SEARCH)
             return n_ended;
     }
@@ -417,8 +425,7 @@ size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)
                 sum->parts[tap][pol][part] += (double)sums[tap][pol][part] * unit[pol];
     if (!piece->is_last)
         return n_ended;
-    ended[n_ended++] = integration_of(track);
-    close_sum(track);
+    ended[n_ended++] = close_sum(track);
     return n_ended;
 }
 

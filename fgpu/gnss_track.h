@@ -61,6 +61,9 @@
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3
 
+/* A satellite's Doppler is at most 5 kHz.  The limit also allows for errors of the oscillator. */
+#define FGPU_GNSS_MAX_DOPPLER_HZ 5e4
+
 /* Maximum number of pieces whose sums have not arrived.  While this number of sums is outstanding, fgpu makes
  * no pieces, and the samples count as a gap. */
 #define FGPU_GNSS_MAX_PENDING 256
@@ -101,6 +104,20 @@ struct fgpu_gnss_sum {
     double parts[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
+/* The loops' estimates for a sample. */
+struct fgpu_gnss_state {
+    enum fgpu_gnss_stage stage;
+    bool is_code_locked, is_carrier_locked;
+    bool has_half_turn;     /* the carrier's phase may be off by half a turn */
+    int64_t code_period;    /* code periods since the acquisition */
+    uint64_t code_phase;    /* in 2^-48 sub-chips (gnss_phase.h) */
+    int64_t carrier_turns;  /* whole turns since the acquisition */
+    uint64_t carrier_phase; /* 2^-64 turns */
+    double doppler_hz, doppler_rate_hz_s;
+    double cn0_db_hz[N_POLS];
+    int symbol_period; /* index of the code period in its symbol or secondary code; -1: not known */
+};
+
 /* An integration whose sums have arrived.  The phases are the replica's phases at the integration's middle sample. */
 struct fgpu_gnss_integration {
     enum fgpu_gnss_stage stage;
@@ -111,6 +128,7 @@ struct fgpu_gnss_integration {
     uint64_t carrier_phase;        /* 2^-64 turns */
     uint32_t n_samples, n_present; /* number of samples; number of these samples that arrived */
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2];
+    struct fgpu_gnss_state after; /* estimates after the loops have used the sums, for 'sample' */
 };
 
 struct fgpu_gnss_track {
@@ -146,20 +164,6 @@ struct fgpu_gnss_track {
     uint32_t n_pushed, n_popped; /* number of pieces made, and number of pieces whose sums have been added */
     struct fgpu_gnss_piece_pending pending[FGPU_GNSS_MAX_PENDING];
     struct fgpu_gnss_sum sum;
-};
-
-/* The loops' estimates for a sample. */
-struct fgpu_gnss_state {
-    enum fgpu_gnss_stage stage;
-    bool is_code_locked, is_carrier_locked;
-    bool has_half_turn;     /* the carrier's phase may be off by half a turn */
-    int64_t code_period;    /* code periods since the acquisition */
-    uint64_t code_phase;    /* in 2^-48 sub-chips (gnss_phase.h) */
-    int64_t carrier_turns;  /* whole turns since the acquisition */
-    uint64_t carrier_phase; /* 2^-64 turns */
-    double doppler_hz, doppler_rate_hz_s;
-    double cn0_db_hz[N_POLS];
-    int symbol_period; /* index of the code period in its symbol or secondary code; -1: not known */
 };
 
 /* Initialises a tracker in stage SEARCH. */

@@ -204,14 +204,15 @@ check-static: ## cppcheck, clang-tidy and gcc's analyser on all C files of the p
 
 # Daemons in a simulated world (tests/world/sched.h).  The world's objects define clock.h, thread.h, service.h, libev and
 # the UDP sockets, so the linker leaves out the daemons' own objects.  --wrap redirects locks to the world's scheduler.
-WORLD_SOURCES := $(addprefix tests/world/,faults.c sched.c seams.c clock.c loop.c lines.c network.c wire.c run.c)
+WORLD_SOURCES := $(addprefix tests/world/,faults.c sched.c seams.c clock.c loop.c lines.c memory.c network.c sent.c wire.c run.c)
 WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
                  $(addprefix pthread_cond_,init destroy wait timedwait signal broadcast) mlockall getrandom adjtimex \
-                 log_message log_limited endpoint_listen accept4 recv send close device_cpu_open katcp_text_add
+                 log_message log_limited endpoint_listen accept4 recv send close device_cpu_open katcp_text_add \
+                 sensors_add config_print_errors malloc calloc realloc strdup posix_memalign free
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/vworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,refusals.c xbeams.c xdraw.c xdumps.c xheaps.c xothers.c xrequests.c))
-$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,refusals.c ffaults.c fothers.c fsettings.c fmodel.c fjudge.c))
+$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,refusals.c ffaults.c fothers.c fsettings.c fmodel.c fjudge.c fgnss.c fsums.c))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
 

@@ -158,6 +158,9 @@ void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk)
     else if (believe(matcher, m, said_before_at))
         jump(matcher, timestamp);
 
+    /* A claim that is now believed may have completed the set of the oldest chunk in a full queue. */
+    if (m->n_held == matcher->depth && timestamp > newest_samples(m))
+        make_sets(matcher);
     if (matcher->started && timestamp <= matcher->last_samples)
         give_back(matcher, chunk);
     else

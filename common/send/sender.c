@@ -146,8 +146,6 @@ static void *run(void *arg)
     thread_wake_promptly();
     int64_t reap_ns = clock_monotonic_ns(); /* time of the next poll for sent packets */
     bool in_flight = false;                 /* true if the last poll found packets in flight */
-    for (size_t i = 0; i < sender->n_streams; i++)
-        send_stream_start(sender->streams[i]);
     for (;;) {
         thread_beat();
         if (more_to_come && !take_jobs(sender)) {

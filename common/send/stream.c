@@ -164,8 +164,10 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     size_t room_bytes = 0;
 
     assert(heap.n_items + config->crc <= SEND_ITEMS_MAX && config->descriptor_interval_ns >= 0);
-    if (config->n_descriptors == 0)
+    if (config->n_descriptors == 0) {
+        stream->descriptor_due_ns = NEVER_NS;
         return 0;
+    }
     memcpy(descriptors + config->crc, config->descriptors, config->n_descriptors * sizeof(descriptors[0]));
     for (size_t i = 0; i < heap.n_items; i++) /* 1024 bytes suffice for the header, shape, format and dtype */
         room_bytes += strlen(descriptors[i].name) + strlen(descriptors[i].description) + 1024;

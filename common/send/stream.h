@@ -42,7 +42,9 @@ struct send_stream {
     double descriptor_haste;       /* weight of a descriptor byte in the stream's schedule, <= 1 */
     int64_t descriptor_first_ns;
     int64_t descriptor_interval_ns;
-    int64_t descriptor_due_ns; /* time of the next descriptors; 0: the first descriptors, which leave before all data */
+    /* Time of the next descriptors.  0: the first descriptors, which leave before all data.  When they leave, the
+     * schedule of later descriptors begins. */
+    int64_t descriptor_due_ns;
 
     struct send_job **jobs; /* ring: job k is jobs[k % max_jobs] */
     size_t max_jobs;
@@ -69,9 +71,6 @@ struct send_stream {
  * sentence in 'why'. */
 int send_stream_create(const struct send_stream_config *config, struct send_stream **stream, char *why,
                        size_t why_bytes);
-
-/* Makes the first descriptors due.  The schedule of later descriptors begins when the first descriptors leave. */
-void send_stream_start(struct send_stream *stream);
 
 /* Queues a job.  If the job has no group to send, returns the job at once. */
 void send_stream_take(struct send_stream *stream, struct send_job *job);

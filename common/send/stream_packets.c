@@ -46,11 +46,6 @@ static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
     return first;
 }
 
-void send_stream_start(struct send_stream *stream)
-{
-    stream->descriptor_due_ns = stream->descriptors.n_heaps > 0 ? 0 : NEVER_NS;
-}
-
 static void schedule_descriptors(struct send_stream *stream, int64_t now_ns)
 {
     if (stream->descriptor_interval_ns == 0)

@@ -241,7 +241,7 @@ def test_emulated(daemon, work, fake_cuda):
     ({"satellites": [{"signal": "L1CA", "prns": [33]}]}, "satellites of L1CA have the numbers 1 to 32, not 33"),
     ({"satellites": []}, "no satellite of 'satellites' has its carrier in the band of stream gnss"),
     ({"recv": {"chunk_samples": 1048576}}, "chunk_samples must be at most 0.06 s of data if there are gnss streams"),
-    ({"gnss": [{"decimation": 8, "pass_bandwidth": 300000}]}, "L1CA needs at least 1023000 complex samples a second"),
+    ({"gnss": [{"decimation": 8, "pass_bandwidth": 300000}]}, "L1CA needs at least 1024032.5 complex samples a second"),
     ({"gnss": [{"centre_frequency": 5.1e6}]}, "centre_frequency must be from 0 to 5000000 Hz"),
     ({"gnss": [{"codes": "missing.txt"}], "satellites": [{"signal": "E1C", "prns": [3]}]}, "gnss[0].codes:"),
 ])

@@ -32,6 +32,11 @@ unsigned device_faults_n_flips(void)
     return n_flips;
 }
 
+void device_faults_slow(int64_t slow_ns)
+{
+    faults.slow_ns = slow_ns;
+}
+
 bool device_faults_failed(void)
 {
     return has_failed;

@@ -23,6 +23,9 @@ struct device_faults {
 /* Sets the faults of the next device that is opened. */
 void device_faults_set(const struct device_faults *faults);
 
+/* Makes the later operations of the device slow. */
+void device_faults_slow(int64_t slow_ns);
+
 /* Returns true if an operation or an allocation has failed. */
 bool device_faults_failed(void);
 

@@ -41,7 +41,7 @@ static unsigned n_suspect; /* heaps whose voltages cannot be compared */
 
 bool judge_is_in_time(int64_t age_ns)
 {
-    return age_ns <= (int64_t)(s.window - 2) * s.chunk_packets * PACKET_NS + s.chunk_packets * PACKET_NS / 2;
+    return age_ns <= ((int64_t)s.window - 2) * s.chunk_packets * PACKET_NS + s.chunk_packets * PACKET_NS / 2;
 }
 
 void judge_begin(void)
@@ -155,6 +155,19 @@ int64_t judge_last_read_ns(unsigned ant, unsigned pol)
     return last_ns;
 }
 
+bool judge_span(unsigned ant, unsigned pol, int64_t *first, int64_t *last)
+{
+    *first = INT64_MAX;
+    *last = INT64_MIN;
+    for (size_t i = 0; i < n_stretches; i++)
+        for (int64_t p = 0; p < MAX_PACKETS; p++)
+            if (stretches[i].sent[ant][pol][p].arrived) {
+                *first = stretches[i].first + p < *first ? stretches[i].first + p : *first;
+                *last = stretches[i].first + p > *last ? stretches[i].first + p : *last;
+            }
+    return *first <= *last;
+}
+
 /* ---- Heaps of voltages ------------------------------------------------------------------------------------------- */
 
 /* Returns the heap whose timestamp has these low 48 bits, or NULL. */
@@ -237,6 +250,20 @@ static bool is_before_silence(unsigned ant, unsigned pol, int64_t packet)
     return false;
 }
 
+/* fgpu discards a chunk of one polarisation if no packet of the other polarisation arrived in the chunk.  Returns true if
+ * this happens to the packet. */
+static bool is_discarded(unsigned ant, unsigned pol, int64_t packet)
+{
+    int64_t begin = packet / s.chunk_packets * s.chunk_packets;
+
+    for (int64_t p = begin; p < begin + s.chunk_packets; p++) {
+        const struct sent *other = find_sent(ant, !pol, p);
+        if (other && other->arrived)
+            return false;
+    }
+    return true;
+}
+
 /* Evidence about a batch, from the packets of its filter windows. */
 struct evidence {
     bool whole;       /* all packets arrived in time, and no excuse exists */
@@ -267,9 +294,20 @@ static bool weigh_input(struct evidence *e, unsigned ant, unsigned pol, int64_t 
         e->is_suspect |= sent->was_contested && !contested;
         e->whole &= sent->arrived && !sent->late && !sent->was_contested && sent->n_sent == 1 &&
                     !is_excused(ant, sent->sent_ns) && !(s.is_lossy && is_before_silence(ant, pol, packet));
+        e->whole = e->whole && !is_discarded(ant, pol, packet);
         e->n_times = sent->n_sent < e->n_times ? sent->n_sent : e->n_times;
     }
     return true;
+}
+
+enum presence judge_presence(unsigned ant, int64_t packet)
+{
+    struct evidence e = {.whole = s.is_prompt, .n_times = UINT32_MAX};
+
+    for (unsigned pol = 0; pol < 2; pol++)
+        if (!weigh_input(&e, ant, pol, packet * PACKET, (packet + 1) * PACKET))
+            break;
+    return e.lacks ? ABSENT : e.is_suspect ? SUSPECT : e.whole ? PRESENT : UNSURE;
 }
 
 /* Weighs a batch whose delays are not all 0.  If a delay is not sure, nothing is sure. */

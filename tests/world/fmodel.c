@@ -14,17 +14,29 @@ static uint8_t references[MAX_ANTS][N_HEAPS][PERIOD][HEAP_BYTES];
 
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
-/* A sample of 10 bits at a time in samples since the sync time: pseudo-random, and about 50 rms. */
-static int sample(unsigned ant, unsigned pol, int64_t time)
+/* Pseudo-random noise of about 50 rms, and a satellite's signal. */
+static int make_sample(unsigned ant, unsigned pol, int64_t time)
 {
-    uint64_t z = (uint64_t)(time % (PERIOD * BATCH)) * 0x9E3779B97F4A7C15 + (ant * 2 + pol);
+    uint64_t z = (uint64_t)time * 0x9E3779B97F4A7C15 + (ant * 2 + pol);
     int sum = 0;
 
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
     z = (z ^ z >> 27) * 0x94D049BB133111EB;
     for (int i = 0; i < 4; i++)
         sum += (int)(z >> (16 * i) & 0xFF) - 128;
-    return sum / 3;
+    return sum / 3 + (int)lrint(sums_signal(ant, pol, time));
+}
+
+int model_sample(unsigned ant, unsigned pol, int64_t time)
+{
+    static int16_t samples[MAX_ANTS][2][PERIOD * BATCH];
+    static bool is_made;
+
+    for (int64_t i = 0; !is_made && i < 2 * MAX_ANTS * PERIOD * BATCH; i++)
+        samples[i / (2 * PERIOD * BATCH)][i / (PERIOD * BATCH) % 2][i % (PERIOD * BATCH)] = (int16_t)make_sample(
+            (unsigned)(i / (2 * PERIOD * BATCH)), (unsigned)(i / (PERIOD * BATCH) % 2), i % (PERIOD * BATCH));
+    is_made = true;
+    return samples[ant][pol][(uint64_t)time % (PERIOD * BATCH)];
 }
 
 void model_pack(unsigned ant, unsigned pol, int64_t first, uint8_t *out)
@@ -33,7 +45,7 @@ void model_pack(unsigned ant, unsigned pol, int64_t first, uint8_t *out)
     int n_held = 0;
 
     for (int64_t t = first; t < first + PACKET; t++) {
-        held = held << BITS | ((uint32_t)sample(ant, pol, t) & ((1 << BITS) - 1));
+        held = held << BITS | ((uint32_t)model_sample(ant, pol, t) & ((1 << BITS) - 1));
         for (n_held += BITS; n_held >= 8; n_held -= 8)
             *out++ = (uint8_t)(held >> (n_held - 8));
     }
@@ -92,7 +104,7 @@ static void compute(unsigned ant, unsigned pol, int64_t time, int64_t delay, dou
     for (int i = 0; i < STEP; i++) {
         spectrum[i] = 0;
         for (int tap = 0; tap < N_TAPS; tap++)
-            spectrum[i] += weights[tap * STEP + i] * sample(ant, pol, time - delay + tap * STEP + i);
+            spectrum[i] += weights[tap * STEP + i] * model_sample(ant, pol, time - delay + tap * STEP + i);
     }
     transform(spectrum, STEP, scratch);
     for (int chan = 0; chan < N_CHAN; chan++)

@@ -154,7 +154,9 @@ void others_contest(struct network_port *port, const struct wire_packet *packet,
 bool others_flipped(const struct network_delivery *delivery)
 {
     struct wire_packet packet;
-    bool lacks_crc = wire_read(delivery->bytes, delivery->n_bytes, &packet) && !wire_find(&packet, WIRE_CRC);
+    bool is_readable = wire_read(delivery->bytes, delivery->n_bytes, &packet);
+    const struct wire_item *crc = is_readable ? wire_find(&packet, WIRE_CRC) : NULL;
+    bool lacks_crc = is_readable && (!crc || crc->is_address);
 
     n_flipped_read += !lacks_crc;
     return lacks_crc;

@@ -66,8 +66,8 @@ void settings_draw(void)
     memset(has_large, 0, sizeof(has_large));
     state = IDLE;
     client = NULL;
-    if (!model_is_known || faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED || faults.pause_at > 0 ||
-        faults.device == FAILING || world_random(3))
+    if (!model_is_known || s.has_gnss || faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED ||
+        faults.pause_at > 0 || faults.device == FAILING || world_random(3))
         return;
     for (unsigned due = (unsigned)world_random(60); due < s.n_packets && n_changes < MAX_CHANGES;
          due += 1 + (unsigned)world_random(100))

@@ -11,6 +11,8 @@
  *   flagged   if one of these packets did not arrive, the batch is not sent; no batch comes twice;
  *   counted   the counter of packets agrees with the packets that the receivers read, and each packet is in exactly one
  *             other counter;
+ *   summed    each record of a satellite has the sums of the samples that arrived, by codes, replicas and tracking loops
+ *             of the world's own (fgnss.c); no record is missing;
  *   dated     the upper bits of timestamps are right, unless the host's clock was wrong and stays wrong;
  *   ended     if the device fails, the daemon ends with exit status 1, and sends nothing wrong.
  * The process ends with exit status 1 and the seed at the first failure. */
@@ -25,6 +27,7 @@
 #include "tests/world/refusals.h"
 #include "tests/world/run.h"
 #include "tests/world/sched.h"
+#include "tests/world/sent.h"
 #include "tests/world/wire.h"
 
 #include <math.h>
@@ -110,6 +113,7 @@ static void send_all(struct network_port *ports[MAX_ANTS][2], int64_t begin_ns)
     for (unsigned p = 0; p < s.n_packets; p++) {
         run_sleep(begin_ns + faults_time(p) * PACKET_NS - world_now_ns());
         settings_step(p);
+        gnss_step(p);
         for (unsigned i = 0; i < 2 * s.n_ants; i++) {
             int64_t shift = faults_shift(i / 2, i % 2, p), first = (s.first_packet + faults_time(p)) * PACKET;
             if (!is_silent[i / 2][i % 2][p])
@@ -142,17 +146,36 @@ static void check_losses(void)
     s.is_prompt &= !loses;
 }
 
+/* Returns the sum of a counter over the streams of voltages and of satellites' sums. */
+static uint64_t output_counter(const char *name)
+{
+    char voltages[64], sums[64];
+
+    snprintf(voltages, sizeof(voltages), "fgpu_output_%s_total", name);
+    snprintf(sums, sizeof(sums), "fgpu_gnss_%s_total", name);
+    return run_counter(voltages, "") + (s.has_gnss ? run_counter(sums, "") : 0);
+}
+
+/* Compares the counters with the heaps and packets that were sent. */
 static void check_sent(void)
 {
-    uint64_t n_sent = run_counter("fgpu_output_packets_total", ""),
-             n_failed = run_counter("fgpu_output_failed_packets_total", ""), n_refused_out = 0;
+    struct sent_totals sent = sent_totals();
+    uint64_t n_heaps = output_counter("heaps"), n_packets = output_counter("packets"),
+             n_bytes = output_counter("bytes");
+    uint64_t n_voltages = run_counter("fgpu_output_packets_total", ""), n_failed = output_counter("failed_packets"),
+             n_refused_out = network_n_refused(network_port(SUMS));
 
     for (unsigned i = 0; i < N_HEAPS; i++)
         n_refused_out += network_n_refused(network_port(receivers[i]));
-    if (n_sent != s.n_voltage_packets || n_failed != n_refused_out)
-        world_fail("%llu packets were sent and %llu refused, and the counters say %llu and %llu",
+    if (n_voltages != s.n_voltage_packets || n_failed != n_refused_out)
+        world_fail("%llu packets of voltages were sent and %llu packets refused, and the counters say %llu and %llu",
                    (unsigned long long)s.n_voltage_packets, (unsigned long long)n_refused_out,
-                   (unsigned long long)n_sent, (unsigned long long)n_failed);
+                   (unsigned long long)n_voltages, (unsigned long long)n_failed);
+    if (n_heaps != sent.n_heaps || n_packets != sent.n_packets || n_bytes != sent.n_bytes)
+        world_fail("%llu heaps, %llu packets and %llu bytes were sent, and the counters say %llu, %llu and %llu",
+                   (unsigned long long)sent.n_heaps, (unsigned long long)sent.n_packets,
+                   (unsigned long long)sent.n_bytes, (unsigned long long)n_heaps, (unsigned long long)n_packets,
+                   (unsigned long long)n_bytes);
 }
 
 static void check_counters(struct network_port *ports[MAX_ANTS][2])
@@ -182,10 +205,64 @@ static void check_counters(struct network_port *ports[MAX_ANTS][2])
     if (input_counter("heaps") + input_counter("missing_heaps") > n_most)
         world_fail("%llu heaps were received, and %llu are missing", (unsigned long long)input_counter("heaps"),
                    (unsigned long long)input_counter("missing_heaps"));
+    gnss_check_counters();
     check_losses();
     others_check(network_faults(ports[0][0])->flip > 0);
     check_sent();
     s.n_clipped_voltages = run_counter("fgpu_output_clipped_samples_total", "stream=\"wide\"");
+}
+
+/* Checks the last line of each input, "m0 pol1: 23 heaps received, 1 missing ...": each packet from the first that arrived
+ * to the last that arrived is in one of the numbers.  If the silence at the end was long, the rest of the last chunk is
+ * missing, too. */
+static void on_line(const char *line)
+{
+    unsigned ant, pol;
+    unsigned long long n_heaps, n_missing;
+    int64_t first, last;
+
+    if (sscanf(line, "m%u pol%u: %llu %*s received, %llu missing", &ant, &pol, &n_heaps, &n_missing) != 4)
+        return;
+    if ((!s.is_prompt && s.window > 1) || faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED ||
+        faults.device != GOOD || !judge_span(ant, pol, &first, &last) || input_counter("too_old_heaps") > 0 ||
+        run_counter("fgpu_input_rejected_packets_total", "jump") > 0 ||
+        run_counter("fgpu_input_gap_samples_total", "") > 0)
+        return;
+    world_note("inputs whose packets are counted");
+    uint64_t n = n_heaps + n_missing, n_least = (uint64_t)(last - first + 1);
+    uint64_t rest = (uint64_t)(last + 1) % s.chunk_packets;
+    if (n != n_least && (rest == 0 || n != n_least + s.chunk_packets - rest))
+        world_fail("'%s', and %lld packets are expected", line, (long long)(last - first + 1));
+}
+
+/* The sensor shows the delay of the newest spectrum, unless a later change is still to come. */
+static void check_delay_sensor(unsigned input)
+{
+    double delay_s = run_sensor("wide.input%u.delay", input).value.numbers[1];
+    struct settings newest, last;
+
+    settings_at(input, judge_newest_samples(input / 2), &newest);
+    settings_at(input, INT64_MAX, &last);
+    if (newest.n_delays != 1 || last.n_delays != 1 || newest.delays[0] != last.delays[0])
+        return;
+    if (llrint(delay_s * RATE_HZ) != newest.delays[0])
+        world_fail("the sensor of input %u's delay says %.9g s instead of %lld samples", input, delay_s,
+                   (long long)newest.delays[0]);
+}
+
+static void check_sensors(void)
+{
+    int64_t n_clipped = 0;
+
+    for (unsigned input = 0; input < 2 * s.n_ants; input++) {
+        n_clipped += run_sensor("wide.input%u.feng-clip-cnt", input).value.integer;
+        if (s.has_narrow)
+            n_clipped += run_sensor("narrow.input%u.feng-clip-cnt", input).value.integer;
+        check_delay_sensor(input);
+    }
+    if (n_clipped != (int64_t)run_counter("fgpu_output_clipped_samples_total", ""))
+        world_fail("the sensors say that %lld samples were saturated, and the counters %llu", (long long)n_clipped,
+                   (unsigned long long)run_counter("fgpu_output_clipped_samples_total", ""));
 }
 
 /* Checks the upper bits of an input's newest timestamp.  'n_wrong' is the number of WIRE_PERIODs by which the first
@@ -215,7 +292,7 @@ static void check_date(unsigned ant, unsigned pol, int64_t n_wrong, int64_t righ
 static void draw_faults(struct network_faults *f, bool has_silence)
 {
     static const double rates[] = {0, 0, 0.001, 0.01, 0.1};
-    static const int64_t jitters_ns[] = {0, NS_PER_MS, 2 * PACKET_NS, 20 * PACKET_NS};
+    const int64_t jitters_ns[] = {0, NS_PER_MS, 2 * PACKET_NS, 20 * PACKET_NS};
 
     f->lose = rates[world_random(5)];
     f->duplicate = rates[world_random(5)];
@@ -279,10 +356,14 @@ static void draw_scenario(void)
     s.n_ants = model_is_known ? 1 + (unsigned)world_random(MAX_ANTS) : MAX_ANTS;
     s.n_threads = 1 + (unsigned)world_random(2 * s.n_ants);
     s.chunk_packets = 8 * (1 + (unsigned)world_random(4));
-    s.window = 2 + (unsigned)world_random(5);
+    s.window = 1 + (unsigned)world_random(6);
     s.has_narrow = !model_is_known || world_random(4) == 0;
+    s.n_senders = 1 + (unsigned)world_random(10);
     s.n_packets = 101 + (unsigned)world_random(160);
     s.is_buffer_small = model_is_known && run_draw("buffer", 8) == 7;
+    s.has_gnss = model_is_known && world_random(4) == 0;
+    s.rate_hz = s.has_gnss ? SATELLITE_RATE_HZ : USUAL_RATE_HZ;
+    s.n_packets += s.has_gnss ? 150 : 0;
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)
@@ -310,20 +391,20 @@ static void write_config(const char *path)
     snprintf(
         narrow, sizeof(narrow),
         "  - {kind: narrowband, name: narrow, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
-        "     destinations: [\"239.2.1.0+1:7148\"], buffers: %u, centre_frequency: %d, decimation: 1,\n"
-        "     pass_bandwidth: %d, ddc_taps: %d}\n",
-        N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, RATE_HZ / 4, RATE_HZ / 4, DDC_TAPS);
+        "     destinations: [\"239.2.1.0+1:7148\"], buffers: %u, centre_frequency: %lld, decimation: 1,\n"
+        "     pass_bandwidth: %lld, ddc_taps: %d}\n",
+        N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, (long long)RATE_HZ / 4, (long long)RATE_HZ / 4, DDC_TAPS);
     FILE *file = fopen(path, "w");
 
     if (!file)
         world_fail("cannot write %s", path);
     fprintf(file,
-            "time: {sync_time: %lld, adc_sample_rate: %d}\n"
+            "time: {sync_time: %lld, adc_sample_rate: %lld}\n"
             "device: {kind: cpu, threads: 1}\n"
             "recv: {interface: lo, sample_bits: %d, packet_samples: %d, chunk_samples: %u, max_delay_diff: 256,\n"
             "       window: %u, chunks: %u, threads: %u, buffer: %u%s}\n"
             "antennas:\n",
-            (long long)s.sync_unix_s, RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window,
+            (long long)s.sync_unix_s, (long long)RATE_HZ, BITS, PACKET, s.chunk_packets * PACKET, s.window,
             faults.device == SLOW ? 2 * s.window + 3 : 4 * s.window + 12, s.n_threads, buffer_bytes(),
             s.has_others ? ", from: 10.0.0.1" : "");
     for (unsigned ant = 0; ant < s.n_ants; ant++)
@@ -334,8 +415,10 @@ static void write_config(const char *path)
             "  - {kind: wideband, name: wide, channels: %d, spectra_per_heap: %d, taps: %d, gain: %g, dither: none,\n"
             "     destinations: [\"239.2.0.0+1:7148\"], buffers: %u}\n"
             "%s"
-            "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4}\n",
-            N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, s.has_narrow ? narrow : "", s.n_ants);
+            "send: {interface: lo, packet_payload: 256, array_size: %u, rate_factor: 4, threads: %u}\n",
+            N_CHAN, N_SPECTRA, N_TAPS, GAIN, n_buffers, s.has_narrow ? narrow : "", s.n_ants, s.n_senders);
+    if (s.has_gnss)
+        gnss_write_config(file);
     refusals_write_config(file);
     fclose(file);
 }
@@ -351,6 +434,7 @@ static void show_run(const struct network_faults *f)
     if (faults.pause_at > 0)
         fprintf(stderr, "pause of %lld packets after packet %u\n", (long long)faults.n_pause_packets, faults.pause_at);
     settings_show();
+    gnss_show();
     judge_show();
 }
 
@@ -360,15 +444,20 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
     int64_t n_wrong = faults_wrong_periods();
 
     world_clock = faults.at_start;
+    run_on_line = on_line;
     struct run_daemon daemon = run_start("fgpu", fgpu_main, path);
     int64_t begin_ns = world_now_ns() / PACKET_NS * PACKET_NS + PACKET_NS;
     faults_begin(begin_ns);
     settings_begin();
+    gnss_begin();
     refusals_connect();
     send_all(ports, begin_ns);
     run_sleep(3 * NS_PER_S);
+    while (!run_has_ended() && !sent_is_idle())
+        run_sleep(NS_PER_MS);
     if (!run_has_ended() && !device_faults_failed()) {
         check_counters(ports);
+        check_sensors();
         for (unsigned i = 0; i < 2 * s.n_ants; i++)
             check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
         refusals_check();
@@ -397,12 +486,14 @@ static void run_seed(uint64_t seed, const char *path)
     others_draw();
     draw_sync();
     refusals_draw("gain-all");
+    gnss_draw();
     write_config(path);
     bool has_silence = draw_silence();
     settings_draw();
     if (model_is_known)
         draw_faults(&link, has_silence);
-    s.is_lossy = link.lose > 0 || link.burst > 0 || link.flip > 0 || buffer_bytes() < 1000000;
+    /* At the rate for satellites, chunks are as short as the delays of the receivers' threads. */
+    s.is_lossy = link.lose > 0 || link.burst > 0 || link.flip > 0 || buffer_bytes() < 1000000 || s.has_gnss;
     s.is_prompt = judge_is_in_time(link.jitter_ns + 1) && link.jitter_ns <= s.chunk_packets * PACKET_NS / 2;
     for (unsigned i = 0; i < 2 * s.n_ants; i++) {
         ports[i / 2][i % 2] = network_port(endpoint_of(i / 2, i % 2));
@@ -412,10 +503,13 @@ static void run_seed(uint64_t seed, const char *path)
         network_listen(network_port(receivers[i]), judge_take, (void *)i);
         draw_sender(network_faults(network_port(receivers[i])));
     }
+    network_listen(network_port(SUMS), gnss_take, NULL);
+    draw_sender(network_faults(network_port(SUMS)));
     run_daemon(ports, path, link.jitter_ns);
     if (run_is_verbose)
         show_run(&link);
     judge_all();
+    gnss_judge();
     world_end(); /* the last packets may still be on their way */
     network_end();
 }
@@ -445,6 +539,7 @@ int main(int argc, char **argv)
                     "each input has its own addresses, so receive threads share no packets");
     world_leave_out("counter fgpu_input_rejected_packets_total{reason=\"bad_frequency\"}",
                     "digitisers' packets have no frequency");
+    world_leave_out("counter fgpu_gnss_losses_total", "a run's integrations end before fgpu judges the lock");
     world_leave_out("device: flipped bit", "fgpu does not check the device's results");
     return run_seeds(argc, argv, run_after_references);
 }

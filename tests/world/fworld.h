@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define MAX_ANTS     2
 #define N_CHAN       64
@@ -32,16 +33,17 @@
 #define BITS         10
 #define PERIOD       4 /* batches */
 #define GAIN         0.02
-#define RATE_HZ      256000
-#define PACKET_NS    ((int64_t)PACKET * NS_PER_S / RATE_HZ)
+#define RATE_HZ      (s.rate_hz) /* of the digitisers */
+#define PACKET_NS    (PACKET * NS_PER_S / RATE_HZ)
 #define MAX_PACKETS  1024
 #define HEAP_BYTES   (SUB_CHAN * N_SPECTRA * 4)
 #define WIRE_PERIOD  (INT64_C(1) << 48) /* samples until the timestamps of packets repeat */
 
 struct scenario {
-    unsigned n_ants, n_threads, chunk_packets, window, n_packets;
+    unsigned n_ants, n_threads, n_senders, chunk_packets, window, n_packets;
     int64_t sync_unix_s, first_packet; /* number of the first packet */
-    bool is_prompt, is_lossy, has_narrow;
+    int64_t rate_hz;                   /* SATELLITE_RATE_HZ if fgpu follows satellites, otherwise USUAL_RATE_HZ */
+    bool is_prompt, is_lossy, has_narrow, has_gnss;
     bool is_buffer_small;             /* of the sockets that receive */
     bool has_others;                  /* packets that are no samples */
     bool has_crc;                     /* packets of samples have a CRC */
@@ -171,6 +173,9 @@ void others_check(bool has_flips);
 
 /* ---- fmodel.c: samples and the filter bank ----------------------------------------------------------------------- */
 
+/* Returns a sample of 10 bits at a time in samples since the sync time. */
+int model_sample(unsigned ant, unsigned pol, int64_t time);
+
 /* Writes the samples of a packet. */
 void model_pack(unsigned ant, unsigned pol, int64_t first_sample, uint8_t *out);
 
@@ -228,8 +233,15 @@ int64_t judge_first_chunk_ns(unsigned ant, unsigned pol);
 /* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
 int64_t judge_last_read_ns(unsigned ant, unsigned pol);
 
+/* Finds the first and the last packet of an input that arrived.  Returns false if none arrived. */
+bool judge_span(unsigned ant, unsigned pol, int64_t *first, int64_t *last);
+
 /* Returns the time after the newest batch of an antenna of which a part was sent. */
 int64_t judge_newest_samples(unsigned ant);
+
+/* If packets of both polarisations at the same time are in fgpu's chunks, or if they may have wrong samples: */
+enum presence { ABSENT, UNSURE, PRESENT, SUSPECT };
+enum presence judge_presence(unsigned ant, int64_t packet);
 
 /* Takes a datagram of voltages.  'substream' is the index of the substream, as a pointer. */
 void judge_take(void *substream, const uint8_t *bytes, size_t n_bytes);
@@ -242,5 +254,65 @@ void judge_all(void);
 
 /* Prints the fate of each packet: not sent (-), lost (x), late (l) or in time (.). */
 void judge_show(void);
+
+/* ---- fsums.c: a satellite's signal, and its sums ----------------------------------------------------------------- */
+
+#define USUAL_RATE_HZ     256000
+#define SATELLITE_RATE_HZ 4096000
+#define SATELLITE         7 /* PRN of the satellite whose signal the samples have */
+#define CODE_CHIPS        1023
+#define CHIP_RATE_HZ      1.023e6
+#define N_SATELLITE_TAPS  3 /* early, prompt, late */
+#define SUMS              "239.2.2.0:7148"
+
+#define MAX_CHUNKS 4
+
+/* The samples of an integration that are in consecutive chunks.  The phases are those of the sample
+ * 'middle'. */
+struct integration {
+    unsigned ant, prn;
+    bool is_inverted;
+    int64_t first, end, middle; /* complex samples since the sync time */
+    int64_t chunks[MAX_CHUNKS]; /* first samples of the chunks */
+    unsigned n_chunks;
+    uint64_t carrier, carrier_step; /* 2^-64 turns */
+    uint64_t code, code_step;       /* 2^-48 chips */
+    uint32_t n_present;
+};
+
+/* Returns true if these sums [tap][pol][re, im] are right for a set of present packets that is possible. */
+bool sums_match(const struct integration *integration, double found[N_SATELLITE_TAPS][2][2]);
+
+/* Returns the signal of the satellite in the samples, its code phase, and the distance of its carrier from a quarter of
+ * the sample rate. */
+double sums_signal(unsigned ant, unsigned pol, int64_t time);
+double sums_true_chips(unsigned ant, double time_samples);
+double sums_true_offset_hz(unsigned ant);
+
+/* ---- fgnss.c: requests about satellites, and the judge of heaps of sums ------------------------------------------ */
+
+/* Draws satellites and requests, after faults_draw() and draw_sync(). */
+void gnss_draw(void);
+
+/* Writes the keys 'gnss' and 'satellites'. */
+void gnss_write_config(FILE *file);
+
+/* Connects to the daemon. */
+void gnss_begin(void);
+
+/* Sends the next request if it is due when packet 'p' is sent. */
+void gnss_step(unsigned p);
+
+/* Takes a datagram of sums. */
+void gnss_take(void *unused, const uint8_t *bytes, size_t n_bytes);
+
+/* Compares the counter of samples with the heaps.  Call this function after the last heap and before the stop. */
+void gnss_check_counters(void);
+
+/* Judges all heaps.  Fails the run if a record is wrong or missing. */
+void gnss_judge(void);
+
+/* Prints the requests. */
+void gnss_show(void);
 
 #endif

@@ -7,6 +7,7 @@
 #include "common/recv/source.h"
 #include "common/send/sink.h"
 #include "tests/world/sched.h"
+#include "tests/world/sent.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -58,6 +59,7 @@ struct socket_source {
 
 struct socket_sink {
     struct send_sink base;
+    struct sent_stream *stream;
     struct network_port **ports; /* [n] */
     size_t n;
 };
@@ -83,6 +85,7 @@ void network_begin(void)
                                          "network: no room in the sender's socket"};
 
     n_ports = 0;
+    sent_begin();
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
         world_note_times(faults[i], 0);
 }
@@ -418,9 +421,11 @@ static size_t sink_send(struct send_sink *base, struct packet_out *packets, size
         memcpy(bytes, packets[i].header, packets[i].header_bytes);
         if (packets[i].payload_bytes > 0)
             memcpy(bytes + packets[i].header_bytes, packets[i].payload, packets[i].payload_bytes);
+        size_t n_bytes = packets[i].header_bytes + packets[i].payload_bytes;
         refuses = !is_sent;
+        sent_packet(sink->stream, packets[i].destination, bytes, n_bytes, is_sent);
         if (is_sent || port->take)
-            network_send(port, bytes, packets[i].header_bytes + packets[i].payload_bytes, NULL, NULL);
+            network_send(port, bytes, n_bytes, NULL, NULL);
         send_sink_put_ref(&packets[i]);
         n_sent += is_sent;
     }
@@ -430,6 +435,7 @@ static size_t sink_send(struct send_sink *base, struct packet_out *packets, size
 
 static void sink_close(struct send_sink *base)
 {
+    sent_close(((struct socket_sink *)base)->stream);
     free(((struct socket_sink *)base)->ports);
     free(base);
 }
@@ -442,6 +448,7 @@ int send_sink_udp_open(const struct send_sink_config *config, struct send_sink *
 
     sink->base.ops = &sink_ops;
     sink->n = config->destinations->n;
+    sink->stream = sent_open(config->rate_bytes_per_s, sink->n);
     sink->ports = calloc(sink->n, sizeof(*sink->ports));
     for (size_t i = 0; i < sink->n; i++)
         sink->ports[i] = find_port(&config->destinations->items[i]);

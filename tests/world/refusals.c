@@ -95,9 +95,9 @@ void refusals_draw(const char *request)
     } else if (what < 485) {
         add(1 + n / 3, "10.0.0.7", UNFINISHED);
         add(n, "10.0.0.8", STALLED);
-    } else if (what < 498) {
+    } else if (what < 497) {
         add(1 + n, "10.0.0.7", NO_MEMORY);
-    } else if (what == 498) {
+    } else if (what == 497) {
         add(1, "10.0.0.7", UNREAD);
     } else {
         add(1, "127.0.0.1", SERVED);

@@ -2,10 +2,14 @@
 #include "tests/world/run.h"
 
 #include "common/base/log.h"
+#include "common/config/config.h"
 #include "common/daemon/service.h"
+#include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
 #include "tests/world/loop.h"
+#include "tests/world/memory.h"
 #include "tests/world/sched.h"
+#include "tests/world/sent.h"
 
 #include <getopt.h>
 #include <sched.h>
@@ -16,6 +20,7 @@
 #include <unistd.h>
 
 bool run_is_verbose;
+void (*run_on_line)(const char *line);
 
 /* ---- The log ------------------------------------------------------------------------------------------------------ */
 
@@ -23,13 +28,31 @@ void __wrap_log_message(enum log_level level, const char *format, ...) __attribu
 void __wrap_log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Checks the verb after a number and a noun: "1 dump was", "2 dumps were". */
+static void check_grammar(const char *line)
+{
+    for (const char *at = line; (at = strpbrk(at, "0123456789")); at += strspn(at, "0123456789")) {
+        char noun[32], verb[8];
+        unsigned long long n;
+        if ((at > line && at[-1] != ' ') || sscanf(at, "%llu %31[a-z] %7[a-z]", &n, noun, verb) != 3)
+            continue;
+        bool is_one = strcmp(verb, "was") == 0 || strcmp(verb, "is") == 0;
+        bool is_many = strcmp(verb, "were") == 0 || strcmp(verb, "are") == 0;
+        if (n == 1 ? is_many : is_one)
+            world_fail("the log has \"%s\"", line);
+    }
+}
+
 static void print_line(const char *format, va_list args)
 {
-    if (!run_is_verbose)
-        return;
-    fprintf(stderr, "%.6f ", (double)world_now_ns() * 1e-9);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    char line[1024];
+
+    vsnprintf(line, sizeof(line), format, args);
+    check_grammar(line);
+    if (run_on_line)
+        run_on_line(line);
+    if (run_is_verbose)
+        fprintf(stderr, "%.6f %s\n", (double)world_now_ns() * 1e-9, line);
 }
 
 void __wrap_log_message(enum log_level level, const char *format, ...)
@@ -48,6 +71,15 @@ void __wrap_log_limited(struct log_limit *limit, enum log_level level, const cha
     va_start(args, format);
     print_line(format, args);
     va_end(args);
+}
+
+void __real_config_print_errors(const struct config *config, FILE *out);
+void __wrap_config_print_errors(const struct config *config, FILE *out);
+
+void __wrap_config_print_errors(const struct config *config, FILE *out)
+{
+    if (run_is_verbose)
+        __real_config_print_errors(config, out);
 }
 
 /* ---- A daemon ----------------------------------------------------------------------------------------------------- */
@@ -143,6 +175,7 @@ bool run_has_ended(void)
 
 int run_stop_code(struct run_daemon *daemon)
 {
+    sent_drain();
     if (!program.has_ended) { /* the counters still exist */
         stats_each(note_counter, NULL);
         service_stop(daemon->service, 0);
@@ -213,6 +246,36 @@ double run_gauge(const char *name, const char *label)
     return search.gauge;
 }
 
+/* ---- Sensors ------------------------------------------------------------------------------------------------------ */
+
+int __real_sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
+                       struct sensor_reading first);
+int __wrap_sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
+                       struct sensor_reading first);
+
+static struct sensors *daemon_sensors; /* of the daemon that was started last */
+
+int __wrap_sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
+                       struct sensor_reading first)
+{
+    daemon_sensors = sensors;
+    return __real_sensors_add(sensors, sensor, about, first);
+}
+
+struct sensor_reading run_sensor(const char *format, ...)
+{
+    char name[128];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(name, sizeof(name), format, args);
+    va_end(args);
+    const struct sensor_entry *entry = sensors_find(daemon_sensors, name);
+    if (!entry)
+        world_fail("there is no sensor %s", name);
+    return sensors_read(daemon_sensors, entry, NULL);
+}
+
 /* ---- Drawn values --------------------------------------------------------------------------------------------- */
 
 #define MAX_SETS 64
@@ -236,6 +299,15 @@ uint64_t run_draw(const char *name, uint64_t n)
 }
 
 /* ---- The command line --------------------------------------------------------------------------------------------- */
+
+static uint64_t run_checked(uint64_t seed, const char *path, void (*run_seed)(uint64_t seed, const char *path))
+{
+    memory_begin();
+    run_seed(seed, path);
+    memory_check_end();
+    seams_check_end();
+    return world_digest();
+}
 
 /* One core is enough, because one thread runs at a time.  Turns pass faster within a core. */
 static void stay_on_core(void)
@@ -280,13 +352,11 @@ int run_seeds(int argc, char **argv, void (*run_seed)(uint64_t seed, const char 
     stay_on_core();
     snprintf(path, sizeof(path), "/tmp/world-%d.yaml", getpid());
     for (uint64_t i = 0; i < n; i++) {
-        run_seed(seed + i, path);
-        uint64_t digest = world_digest();
+        uint64_t digest = run_checked(seed + i, path, run_seed);
         all = (all ^ digest) * 0x9E3779B97F4A7C15;
         if (i > 0 && !is_twice)
             continue;
-        run_seed(seed + i, path);
-        if (world_digest() != digest)
+        if (run_checked(seed + i, path, run_seed) != digest)
             world_fail("two runs of the seed differ");
     }
     world_report();

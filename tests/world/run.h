@@ -4,6 +4,8 @@
 #ifndef TESTS_WORLD_RUN_H
 #define TESTS_WORLD_RUN_H
 
+#include "common/telemetry/sensor.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +21,9 @@ int run_seeds(int argc, char **argv, void (*run_seed)(uint64_t seed, const char 
 /* Draws a number in [0, n).  The option --set name=VALUE replaces the number, and does not change other draws.  0 is the
  * simplest value: shrink.py lowers the values while a run still fails. */
 uint64_t run_draw(const char *name, uint64_t n);
+
+/* Called with each line of the daemon's log; NULL: not called. */
+extern void (*run_on_line)(const char *line);
 
 struct run_daemon {
     unsigned thread;
@@ -45,5 +50,8 @@ uint64_t run_counter(const char *name, const char *label);
 
 /* Returns the gauge whose labels contain the text 'label'.  Fails the run if there is none. */
 double run_gauge(const char *name, const char *label);
+
+/* Returns the reading of a sensor, whose name is a format.  Fails the run if there is no such sensor. */
+struct sensor_reading run_sensor(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

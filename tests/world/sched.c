@@ -51,7 +51,7 @@ static struct {
 } world;
 
 static struct note {
-    char *name;
+    char name[128];
     uint64_t n;
 } notes[MAX_NOTES];
 
@@ -87,8 +87,8 @@ bool world_chance(double probability)
 void world_note_times(const char *name, uint64_t n)
 {
     for (size_t i = 0; i < MAX_NOTES; i++) {
-        if (!notes[i].name)
-            notes[i].name = strdup(name);
+        if (!notes[i].name[0])
+            snprintf(notes[i].name, sizeof(notes[i].name), "%s", name);
         if (strcmp(notes[i].name, name) == 0) {
             notes[i].n += n;
             return;
@@ -131,7 +131,7 @@ void world_report(void)
 {
     size_t n = 0;
 
-    while (n < MAX_NOTES && notes[n].name)
+    while (n < MAX_NOTES && notes[n].name[0])
         n++;
     qsort(notes, n, sizeof(notes[0]), compare_names);
     for (size_t i = 0; i < n; i++) {
@@ -378,7 +378,6 @@ void world_join(unsigned number)
 
 void world_begin(uint64_t seed)
 {
-    free(world.events);
     memset(&world, 0, sizeof(world));
     world.seed = world.random = seed;
     world.n_tasks = 1;
@@ -393,6 +392,9 @@ void world_end(void)
         struct event event = take_event();
         event.run(event.arg);
     }
+    free(world.events);
+    world.events = NULL;
+    world.max_events = 0;
     for (unsigned i = 1; i < world.n_tasks; i++)
         if (world.tasks[i].state != UNUSED)
             world_fail("thread %u, %s, still exists at the end", i, world.tasks[i].name);

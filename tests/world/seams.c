@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "tests/world/memory.h"
 #include "tests/world/sched.h"
 
 #include <errno.h>
@@ -14,11 +15,37 @@
 
 /* ---- Mutexes and conditions ------------------------------------------------------------------------------------------ */
 
-/* A mutex in the memory of a pthread_mutex_t.  PTHREAD_MUTEX_INITIALIZER is all zeros. */
+#define EXISTS 0x5EA1
+
+/* A mutex in the memory of a pthread_mutex_t.  PTHREAD_MUTEX_INITIALIZER is all zeros, as is PTHREAD_COND_INITIALIZER. */
 struct mutex {
+    int exists; /* EXISTS after pthread_mutex_init() */
     int is_taken;
 };
 _Static_assert(sizeof(struct mutex) <= sizeof(pthread_mutex_t), "a mutex fits");
+
+struct condition {
+    int exists; /* EXISTS after pthread_cond_init() */
+};
+_Static_assert(sizeof(struct condition) <= sizeof(pthread_cond_t), "a condition fits");
+
+static size_t n_exist; /* mutexes and conditions */
+
+/* Checks that a mutex or condition has been initialised, and not been destroyed.  Static variables need no call. */
+static void check_exists(const int *exists)
+{
+    extern const char __executable_start[], _end[]; /* the linker defines them */
+    const char *at = (const char *)exists;
+
+    if (*exists != EXISTS && !(at >= __executable_start && at < _end))
+        world_fail("a mutex or condition is used before its initialisation, or after its end");
+}
+
+void seams_check_end(void)
+{
+    if (n_exist > 0)
+        world_fail("%zu mutexes and conditions are not destroyed", n_exist);
+}
 
 int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes);
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex);
@@ -37,6 +64,8 @@ ssize_t __wrap_getrandom(void *bytes, size_t n_bytes, unsigned flags);
 int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
 {
     memset(mutex, 0, sizeof(*mutex));
+    ((struct mutex *)mutex)->exists = EXISTS;
+    n_exist++;
     return 0;
 }
 
@@ -44,11 +73,15 @@ int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex)
 {
     if (((struct mutex *)mutex)->is_taken)
         world_fail("a mutex is destroyed while a thread holds it");
+    check_exists(&((struct mutex *)mutex)->exists);
+    ((struct mutex *)mutex)->exists = 0;
+    n_exist--;
     return 0;
 }
 
 static void lock(pthread_mutex_t *mutex)
 {
+    check_exists(&((struct mutex *)mutex)->exists);
     while (((struct mutex *)mutex)->is_taken)
         world_wait(mutex, WORLD_NEVER);
     ((struct mutex *)mutex)->is_taken = 1;
@@ -88,16 +121,22 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 int __wrap_pthread_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes)
 {
     memset(condition, 0, sizeof(*condition));
+    ((struct condition *)condition)->exists = EXISTS;
+    n_exist++;
     return 0;
 }
 
 int __wrap_pthread_cond_destroy(pthread_cond_t *condition)
 {
+    check_exists(&((struct condition *)condition)->exists);
+    ((struct condition *)condition)->exists = 0;
+    n_exist--;
     return 0;
 }
 
 static int wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t deadline_ns)
 {
+    check_exists(&((struct condition *)condition)->exists);
     unlock(mutex);
     bool woken = true;
     if (world_chance(SPURIOUS))
@@ -120,12 +159,14 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mu
 
 int __wrap_pthread_cond_signal(pthread_cond_t *condition)
 {
+    check_exists(&((struct condition *)condition)->exists);
     world_wake(condition, false);
     return 0;
 }
 
 int __wrap_pthread_cond_broadcast(pthread_cond_t *condition)
 {
+    check_exists(&((struct condition *)condition)->exists);
     world_wake(condition, true);
     return 0;
 }

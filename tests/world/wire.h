@@ -22,6 +22,7 @@
 #define WIRE_FENG_ID          0x4101
 #define WIRE_FREQUENCY        0x4103
 #define WIRE_FENG_RAW         0x4300
+#define WIRE_GNSS_SUMS        0x4400
 
 #define WIRE_MAX_ITEMS 16
 

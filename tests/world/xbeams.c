@@ -50,7 +50,6 @@ static const char *const product_names[] = {"power_0", "power_1", "I", "IQUV"};
 
 static void reset_stream(struct stream *stream, const char *name, const char *endpoint, unsigned number)
 {
-    free(stream->heaps);
     *stream = (struct stream){.name = name, .endpoint = endpoint, .number = number};
 }
 
@@ -101,8 +100,8 @@ void beams_write_config(FILE *file)
                 "     destination: [\"%s\"]}\n",
                 beams.n_powers, product_names[beams.products], beams.window_spectra, beams.heap_windows,
                 beams.group_channels, s.is_overloaded ? 0 : 600, beams.powers.endpoint);
-    fprintf(file, "steering: {antenna_mask: %s, buffers: %u}\n", beams.has_mask ? "true" : "false",
-            s.is_overloaded ? 0 : 160);
+    fprintf(file, "steering: {antenna_mask: %s, buffers: %u, grid_batches: %u}\n", beams.has_mask ? "true" : "false",
+            s.is_overloaded ? 0 : 160, s.grid_batches);
 }
 
 static void on_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
@@ -115,6 +114,7 @@ static void on_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     const struct wire_item *timestamp = wire_find(&packet, WIRE_TIMESTAMP);
     if (!timestamp || (!wire_find(&packet, BF_RAW) && !wire_find(&packet, POWERS)))
         return; /* a descriptor or a stop */
+    dumps_check_substream(&packet);
     struct heap *heap = stream->n_heaps > 0 ? &stream->heaps[stream->n_heaps - 1] : NULL;
     if (!heap || heap->n_bytes_left == 0) {
         if (stream->n_heaps == stream->max_heaps) {
@@ -195,11 +195,15 @@ static void add_antennas(const struct steering *steering, unsigned ants, int64_t
 
     sum[0] = sum[1] = 0;
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
-        int64_t re = voltage(ant, batch, chan, t, pol, 0), im = voltage(ant, batch, chan, t, pol, 1);
-        int64_t c = steering->weight[ant] * cosines[steering->quarter[ant]];
-        int64_t d = steering->weight[ant] * sines[steering->quarter[ant]];
+        int64_t re = voltage(BEAM_SHIFTS, ant, batch, chan, t, pol, 0),
+                im = voltage(BEAM_SHIFTS, ant, batch, chan, t, pol, 1);
+        int64_t re_steered = steering->weight[ant] * cosines[steering->quarter[ant]];
+        int64_t im_steered = steering->weight[ant] * sines[steering->quarter[ant]];
+        int gain[2];
         if (!(ants >> ant & 1))
             continue;
+        requests_calibration(ant, pol, chan, batch, gain);
+        int64_t c = re_steered * gain[0] - im_steered * gain[1], d = re_steered * gain[1] + im_steered * gain[0];
         sum[0] += re * c - im * d;
         sum[1] += re * d + im * c;
     }
@@ -431,4 +435,30 @@ void beams_check(void)
     check_power_heaps(s.first_batch, s.first_batch + s.jump_at);
     if (n_after > 0)
         check_power_heaps(first_after, first_after + n_after);
+}
+
+static uint64_t count_complete(const struct stream *stream)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < stream->n_heaps; i++)
+        n += stream->heaps[i].n_bytes_left == 0;
+    return n;
+}
+
+uint64_t beams_n_sent(void)
+{
+    uint64_t n = beams.n_powers > 0 ? count_complete(&beams.powers) : 0;
+
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        n += count_complete(&beams.voltages[i]);
+    return n;
+}
+
+void beams_end(void)
+{
+    for (unsigned i = 0; i < beams.n_voltages; i++)
+        free(beams.voltages[i].heaps);
+    if (beams.n_powers > 0)
+        free(beams.powers.heaps);
 }

@@ -8,10 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RATE_HZ     (s.batch_samples * (NS_PER_S / BATCH_NS)) /* a batch takes BATCH_NS */
-#define SYNC_UNIX_S 1759990000
-
 struct scenario s;
+
+/* Draws an F-engine that is silent for a time after the partition. */
+static void draw_absence(const struct network_faults *f)
+{
+    unsigned ant = (unsigned)world_random(s.n_ants), from = (unsigned)(f->partition_from_ns / BATCH_NS);
+    unsigned end = (unsigned)(f->partition_to_ns / BATCH_NS) + (unsigned)world_random(60);
+
+    bool is_absent = run_draw("absence", 2);
+
+    for (unsigned b = from; is_absent && b < end && b < s.n_batches; b++)
+        s.is_silent[ant][b] = true;
+}
 
 static void draw_faults(struct network_faults *f)
 {
@@ -29,6 +38,7 @@ static void draw_faults(struct network_faults *f)
     if (run_draw("partition", 2) && !s.has_silence && s.jump_batches == 0) {
         f->partition_from_ns = (int64_t)(20 + world_random(80)) * BATCH_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(60) * BATCH_NS;
+        draw_absence(f);
     }
 }
 
@@ -128,6 +138,23 @@ static void draw_loudness(void)
     s.batch_samples = (int64_t)s.n_spectra * STEP;
 }
 
+/* Shifts need two more chunks. */
+static unsigned n_chunks(void)
+{
+    unsigned n_least = 2 * s.window + 3 + (s.max_shift > 0 || s.has_vis_shifts ? 2 : 0);
+
+    return s.is_overloaded ? n_least : 4 * s.window + 8;
+}
+
+/* Writes the shifts of the visibilities. */
+static void write_vis_shifts(FILE *file)
+{
+    fprintf(file, ", shifts: [");
+    for (unsigned i = 0; s.has_vis_shifts && i < 2 * s.n_ants; i++)
+        fprintf(file, "%s%d", i > 0 ? ", " : "", s.vis_shifts[i / 2][i % 2]);
+    fprintf(file, "]");
+}
+
 static void draw_scenario(void)
 {
     memset(&s, 0, sizeof(s));
@@ -136,13 +163,20 @@ static void draw_scenario(void)
     s.n_parts = 1u << run_draw("parts", 3);
     s.n_threads = 1 + (unsigned)run_draw("threads", 3) % s.n_ants;
     s.chunk_batches = 1 + (unsigned)run_draw("chunk", 4);
-    s.window = 2 + (unsigned)run_draw("window", 6);
+    s.n_senders = 1 + (unsigned)run_draw("senders", 5);
+    s.window = 1 + (unsigned)run_draw("window", 7);
     s.length = 1 + (unsigned)run_draw("length", 9);
     s.n_batches = 20 + (unsigned)run_draw("batches", 100);
     draw_loudness();
+    s.first_chan = s.n_chan * (unsigned)run_draw("substream", N_STREAM_CHANS / MAX_CHANS);
     s.has_crc = run_draw("crc", 2);
     s.stop_batch = run_draw("stop", 8) == 7 ? (unsigned)world_random(s.n_batches) : s.n_batches;
     s.has_gate = run_draw("gate", 2) && !s.is_loud;
+    s.grid_batches = 1 + (unsigned)run_draw("grid", 3);
+    s.max_shift = run_draw("shifted", 3) == 2 && !s.is_loud ? 1 + (int)run_draw("max_shift", s.n_spectra) : 0;
+    s.shifts_change = run_draw("shifts_change", 2);
+    s.has_vis_shifts = run_draw("vis_shifts", 3) == 2 && !s.is_loud;
+    s.is_stalled = s.stop_batch < s.n_batches && run_draw("drain", 4) == 3;
     s.has_forger = run_draw("forger", 2);
     s.buffer_bytes = run_draw("buffer", 4) == 3 && !s.is_loud ? 6000 : 8000000;
     s.missing_dump = (unsigned)run_draw("missing_dump", 3);
@@ -168,17 +202,25 @@ void scenario_write_config(const char *path)
     fprintf(file,
             "time: {sync_time: %d, adc_sample_rate: %lld}\n"
             "device: {kind: cpu, threads: 1}\n"
-            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: 64, channels_per_substream: %u,\n"
-            "       spectra_per_heap: %u, samples_between_spectra: %d, batches_per_chunk: %u, window: %u, chunks: %u,\n"
-            "       threads: %u, buffer: %u, crc: %s, from: \"%s\"}\n"
+            "recv: {sources: [\"" SOURCE "\"], interface: lo, antennas: %u, channels: %d, channels_per_substream: %u,\n"
+            "       channel_offset: %u, spectra_per_heap: %u, samples_between_spectra: %d, batches_per_chunk: %u,\n"
+            "       window: %u, chunks: %u, threads: %u, buffer: %u, crc: %s, from: \"%s\"",
+            SYNC_UNIX_S, (long long)RATE_HZ, s.n_ants, N_STREAM_CHANS, s.n_chan, s.first_chan, s.n_spectra, STEP,
+            s.chunk_batches, s.window, n_chunks(), s.n_threads, s.buffer_bytes, s.has_crc ? "true" : "false",
+            s.has_forger ? "10.0.0.1" : "");
+    requests_write_shifts(file);
+    fprintf(file,
+            "}\n"
             "outputs:\n"
             "  - {name: vis, integration_batches: %u, destination: [\"" DESTINATION
-            "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\", audit_samples: %u}\n"
-            "send: {interface: lo, packet_payload: 512}\n",
-            SYNC_UNIX_S, (long long)RATE_HZ, s.n_ants, s.n_chan, s.n_spectra, STEP, s.chunk_batches, s.window,
-            s.is_overloaded ? 2 * s.window + 3 : 4 * s.window + 8, s.n_threads, s.buffer_bytes,
-            s.has_crc ? "true" : "false", s.has_forger ? "10.0.0.1" : "", s.length, s.is_overloaded ? 0 : 160,
-            missing_dumps[s.missing_dump], s.has_gate ? "g" : "", device.flip_bytes > 0 ? 16u : 1u);
+            "\"], send_enabled: true, buffers: %u, missing_dump: %s, gate: \"%s\", audit_samples: %u",
+            s.length, s.is_overloaded ? 0 : 160, missing_dumps[s.missing_dump], s.has_gate ? "g" : "",
+            device.flip_bytes > 0 ? 16u : 1u);
+    write_vis_shifts(file);
+    fprintf(file,
+            "}\n"
+            "send: {interface: lo, packet_payload: 512, threads: %u}\n",
+            s.n_senders);
     if (s.has_gate)
         requests_write_gate(file);
     beams_write_config(file);
@@ -190,6 +232,7 @@ void scenario_draw(void)
 {
     draw_scenario();
     draw_device();
+    requests_draw_shifts();
     beams_draw();
     draw_flips();
 }

@@ -14,18 +14,18 @@ struct dump {
     uint64_t n_bytes_left;
     int32_t values[MAX_DUMP_BYTES / 4];
 };
-static struct dump dumps[2]
-                        [MAX_BATCHES]; /* before and after the jump, by window from the window of the first batch on */
+static struct dump dumps[2][MAX_BATCHES]; /* before and after the jump, by window from first_window() on */
 
 void dumps_forget(void)
 {
     memset(dumps, 0, sizeof(dumps));
 }
 
-/* Returns the window of the first batch, or of the first batch after the jump. */
+/* Returns the window before the first batch, or before the first batch after the jump: a negative shift moves spectra of
+ * this batch to the batch before it. */
 static int64_t first_window(bool is_after)
 {
-    return batch_of(is_after ? s.jump_at : 0) / s.length;
+    return (batch_of(is_after ? s.jump_at : 0) - 1) / s.length;
 }
 
 /* Returns the dump of a window, or NULL. */
@@ -51,6 +51,27 @@ static uint64_t count_clipped(const struct dump *dump)
     return n;
 }
 
+void dumps_check_substream(const struct wire_packet *packet)
+{
+    const struct wire_item *frequency = wire_find(packet, WIRE_FREQUENCY);
+    uint64_t n_substreams = N_STREAM_CHANS / s.n_chan;
+
+    if (!frequency || frequency->value != s.first_chan || packet->heap_cnt % n_substreams != s.first_chan / s.n_chan)
+        world_fail("the heap with the count %llu does not belong to channel %u", (unsigned long long)packet->heap_cnt,
+                   s.first_chan);
+}
+
+int64_t dumps_newest_end(void)
+{
+    int64_t newest = 0;
+
+    for (int is_after = 0; is_after <= (s.jump_batches > 0); is_after++)
+        for (unsigned i = 0; i < MAX_BATCHES; i++)
+            if (dumps[is_after][i].began)
+                newest = (first_window(is_after) + i + 1) * s.length * s.batch_samples;
+    return newest;
+}
+
 static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
 {
     struct wire_packet packet;
@@ -60,6 +81,7 @@ static void on_dump_packet(void *arg, const uint8_t *bytes, size_t n_bytes)
     const struct wire_item *timestamp = wire_find(&packet, WIRE_TIMESTAMP);
     if (!timestamp || !wire_find(&packet, WIRE_XENG_RAW))
         return; /* a descriptor or a stop */
+    dumps_check_substream(&packet);
     s.n_dump_packets += !network_was_refused();
     int64_t window = (int64_t)timestamp->value / s.batch_samples / s.length;
     struct dump *dump = find_dump(window);
@@ -88,8 +110,10 @@ static void add_products(unsigned ant1, unsigned ant2, int64_t batch, unsigned c
 {
     for (unsigned t = 0; t < s.n_spectra; t++)
         for (unsigned p = 0; p < 4 && (!s.has_gate || requests_gate_takes(batch * s.batch_samples + t * STEP)); p++) {
-            int64_t ar = voltage(ant1, batch, chan, t, p & 1, 0), ai = voltage(ant1, batch, chan, t, p & 1, 1);
-            int64_t br = voltage(ant2, batch, chan, t, p >> 1, 0), bi = voltage(ant2, batch, chan, t, p >> 1, 1);
+            int64_t ar = voltage(VIS_SHIFTS, ant1, batch, chan, t, p & 1, 0),
+                    ai = voltage(VIS_SHIFTS, ant1, batch, chan, t, p & 1, 1);
+            int64_t br = voltage(VIS_SHIFTS, ant2, batch, chan, t, p >> 1, 0),
+                    bi = voltage(VIS_SHIFTS, ant2, batch, chan, t, p >> 1, 1);
             sums[p][0] += ar * br + ai * bi;
             sums[p][1] += ai * br - ar * bi;
         }
@@ -138,18 +162,27 @@ static void count_flagged_dump(int64_t window, unsigned n_flagged)
     world_note("dumps flagged because a bit flipped");
 }
 
+/* Adds a heap from which a batch of the window comes to the verdict. */
+static void judge_heap(struct verdict *v, unsigned ant, int64_t batch, int64_t source)
+{
+    int64_t b = place_of(source);
+    bool inside = b >= 0 && b < s.n_batches;
+
+    v->whole &= inside && !is_near_jump(b) && heaps_in_time(ant, (unsigned)b);
+    v->whole &= source == batch || (source >= heaps_begun() && heaps_have_chunk(batch));
+    v->lacks |= !inside || !heaps_arrived(ant, (unsigned)b);
+    v->suspect |= heaps_suspect(ant, source);
+}
+
 static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
 {
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         struct verdict *v = &verdicts[ant];
         *v = (struct verdict){.whole = s.is_prompt && !s.time_flipped && !s.is_overloaded};
-        for (unsigned i = 0; i < s.length; i++) {
-            int64_t b = place_of(window * s.length + i);
-            bool inside = b >= 0 && b < s.n_batches;
-            v->whole &= inside && !is_near_jump(b) && heaps_in_time(ant, (unsigned)b);
-            v->lacks |= !inside || !heaps_arrived(ant, (unsigned)b);
-            v->suspect |= is_suspect(ant, window * s.length + i);
-        }
+        for (int64_t batch = window * s.length; batch < (window + 1) * s.length; batch++)
+            for (int64_t source = batch - 1; source <= batch + 1; source++)
+                if (heaps_feed(VIS_SHIFTS, ant, batch, source))
+                    judge_heap(v, ant, batch, source);
         v->whole &= !v->suspect;
     }
 }

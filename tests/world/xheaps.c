@@ -48,7 +48,8 @@ int64_t place_of(int64_t batch)
 
 /* ---- Voltages -------------------------------------------------------------------------------------------------------- */
 
-int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
+/* The byte that the F-engine sends. */
+static int8_t sent_voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part)
 {
     if (s.is_loud && pol == 0)
         return 127;
@@ -59,13 +60,26 @@ int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, un
     return (int8_t)((int)((z >> 40) % 255) - 127);
 }
 
+static int shift_of(enum shift_set set, unsigned ant, unsigned pol, int64_t batch)
+{
+    return set == VIS_SHIFTS && s.has_vis_shifts ? s.vis_shifts[ant][pol] : requests_shift(ant, pol, batch);
+}
+
+int8_t voltage(enum shift_set set, unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol,
+               unsigned part)
+{
+    int64_t from = batch * s.n_spectra + spectrum - shift_of(set, ant, pol, batch);
+
+    return sent_voltage(ant, from / s.n_spectra, chan, (unsigned)(from % s.n_spectra), pol, part);
+}
+
 static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
 {
     for (unsigned chan = 0; chan < s.n_chan; chan++)
         for (unsigned spectrum = 0; spectrum < s.n_spectra; spectrum++)
             for (unsigned pol = 0; pol < 2; pol++)
                 for (unsigned part = 0; part < 2; part++)
-                    *out++ = (uint8_t)voltage(ant, batch, chan, spectrum, pol, part);
+                    *out++ = (uint8_t)sent_voltage(ant, batch, chan, spectrum, pol, part);
 }
 
 /* ---- F-engines ------------------------------------------------------------------------------------------------------- */
@@ -73,7 +87,7 @@ static void fill_heap(unsigned ant, int64_t batch, uint8_t *out)
 /* Largest age at which a packet is certainly in time: the window, without the chunk that leaves and half a chunk. */
 int64_t heaps_in_time_ns(void)
 {
-    return (int64_t)(s.window - 2) * s.chunk_batches * BATCH_NS + s.chunk_batches * BATCH_NS / 2;
+    return ((int64_t)s.window - 2) * s.chunk_batches * BATCH_NS + s.chunk_batches * BATCH_NS / 2;
 }
 
 /* Without a CRC, xbgpu cannot notice every flipped bit.  Marks the heap that the packet belongs to now. */
@@ -137,7 +151,7 @@ void heaps_send(struct network_port *port, unsigned ant, unsigned b)
             .n_items = s.has_crc ? 5 : 4,
             .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch * s.batch_samples)},
                       {WIRE_FENG_ID, false, ant},
-                      {WIRE_FREQUENCY, false, 0},
+                      {WIRE_FREQUENCY, false, s.first_chan},
                       {WIRE_FENG_RAW, true, 0},
                       {WIRE_CRC, false, 0}},
         };
@@ -146,6 +160,11 @@ void heaps_send(struct network_port *port, unsigned ant, unsigned b)
         parts[ant][b][k] = (struct part){&heaps[ant][b], k, thread_of(ant)};
         network_send(port, bytes, n_bytes, on_seen, &parts[ant][b][k]);
     }
+}
+
+bool heaps_were_read(unsigned ant, unsigned b)
+{
+    return heaps[ant][b].parts_read != 0;
 }
 
 bool heaps_arrived(unsigned ant, unsigned b)
@@ -173,14 +192,14 @@ static unsigned first_arrived(void)
 }
 
 /* The open chunks of an F-engine that falls silent leave while the other F-engines advance by a chunk.  If the network
- * loses whole chunks, these chunks may be late for their sets.  Returns true if no heap of a chunk's duration arrived
- * within a window after the batch. */
+ * loses whole chunks, these chunks may be late for their sets.  The same holds if the last heaps are lost before all
+ * F-engines fall silent.  Returns true if no heap of a chunk's duration arrived within a window after the batch. */
 static bool is_before_silence(unsigned ant, unsigned b)
 {
     unsigned end = b + (s.window + 2) * s.chunk_batches, n_absent = 0;
 
-    for (unsigned i = b; i < end && i < s.n_batches; i++) {
-        n_absent = heaps_arrived(ant, i) ? 0 : n_absent + 1;
+    for (unsigned i = b; i < end && (i < s.n_batches || n_absent > 0); i++) {
+        n_absent = i < s.n_batches && heaps_arrived(ant, i) ? 0 : n_absent + 1;
         if (n_absent == s.chunk_batches)
             return true;
     }
@@ -225,18 +244,43 @@ bool is_near_jump(int64_t b)
            b < s.jump_at + 8 + (2 * s.window + 4) * chunk + 2 * jitter;
 }
 
-bool is_suspect(unsigned ant, int64_t batch)
+/* ---- Shifted batches --------------------------------------------------------------------------------------------- */
+
+bool heaps_feed(enum shift_set set, unsigned ant, int64_t batch, int64_t source)
+{
+    for (unsigned pol = 0; pol < 2; pol++) {
+        int64_t first = batch * s.n_spectra - shift_of(set, ant, pol, batch), last = first + s.n_spectra - 1;
+        if (source >= first / s.n_spectra && source <= last / s.n_spectra)
+            return true;
+    }
+    return false;
+}
+
+bool heaps_have_chunk(int64_t batch)
+{
+    int64_t first = batch / s.chunk_batches * s.chunk_batches;
+
+    for (int64_t in_chunk = first; in_chunk < first + s.chunk_batches; in_chunk++) {
+        int64_t b = place_of(in_chunk);
+        for (unsigned ant = 0; b >= 0 && b < s.n_batches && ant < s.n_ants; ant++)
+            if (heaps_in_time(ant, (unsigned)b))
+                return true;
+    }
+    return false;
+}
+
+bool heaps_suspect(unsigned ant, int64_t batch)
 {
     int64_t b = place_of(batch);
 
     return b >= 0 && b < MAX_BATCHES && heaps[ant][b].is_suspect;
 }
 
-enum presence presence(unsigned ant, int64_t batch)
+static enum presence heap_presence(unsigned ant, int64_t batch)
 {
     int64_t b = place_of(batch);
 
-    if (is_suspect(ant, batch))
+    if (heaps_suspect(ant, batch))
         return UNSURE;
     if (b < 0 || b >= s.n_batches || !heaps_arrived(ant, (unsigned)b))
         return ABSENT;
@@ -244,4 +288,26 @@ enum presence presence(unsigned ant, int64_t batch)
                    heaps_in_time(ant, (unsigned)b)
                ? PRESENT
                : UNSURE;
+}
+
+bool is_suspect(unsigned ant, int64_t batch)
+{
+    bool suspect = false;
+
+    for (int64_t source = batch - 1; source <= batch + 1; source++)
+        suspect |= heaps_feed(BEAM_SHIFTS, ant, batch, source) && heaps_suspect(ant, source);
+    return suspect;
+}
+
+enum presence presence(unsigned ant, int64_t batch)
+{
+    enum presence result = heaps_have_chunk(batch) ? PRESENT : UNSURE;
+
+    for (int64_t source = batch - 1; source <= batch + 1; source++) {
+        if (!heaps_feed(BEAM_SHIFTS, ant, batch, source))
+            continue;
+        enum presence of_heap = heap_presence(ant, source);
+        result = of_heap == ABSENT || result == ABSENT ? ABSENT : of_heap == UNSURE ? UNSURE : result;
+    }
+    return result;
 }

@@ -74,7 +74,7 @@ static void spoil(enum kind kind, struct wire_packet *packet)
     switch (kind) {
     case NO_ITEMS: packet->items[1 + world_random(2)] = packet->items[--packet->n_items]; break;
     case BAD_SOURCE: packet->items[1].value = s.n_ants + world_random(100); break;
-    case BAD_FREQUENCY: packet->items[2].value = 1 + world_random(1000); break;
+    case BAD_FREQUENCY: packet->items[2].value += 1 + world_random(1000); break;
     case HEAP_SIZE: packet->heap_bytes += world_random(2) ? 8 : 1 + world_random(1000); break;
     case ALIGNMENT:
         if (world_random(2))
@@ -108,7 +108,7 @@ static void send_other(struct network_port *port, enum kind kind, unsigned ant, 
                                  .n_items = 4,
                                  .items = {{WIRE_TIMESTAMP, false, (uint64_t)(batch_of(b) * s.batch_samples)},
                                            {WIRE_FENG_ID, false, ant},
-                                           {WIRE_FREQUENCY, false, 0},
+                                           {WIRE_FREQUENCY, false, s.first_chan},
                                            {WIRE_FENG_RAW, true, 0}}};
 
     for (size_t i = 0; i < sizeof(payload); i++)

@@ -6,29 +6,39 @@
 
 #include "common/base/units.h"
 #include "tests/world/network.h"
+#include "tests/world/wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#define MAX_ANTS    5
-#define MAX_CHANS   4
-#define MAX_SPECTRA 16384
-#define BATCH_NS    (8 * NS_PER_MS)
-#define STEP        128 /* ADC samples between spectra */
-#define MAX_BATCHES 256
-#define MAX_PARTS   16 /* packets of a heap */
-#define SOURCE      "239.1.0.1:7148"
-#define DESTINATION "239.2.0.1:7148"
-#define SKIP        1 /* missing_dump */
+#define MAX_ANTS       5
+#define MAX_CHANS      4 /* of the substream */
+#define N_STREAM_CHANS 64
+#define MAX_SPECTRA    16384
+#define BATCH_NS       (8 * NS_PER_MS)
+#define STEP           128 /* ADC samples between spectra */
+#define MAX_BATCHES    256
+#define MAX_PARTS      16                                        /* packets of a heap */
+#define RATE_HZ        (s.batch_samples * (NS_PER_S / BATCH_NS)) /* a batch takes BATCH_NS */
+#define SYNC_UNIX_S    1759990000
+#define SOURCE         "239.1.0.1:7148"
+#define DESTINATION    "239.2.0.1:7148"
+#define SKIP           1 /* missing_dump */
 
 struct scenario {
     unsigned n_spectra; /* in a heap: 16, or as many as saturate sums */
     int64_t batch_samples;
     bool is_loud; /* the voltages of polarisation 0 are as large as possible */
-    unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, chunk_batches, window;
+    unsigned n_ants, n_chan, n_parts, n_batches, length, n_threads, n_senders, chunk_batches, window;
+    unsigned first_chan;   /* of the substream */
     unsigned buffer_bytes; /* of a receive thread's socket */
     unsigned stop_batch;   /* the daemon is stopped before this batch; n_batches: after all data */
+    unsigned grid_batches; /* of beams' delay rates */
+    int max_shift;         /* of inputs, in spectra; 0: inputs are not shifted */
+    bool shifts_change;    /* requests change the shifts of inputs */
+    bool has_vis_shifts;   /* the visibilities have their own shifts */
+    int vis_shifts[MAX_ANTS][2];
     bool has_gate;         /* the gate "g" selects the spectra of the dumps */
     unsigned missing_dump; /* 0: send, 1: skip, 2: always */
     int64_t first_batch;
@@ -39,7 +49,10 @@ struct scenario {
     int64_t begin_ns; /* batch b is sent at begin_ns + b * BATCH_NS */
     bool is_prompt;   /* packets overtake each other by less than half a chunk, which is the margin of data_time.h */
     bool has_silence, is_lossy;
-    bool may_fail, has_failed; /* the device */
+    bool may_fail, has_failed; /* the device; a drain that is given up counts as a failure */
+    uint64_t n_beam_heaps;     /* that were made, by the log */
+    uint64_t n_given_up;       /* heaps that the drain did not send, by the log */
+    bool is_stalled, gave_up;  /* the device is so slow after the stop that the drain may be given up */
     bool is_overloaded;        /* the device may be slower than the data */
     bool has_forger;           /* a second host sends voltages, and recv.from names only the first */
     bool has_crc;              /* packets have a CRC, and xbgpu refuses packets without a CRC */
@@ -76,18 +89,34 @@ int64_t place_of(int64_t batch);
 /* Returns the number of the receive thread that processes an F-engine. */
 unsigned thread_of(unsigned ant);
 
-/* The byte of a voltage: pseudo-random in all its arguments, and never -128. */
-int8_t voltage(unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol, unsigned part);
+/* The byte of a voltage after the shift of its input: pseudo-random in all its arguments, and never -128.  'set': the
+ * shifts of the inputs, or those of the visibilities. */
+enum shift_set { BEAM_SHIFTS, VIS_SHIFTS };
+int8_t voltage(enum shift_set set, unsigned ant, int64_t batch, unsigned chan, unsigned spectrum, unsigned pol,
+               unsigned part);
 
-/* Returns whether xbgpu has a heap of an F-engine.  'batch' counts from timestamp 0. */
+/* Returns whether xbgpu has all heaps of an F-engine from which a batch comes after the shifts.  'batch' counts from
+ * timestamp 0. */
 enum presence { ABSENT, PRESENT, UNSURE };
 enum presence presence(unsigned ant, int64_t batch);
 
-/* Returns true if a heap may have wrong values. */
+/* Returns true if one of these heaps may have wrong values. */
 bool is_suspect(unsigned ant, int64_t batch);
+
+/* Returns true if a batch comes from the heap 'source' after the shifts of an antenna's inputs. */
+bool heaps_feed(enum shift_set set, unsigned ant, int64_t batch, int64_t source);
+
+/* Returns true if a heap of the batch's chunk certainly arrived in time.  Otherwise xbgpu may not compute the batch. */
+bool heaps_have_chunk(int64_t batch);
+
+/* Returns true if the heap of a batch may have wrong values. */
+bool heaps_suspect(unsigned ant, int64_t batch);
 
 /* Sends batch 'b' of an F-engine. */
 void heaps_send(struct network_port *port, unsigned ant, unsigned b);
+
+/* Returns true if a packet of a heap was read. */
+bool heaps_were_read(unsigned ant, unsigned b);
 
 /* Returns true if all packets of a heap arrived, or arrived in time. */
 bool heaps_arrived(unsigned ant, unsigned b);
@@ -112,6 +141,12 @@ void dumps_listen(void);
 
 /* Compares xbgpu's counters with the dumps that it sent, while xbgpu runs. */
 void dumps_check_counters(void);
+
+/* Checks that a packet has the first channel and a heap count of the substream. */
+void dumps_check_substream(const struct wire_packet *packet);
+
+/* Returns the end of the newest dump in samples, or 0. */
+int64_t dumps_newest_end(void);
 
 /* Compares all dumps with the model. */
 void dumps_check(void);
@@ -150,7 +185,16 @@ enum presence requests_sends(unsigned stream, int64_t begin_samples, int64_t fro
 bool requests_gate_takes(int64_t samples);
 void requests_write_gate(FILE *file);
 
-/* Returns the settings of a beam for a batch. */
+/* Draws the shifts of inputs at the start.  Writes their keys of the configuration.  Returns the shift of an input in a
+ * batch, in spectra. */
+void requests_draw_shifts(void);
+void requests_write_shifts(FILE *file);
+int requests_shift(unsigned ant, unsigned pol, int64_t batch);
+
+/* Writes the calibration gain [re, im] of an input. */
+void requests_calibration(unsigned ant, unsigned pol, unsigned chan, int64_t batch, int gain[2]);
+
+/* Returns the settings of a beam for a batch.  They are valid until the next call. */
 const struct steering *requests_steering(unsigned beam, int64_t batch);
 
 /* ---- xothers.c: other packets -------------------------------------------------------------------------------------- */
@@ -182,5 +226,11 @@ void beams_set_faults(const struct network_faults *faults);
 
 /* Compares all heaps of beams with the model. */
 void beams_check(void);
+
+/* Returns the number of complete heaps of beams. */
+uint64_t beams_n_sent(void);
+
+/* Frees the heaps, after world_end(). */
+void beams_end(void);
 
 #endif

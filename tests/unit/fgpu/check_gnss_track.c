@@ -746,6 +746,30 @@ TEST(sums_belong_to_their_start)
     free(sim);
 }
 
+/* A gap cuts an integration, and the next integration ends with the same sums.  The state after the cut integration
+ * has its own correction: none, because early and late sums are equal. */
+TEST(a_cut_integration_has_its_own_state)
+{
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 5000000, .code_subchips = 17.25, .doppler_hz = 321};
+    struct simulation *sim = simulation_create(GNSS_L1CA, 45);
+    int64_t sums[FGPU_GNSS_N_TAPS][N_POLS][2] = {{{300, 0}}, {{400, 0}}, {{300, 0}}};
+    struct gnss_piece pieces[3];
+
+    fgpu_gnss_track_start(&sim->track, &acquisition);
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 5000000, 5042000, pieces, ARRAY_LEN(pieces)), 1);
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 5100000, 5160000, pieces, ARRAY_LEN(pieces)), 2);
+    ck_assert_int_eq(fgpu_gnss_track_sums(&sim->track, sums, units, 0, ended), 0);
+    sums[FGPU_GNSS_EARLY][0][0] = 900;
+    ck_assert_int_eq(fgpu_gnss_track_sums(&sim->track, sums, units, 0, ended), 2);
+    for (int i = 0; i < 2; i++) {
+        const double moved = ldexp((double)ended[i].after.code_phase, -GNSS_CODE_BITS) - ended[i].code_subchips;
+        /* 0.375 chip (E^2 - L^2) / (E^2 + L^2), times 4 * 2 Hz * 1 ms */
+        ck_assert(fabs(moved - (i ? 0.375 * 0.8 * 8e-3 : 0)) < 1e-5);
+    }
+    ck_assert_int_eq(ended[0].after.stage, FGPU_GNSS_PULL_IN);
+    free(sim);
+}
+
 /* After years without samples the Doppler's rate has carried it out of range. */
 TEST(time_may_jump)
 {

@@ -132,6 +132,8 @@ static const struct scenario {
     {"both jump ahead", 2, 2, 2, "A5 B5 A1000 B1000 B1001 A1001", "AB5 AB1000 AB1001", 0},
     {"both jump ahead, in turns", 2, 3, 2, "A5 B5 A1000 A1001 A1002 B1000 B1001", "AB5 AB1000 AB1001", 0},
     {"what is older goes first", 2, 3, 2, "A5 B5 A6 A1000 B1000", "AB5 A-6 AB1000", 0},
+    {"a gap, after which the other member only adds what was open before", 2, 2, 2, "A5 B5 B1000 A6 B1001 B1002 B1003",
+     "AB5 A-6 -B1000 -B1001", 0},
     {"one mad clock ahead, which recovers", 2, 2, 2, "A5 B5 A1000 B6 A1001 B7 A1002 B8 A1003 B9 A10 B10",
      "AB5 -B6 -B7 -B8 -B9 AB10", 4},
     {"one mad clock behind, which recovers", 2, 2, 2, "A1005 B1005 A5 B1006 A6 B1007 A7 B1008 A1009 B1009",
