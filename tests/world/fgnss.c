@@ -589,12 +589,21 @@ static bool may_end(const struct track *track, unsigned h)
     return false;
 }
 
+/* Returns true if a later request may have begun the tracking anew before heap 'h'. */
+static bool is_revoked(const struct track *track, unsigned drop, unsigned h)
+{
+    for (unsigned i = drop + 1; i < n_sent; i++)
+        if (is_meant(track, &orders[i]) && orders[i].kind != DROP && orders[i].n_before <= h)
+            return true;
+    return false;
+}
+
 /* Fails the run if the satellite is tracked MARGIN_HEAPS heaps after a drop. */
 static void check_drops(const struct track *track, const struct record *r, unsigned h)
 {
     for (unsigned i = (unsigned)track->next_order; i < n_sent; i++)
         if (is_meant(track, &orders[i]) && orders[i].kind == DROP && orders[i].n_after < h &&
-            h - orders[i].n_after > MARGIN_HEAPS && r->n_starts == track->n_starts)
+            h - orders[i].n_after > MARGIN_HEAPS && r->n_starts == track->n_starts && !is_revoked(track, i, h))
             fail(track, r, "it was dropped");
 }
 

@@ -160,11 +160,13 @@ bool judge_span(unsigned ant, unsigned pol, int64_t *first, int64_t *last)
     *first = INT64_MAX;
     *last = INT64_MIN;
     for (size_t i = 0; i < n_stretches; i++)
-        for (int64_t p = 0; p < MAX_PACKETS; p++)
-            if (stretches[i].sent[ant][pol][p].arrived) {
+        for (int64_t p = 0; p < MAX_PACKETS; p++) {
+            const struct sent *sent = &stretches[i].sent[ant][pol][p];
+            if (sent->arrived || sent->may_have_arrived || sent->was_contested || sent->half_arrived) {
                 *first = stretches[i].first + p < *first ? stretches[i].first + p : *first;
                 *last = stretches[i].first + p > *last ? stretches[i].first + p : *last;
             }
+        }
     return *first <= *last;
 }
 

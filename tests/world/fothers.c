@@ -104,10 +104,16 @@ void others_send(struct network_port *port, const struct wire_packet *packet)
 
 static void on_half(void *arg, const struct network_delivery *delivery)
 {
-    n_halves_read += delivery->was_read && delivery->is_whole;
+    struct sent *sent = arg;
+
+    if (!delivery->was_read)
+        return;
+    bool is_taken = delivery->is_whole || (delivery->is_flipped && others_flipped(delivery));
+    n_halves_read += is_taken;
+    sent->half_arrived |= is_taken;
 }
 
-bool others_send_half(struct network_port *port, const struct wire_packet *packet, unsigned p)
+bool others_send_half(struct network_port *port, const struct wire_packet *packet, struct sent *sent, unsigned p)
 {
     uint8_t bytes[PACKET * BITS / 8 + 256];
     struct wire_packet half = *packet;
@@ -117,7 +123,7 @@ bool others_send_half(struct network_port *port, const struct wire_packet *packe
     half.payload_bytes /= 2;
     size_t n_bytes = wire_write(&half, bytes);
     wire_add_crc(bytes, n_bytes);
-    network_send(port, bytes, n_bytes, on_half, NULL);
+    network_send(port, bytes, n_bytes, on_half, sent);
     world_note("digitisers: half of a packet");
     return true;
 }

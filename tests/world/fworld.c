@@ -67,7 +67,7 @@ static uint64_t n_refused;
 
 static void on_refused(void *arg, const struct network_delivery *delivery)
 {
-    n_refused += delivery->was_read && delivery->is_whole;
+    n_refused += delivery->was_read && (delivery->is_whole || (delivery->is_flipped && others_flipped(delivery)));
 }
 
 /* Sends packet 'p' of an input. */
@@ -96,9 +96,9 @@ static void send_packet(struct network_port *port, unsigned ant, unsigned pol, u
         return;
     }
     others_send(port, &packet);
-    if (others_send_half(port, &packet, p))
-        return;
     struct sent *sent = judge_sent(ant, pol, first_sample / PACKET);
+    if (others_send_half(port, &packet, sent, p))
+        return;
     if (sent->n_sent++ == 0) {
         sent->sent_ns = world_now_ns();
         sent->late = true;

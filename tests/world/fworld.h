@@ -159,7 +159,7 @@ void others_draw(void);
 void others_send(struct network_port *port, const struct wire_packet *packet);
 
 /* Sends half of packet 'p' instead of the packet, at random.  Returns true if it does. */
-bool others_send_half(struct network_port *port, const struct wire_packet *packet, unsigned p);
+bool others_send_half(struct network_port *port, const struct wire_packet *packet, struct sent *sent, unsigned p);
 
 /* Sends a copy of packet 'p' with other samples, at random. */
 void others_contest(struct network_port *port, const struct wire_packet *packet, struct sent *sent, unsigned p);
@@ -209,6 +209,7 @@ struct sent {
     bool may_have_arrived;  /* a copy without its CRC was read */
     bool was_contested;     /* a copy with other samples was read */
     bool contested_in_time; /* this copy was in time */
+    bool half_arrived;      /* half of the packet was read instead of the packet */
 };
 
 /* Forgets the packets, heaps and excuses of the previous run. */
@@ -233,7 +234,7 @@ int64_t judge_first_chunk_ns(unsigned ant, unsigned pol);
 /* Returns the time when the last packet of an input was sent that arrived.  If there is none, returns INT64_MIN. */
 int64_t judge_last_read_ns(unsigned ant, unsigned pol);
 
-/* Finds the first and the last packet of an input that arrived.  Returns false if none arrived. */
+/* Finds the first and the last packet of an input of which a part arrived.  Returns false if none arrived. */
 bool judge_span(unsigned ant, unsigned pol, int64_t *first, int64_t *last);
 
 /* Returns the time after the newest batch of an antenna of which a part was sent. */

@@ -187,6 +187,39 @@ static void judge_window(int64_t window, struct verdict verdicts[MAX_ANTS])
     }
 }
 
+/* Returns true if all heaps from which a batch of an antenna comes arrived, or arrived in time. */
+static bool has_batch(unsigned ant, int64_t batch, bool in_time)
+{
+    struct verdict v = {.whole = s.is_prompt && !s.time_flipped && !s.is_overloaded};
+
+    for (int64_t source = batch - 1; source <= batch + 1; source++)
+        if (heaps_feed(VIS_SHIFTS, ant, batch, source))
+            judge_heap(&v, ant, batch, source);
+    return in_time ? v.whole && !v.suspect : !v.lacks;
+}
+
+/* Returns true if a window before this window certainly has a heap. */
+static bool has_begun(int64_t window)
+{
+    for (unsigned b = 0; b < s.n_batches && batch_of(b) < window * s.length; b++)
+        for (unsigned ant = 0; ant < s.n_ants; ant++)
+            if (has_batch(ant, batch_of(b), true))
+                return true;
+    return false;
+}
+
+/* xbgpu does not send the first window with a heap if a part of an antenna's heaps is missing.  Returns true if this may
+ * happen to a window. */
+static bool may_be_left_out(int64_t window, const struct verdict verdicts[MAX_ANTS])
+{
+    bool is_part = false;
+
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        for (int64_t batch = window * s.length; batch < (window + 1) * s.length; batch++)
+            is_part |= !verdicts[ant].whole && has_batch(ant, batch, false);
+    return is_part && !has_begun(window);
+}
+
 static void check_window(int64_t window, bool must_exist)
 {
     const struct dump *dump = find_dump(window);
@@ -203,6 +236,7 @@ static void check_window(int64_t window, bool must_exist)
         any_whole |= verdicts[ant].whole;
     if (!dump->began) {
         if (must_exist && any_whole && sends == PRESENT && !s.has_failed && !s.is_overloaded &&
+            !may_be_left_out(window, verdicts) &&
             (s.missing_dump != SKIP || ++s.n_flagged_dumps > device_faults_n_flips()))
             world_fail("window %lld: all heaps of an antenna arrived in time, and there is no dump", (long long)window);
         world_note("no dump of a window");
