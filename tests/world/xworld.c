@@ -77,8 +77,10 @@ static void check_jump(void)
     uint64_t least = (uint64_t)(s.jump_batches * s.batch_samples),
              most = least + (uint64_t)(s.n_batches * s.batch_samples);
 
-    if (s.jump_batches == 0 || !s.is_prompt || s.time_flipped || s.is_overloaded)
-        return; /* without a jump, or it need not be believed */
+    /* a small socket buffer may drop nearly all packets of an F-engine */
+    bool need_be_believed = s.is_prompt && !s.time_flipped && !s.is_overloaded && s.buffer_bytes >= 1000000;
+    if (s.jump_batches == 0 || !need_be_believed)
+        return;
     if (n_jumps < s.n_threads)
         world_fail("%u threads saw a jump, and the counter says %llu", s.n_threads, (unsigned long long)n_jumps);
     if (n_jumps == s.n_threads && (n_samples < n_jumps * least || n_samples > n_jumps * most))
