@@ -222,10 +222,29 @@ static bool is_after_outage(unsigned b)
     return n_absent >= s.window * s.chunk_batches || n_since < reach;
 }
 
+/* A receive thread learns when data are due from half of a chunk's heaps of an F-engine.  After an interruption before,
+ * the thread refuses heaps (docs/reliability.md).  Returns true if the thread knows it before the batch's chunk. */
+static bool knows_time(unsigned thread, unsigned b)
+{
+    int64_t chunk = batch_of(b) / s.chunk_batches;
+
+    for (unsigned ant = 0; ant < s.n_ants; ant++) {
+        unsigned n = 0; /* heaps of a chunk */
+        for (unsigned i = 0; thread_of(ant) == thread && i < b && batch_of(i) / s.chunk_batches < chunk; i++) {
+            n = batch_of(i) % s.chunk_batches == 0 ? 0 : n;
+            n += heaps_arrived(ant, i);
+            if (n >= (s.chunk_batches + 1) / 2)
+                return true;
+        }
+    }
+    return false;
+}
+
 bool heaps_in_time(unsigned ant, unsigned b)
 {
     return heaps_arrived(ant, b) && heaps[ant][b].parts_late == 0 &&
-           !(s.is_lossy && (is_before_silence(ant, b) || (s.has_silence && is_after_outage(b))));
+           !(s.is_lossy &&
+             (!knows_time(thread_of(ant), b) || is_before_silence(ant, b) || (s.has_silence && is_after_outage(b))));
 }
 
 /* The chunk of the first packet that is read becomes the oldest.  Jitter may delay packets of earlier chunks. */
