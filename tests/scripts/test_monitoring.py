@@ -631,8 +631,8 @@ def test_panels_explain_themselves(boards):
         assert not any(re.search(r"\b(up|ALERTS)\{", target["expr"]) for target in panel["targets"])
     states = {name: option["text"] for panel in panels_of(boards, "state-timeline") if "xbgpu_feng_state" in
               panel["targets"][0]["expr"] for name, option in panel["fieldConfig"]["defaults"]["mappings"][0]["options"].items()}
-    listed = re.search(r"stream: (0 dead.*)\.", (harness.ROOT / "docs/reference/xbgpu.txt").read_text())[1]
-    assert states == dict(state.split() for state in listed.split(", "))
+    listed = re.search(r"stream: (0 dead[^.]*)\.", (harness.ROOT / "docs/reference/xbgpu.txt").read_text())[1]
+    assert states == dict(re.findall(r"(\d)\s+(\w+)", listed))
 
 
 def test_tables(boards):
