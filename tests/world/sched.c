@@ -88,7 +88,7 @@ void world_note_times(const char *name, uint64_t n)
 {
     for (size_t i = 0; i < MAX_NOTES; i++) {
         if (!notes[i].name[0])
-            snprintf(notes[i].name, sizeof(notes[i].name), "%s", name);
+            strncat(notes[i].name, name, sizeof(notes[i].name) - 1);
         if (strcmp(notes[i].name, name) == 0) {
             notes[i].n += n;
             return;
