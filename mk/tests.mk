@@ -96,11 +96,13 @@ check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/co
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal $(ENGINE_TESTS) $(PYTEST_FLAGS)
 
 # The coverage build is not optimised, because optimisation would leave lines without code.  Counters are atomic,
-# because threads share them.  A failed test does not end the measurement.
+# because threads share them.  The counts of an earlier measurement are deleted, because they would hide lines that no
+# test runs any more.  A failed test does not end the measurement.
 COVERAGE_SEEDS ?= 1000
 coverage: ## lines and branches that the tests run, with limits; as HTML in build-coverage/html (40 minutes)
 	@scripts/setup coverage
 	@$(SUBMAKE) $(ALL_CORES) $(COVERAGE) all unit-tests $(addprefix build-coverage/tests/,fworld vworld xworld)
+	@find build-coverage/obj -name '*.gcda' -delete
 	@-$(SUBMAKE) -k $(COVERAGE) check-unit check-engine
 	@-for world in fworld vworld xworld; do build-coverage/tests/$$world 1 $(COVERAGE_SEEDS); done
 	@scripts/coverage build-coverage
