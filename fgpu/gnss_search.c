@@ -55,7 +55,8 @@ static double period_s(const struct fgpu_gnss_search *s)
     return s->config.facts->n_chips / s->config.facts->chip_rate_hz;
 }
 
-/* Begins the narrow search around the peak of the wide search. */
+/* Begins the narrow search around the peak of the wide search.  The narrow search goes beyond the satellite's range of
+ * Dopplers by a step of the wide search, as the wide search does. */
 static void narrow(struct fgpu_gnss_search *s, const struct gnss_acquired *peak)
 {
     const double step_hz = 0.5 / (s->config.n_periods * period_s(s)), doppler_hz = peak->doppler_hz;
@@ -65,8 +66,8 @@ static void narrow(struct fgpu_gnss_search *s, const struct gnss_acquired *peak)
     s->period_begin = (double)s->origin_sample - periods * s->period_samples;
     drop_acquire(s);
     s->is_narrow = true;
-    s->config.min_doppler_hz = doppler_hz - NARROW_STEPS * step_hz;
-    s->config.max_doppler_hz = doppler_hz + NARROW_STEPS * step_hz;
+    s->config.min_doppler_hz = fmax(s->config.min_doppler_hz - step_hz, doppler_hz - NARROW_STEPS * step_hz);
+    s->config.max_doppler_hz = fmin(s->config.max_doppler_hz + step_hz, doppler_hz + NARROW_STEPS * step_hz);
     if (s->config.facts->symbol_periods > FGPU_GNSS_NARROW_PERIODS && s->config.facts->secondary[1] == '\0' &&
         s->config.n_periods < FGPU_GNSS_NARROW_PERIODS)
         s->config.n_periods = FGPU_GNSS_NARROW_PERIODS;

@@ -166,8 +166,8 @@ static int64_t unwrap(uint64_t wire)
     return near + ahead;
 }
 
-/* Returns the number of which the chunks' timestamps are multiples.  If the upper bits of timestamps are wrong, and a
- * third of a chunk is a power of 2, the chunks are only multiples of this third. */
+/* Returns the step of the chunks' timestamps, which are multiples of this step.  If the upper bits of timestamps are
+ * wrong, and a third of a chunk is a power of 2, the chunks' timestamps are only multiples of this third. */
 static int64_t grid(void)
 {
     return s.chunk_packets * PACKET / (s.chunk_packets % 3 == 0 && faults.clock >= UNSYNCHRONISED ? 3 : 1);
@@ -246,7 +246,7 @@ struct run {
     int64_t begin, end; /* consecutive samples */
 };
 
-/* What is known of a satellite after some heaps. */
+/* State of the model of a satellite's tracking after some heaps. */
 struct track {
     unsigned ant, index;
     bool is_active;
@@ -458,7 +458,8 @@ static bool is_found(const struct track *track, const struct record *r)
     double error = fabs(truth - r->code_phase), most = 0.5 + 1e-3 * (double)r->code_period * (1000 + 150) / 1540;
     bool is_signal = fabs(r->doppler - (sums_true_offset_hz(track->ant) - CARRIER_HZ)) < 250;
 
-    if (!has_search || track->index != 0 || fabs(r->doppler - 100) > 1500 + 500)
+    /* a wide search's grid goes beyond the range by 500 Hz, a narrow search's grid by up to 250 Hz more */
+    if (!has_search || track->index != 0 || fabs(r->doppler - 100) > 1500 + 500 + 250)
         return false;
     world_note(is_signal && !is_inverted ? "satellites: found" : "satellites: noise found");
     return !is_signal || is_inverted || fmin(error, CODE_CHIPS - error) < most;
@@ -572,13 +573,13 @@ static int64_t predict_begin(struct track *track, int64_t from)
     return period > model.chips ? from + (int64_t)ceill((period - model.chips) / chips_step(model.doppler_hz)) : from;
 }
 
-/* Returns true if fgpu may stop all tracking, because the time begins anew. */
+/* Returns true if timestamps may jump.  fgpu stops all tracking at a jump. */
 static bool may_restart(void)
 {
     return faults.digitiser != RUNNING || faults.clock >= UNSYNCHRONISED || faults.pause_at > 0;
 }
 
-/* Returns true if the tracking may have ended before the end of heap 'h', or may have begun anew. */
+/* Returns true if the tracking may have ended before the end of heap 'h', or if a new start may have followed. */
 static bool may_end(const struct track *track, unsigned h)
 {
     if (may_restart())
@@ -589,7 +590,7 @@ static bool may_end(const struct track *track, unsigned h)
     return false;
 }
 
-/* Returns true if a later request may have begun the tracking anew before heap 'h'. */
+/* Returns true if a later request may have started the tracking again before heap 'h'. */
 static bool is_revoked(const struct track *track, unsigned drop, unsigned h)
 {
     for (unsigned i = drop + 1; i < n_sent; i++)
@@ -618,7 +619,7 @@ static void judge_heap_of(struct track *track, unsigned h)
             track->cut = track->run;
         track->run.begin = heap->begin;
     }
-    if (h > 0 && heap->begin < heap[-1].end) { /* time begins anew */
+    if (h > 0 && heap->begin < heap[-1].end) { /* timestamps have jumped back */
         track->is_active = false;
         track->cut = (struct run){0, 0};
     }
