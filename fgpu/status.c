@@ -320,7 +320,7 @@ int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layou
         return err;
     }
     *status = s;
-    stats_gauge_scaled("fgpu_look_seconds",
+    stats_gauge_scaled("fgpu_snapshot_seconds",
                        "Time in which the worker collected the newest data for the status page, in seconds.", NULL,
                        &s->look_ns, 1e-9);
     return 0;

@@ -4,7 +4,7 @@
  *            (output.h), the worker samples the buffer and answers HTTP.
  * Samples:   at most one sample per second and stream, and no sample without a request.  A sample averages the power
  *            of spectra of one batch that will be sent.  The spectra have FGPU_PREVIEW_SAMPLES complex samples, which
- *            take about a millisecond of the worker's time (fgpu_look_seconds).  Sampling occupies no extra buffer,
+ *            take about a millisecond of the worker's time (fgpu_snapshot_seconds).  Sampling occupies no extra buffer,
  *            and delays the sampled buffer only by this time.  With send.gpudirect only these spectra, at most 2 MiB,
  *            are downloaded.
  * Threads:   the worker calls fgpu_status_sample(), HTTP calls fgpu_status_describe(). */

@@ -5,12 +5,12 @@
  *            device input [history batches | chunk's batches][antenna][channel][spectrum][pol]
  *            --select_spectra, if inputs are shifted--> batches of an input
  * Shifts:    antenna input i at spectrum t reads spectrum t - shift[i].  Batch b of a device input is batch b of its
- *            chunk, or the batch before if any shift is negative (layout.n_lag).  So the data for batch b come from
- *            batch b of the chunk, or from up to layout.n_history batches earlier.  An antenna counts as present in a
- *            batch if all heaps that its two antenna inputs read have arrived.  Set 0 of shifts is recv.shifts, and
- *            commands change this set.  The voltages of set 0 are shifted here, once for all outputs with this set.
- *            Each other set belongs to one output; that output shifts the batches that it takes with select_spectra
- *            (output.c).
+ *            chunk.  If any shift is negative, batch b of a device input is batch b - 1 (layout.n_lag).  The data for
+ *            batch b come from batch b of the chunk, and from up to layout.n_history batches before it.  An antenna
+ *            counts as present in a batch if all heaps that its two antenna inputs read have arrived.
+ * Sets:      set 0 of shifts is recv.shifts, and commands change this set.  The voltages of set 0 are shifted here, once
+ *            for all outputs with this set.  Each other set belongs to one output.  This output shifts the batches of
+ *            its accumulation by select_spectra (output.c).
  * History:   after an upload the last n_history batches of the previous device input are copied in front of the new
  *            batches.  The voltages are copied on the device, and their presence on the host.  The history is absent if
  *            the previous chunk is missing.  With a lag, the last batch of a chunk waits for the next chunk.  No other

@@ -462,7 +462,7 @@ int xbgpu_status_create(const struct xbgpu_config *config, const struct xbgpu_la
         xbgpu_status_destroy(s);
         return err;
     }
-    stats_gauge_scaled("xbgpu_look_seconds",
+    stats_gauge_scaled("xbgpu_snapshot_seconds",
                        "Time in which the worker collected the newest data for the status page, in seconds.", NULL,
                        &s->look_ns, 1e-9);
     *status = s;

@@ -5,7 +5,7 @@
  * Samples:   an output has at most one sample per second, and no sample without a request.  A sample copies the
  *            autocorrelations and the product of up to XBGPU_N_VIEWS pairs of antennas.  A sample also averages all
  *            antennas' autocorrelations over at most XBGPU_PREVIEW_LEVELS of their channels.  In the largest array a
- *            sample takes some milliseconds of the worker's time (xbgpu_look_seconds).  Sampling occupies no extra
+ *            sample takes some milliseconds of the worker's time (xbgpu_snapshot_seconds).  Sampling occupies no extra
  *            dump buffer, and delays the sampled dump only by this time.
  * Values:    sums are divided by the number of summed spectra.  Flagged values are unknown.
  * Threads:   the worker calls xbgpu_status_sample(), HTTP calls xbgpu_status_describe(). */

@@ -271,8 +271,7 @@ static void note(const struct history *h, struct row *row, uint64_t n, int64_t s
 }
 
 /* Updates a flow's longest gap.  The flow's counter has just increased, 'gap_ns' after its previous increase.  Ignores
- * a gap that counted as a trouble.  If the time between the last two samples was more than one second, ignores the gap,
- * too. */
+ * a gap that was recorded as a trouble.  Also ignores the gap if the last two samples are more than one second apart. */
 static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
 {
     row->n_gaps++;

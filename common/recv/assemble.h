@@ -204,8 +204,8 @@ void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
 void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject);
 
 /* Call this function after assembler_admit() has refused a packet as REJECT_DUPLICATE.  Returns the first copy of the
- * packet's payload.  If only some of the packet's bytes had arrived, returns NULL.  The packet then counts as different
- * from the first copy. */
+ * packet's payload.  Returns NULL if the heap has only a part of the packet's bytes.  The packet then counts as
+ * different from the first copy. */
 const uint8_t *assembler_duplicate_of(const struct assembler *assembler);
 
 /* Marks the heap of 'packet' as contested.  Call this function if 'packet' was just refused as a duplicate, and its

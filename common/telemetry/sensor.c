@@ -298,7 +298,7 @@ static const char *word_of(const char *const *words, int64_t index)
     for (int64_t i = 0; words[i]; i++)
         if (i == index)
             return words[i];
-    assert(!"a word of the sensor");
+    assert(!"the index of a text value of the sensor");
     return "";
 }
 

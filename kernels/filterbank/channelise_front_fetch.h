@@ -198,16 +198,15 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
  * chunks of all pieces are adjacent, then the second chunks, and so on.  With this order, the lanes of a warp access
  * different banks.  A lane fetches the same chunk of every ROW_STEP-th row, or with N_STEPS > 1 several chunks of
  * every row. */
-#define N_RINGS     N_WARPS
-#define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* the samples may begin at the last bit of a chunk */
-#define ROW_CHUNKS  (2 * N_CHUNKS * WARP_PIECES)
-#define LANE_ROWS   (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
-#define ROW_STEP    (LANE_ROWS < STEP_SPECTRA ? LANE_ROWS : STEP_SPECTRA)
-#define N_STEPS     ((ROW_CHUNKS + 31) / 32)
+#define N_RINGS    N_WARPS
+#define N_CHUNKS   ((COLUMNS * SAMPLE_BITS + 254) / 128) /* the samples may begin at the last bit of a chunk */
+#define ROW_CHUNKS (2 * N_CHUNKS * WARP_PIECES)
+#define LANE_ROWS  (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
+#define ROW_STEP   (LANE_ROWS < STEP_SPECTRA ? LANE_ROWS : STEP_SPECTRA)
+#define N_STEPS    ((ROW_CHUNKS + 31) / 32)
 
-/* Distance of the two polarisations in a row, and distance of a row from the stage's start, in words. */
-#define POL_WORDS   (N_CHUNKS * WARP_PIECES * 4)
-#define ROW_AT(row) ((row) * (2 * POL_WORDS))
+#define POL_WORDS   (N_CHUNKS * WARP_PIECES * 4) /* number of words of one polarisation in a row */
+#define ROW_AT(row) ((row) * (2 * POL_WORDS))    /* first word of a row in the stage */
 
 struct stage {
     uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES]; /* [row][pol][chunk][piece] */

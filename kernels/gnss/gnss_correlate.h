@@ -102,8 +102,8 @@ static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips
  * each entry. */
 void gnss_carrier_table(int8_t *carrier);
 
-/* Two CUDA variants, which take the same arguments and have the same twin: gnss_correlate for few antennas,
- * gnss_correlate_mma for arrays. */
+/* Two CUDA variants of one plain C version: gnss_correlate for few antennas, gnss_correlate_mma for arrays.  Both take
+ * the same arguments. */
 extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 
 /* Returns the CUDA variant for n_ants antennas. */

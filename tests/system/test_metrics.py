@@ -178,7 +178,7 @@ def test_looking_costs_nothing(running):
     for name in engines:
         metrics = correlator[name].metrics()
         program = name[:-1]
-        looks = metrics.get(f"{program}_look_seconds")
+        looks = metrics.get(f"{program}_snapshot_seconds")
         print(f"{name}: {counts[name]} answers, {counts[name, 'spectra']} with spectra, last look {1e6 * looks:.0f} us")
         assert counts[name, "spectra"] > 5 and 0 < looks < 0.5
         assert metrics.get("fgpu_output_dropped_heaps_total" if program == "fgpu" else

@@ -188,9 +188,9 @@ static int open_device(struct vulkan *v, char *why, size_t why_bytes)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Chooses the suitable memory type with the largest heap.  The function does not ask for the memory types that a buffer
- * supports.  For exported buffers, NVIDIA's driver reports no host-visible type.  Without a buffer, the driver can
- * export host-visible memory. */
+/* Chooses the suitable memory type with the largest heap.  The function does not ask for the memory types of an exported
+ * buffer, because NVIDIA's driver then reports no host-visible type.  Nevertheless the driver can export host-visible
+ * memory. */
 static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
 {
     const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
