@@ -252,7 +252,6 @@ int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_confi
                      const struct xbgpu_config_gate *gate, char *why, size_t why_bytes)
 {
     struct config *book = config_create_book();
-    int err = 0;
 
     if (!book)
         return -ENOMEM;
@@ -260,10 +259,9 @@ int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_confi
     if (xbgpu_gate_is_dispersed(before) != xbgpu_gate_is_dispersed(gate))
         config_error(book, gate, "gate %s must keep a dispersion_measure %s 0 until xbgpu restarts", gate->name,
                      xbgpu_gate_is_dispersed(before) ? "above" : "of");
-    if (config_first_error(book)) {
+    int err = config_result(book);
+    if (err)
         snprintf(why, why_bytes, "%s", config_first_error(book));
-        err = -EINVAL;
-    }
     config_free(NULL, NULL, book);
     return err;
 }

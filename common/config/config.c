@@ -4,6 +4,7 @@
 #include "common/config/internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -220,9 +221,21 @@ bool config_given(const struct config *config, const void *field)
     return place && place->given;
 }
 
+void config_lacks_memory(struct config *config)
+{
+    config->out_of_memory = true;
+}
+
 size_t config_n_errors(const struct config *config)
 {
     return config->n_faults - config->n_warnings + config->n_unsaid + config->out_of_memory;
+}
+
+int config_result(const struct config *config)
+{
+    if (config->out_of_memory)
+        return -ENOMEM;
+    return config_n_errors(config) ? -EINVAL : 0;
 }
 
 static int compare_faults(const void *a, const void *b)

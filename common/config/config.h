@@ -158,8 +158,8 @@ struct config_table {
 struct config;
 
 /* Reads the file 'path' into 'out', the struct that the table describes.  The caller must zero 'out' before the call.
- * Returns 0, -EINVAL after errors (see config_print_errors), or another negative errno if the file cannot be read.  The
- * list of errors also contains the failure to read the file. */
+ * Returns 0, -EINVAL after errors (see config_print_errors), -ENOMEM if an allocation failed, or another negative errno
+ * if the file cannot be read.  The list of errors also contains the failure to read the file. */
 int config_load(const struct config_table *table, const char *path, void *out, struct config **config);
 
 /* Adds an error at the place of the value stored at 'field' (an address inside 'out'), for checks that involve several
@@ -180,6 +180,10 @@ void config_warning(struct config *config, const void *field, const char *format
  * sentence does not begin with a key, the text is "FILE: ".  Returns 'text'. */
 char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes);
 
+/* Records that an allocation failed, for checks that allocate memory.  A check that runs out of memory skips the rest of
+ * its work. */
+void config_lacks_memory(struct config *config);
+
 /* Returns the path of the file, as given to config_load(). */
 const char *config_path(const struct config *config);
 
@@ -189,8 +193,12 @@ bool config_given(const struct config *config, const void *field);
 /* Number of errors that are printed; further errors are only counted. */
 #define CONFIG_SAID_ERRORS 100
 
-/* Returns the number of errors found so far.  config_print_errors() prints the errors and warnings, sorted by line, as
- * "file:line:column: [warning: ]sentence". */
+/* Returns 0 if no error has been found, -EINVAL after errors, or -ENOMEM if an allocation failed.  -ENOMEM takes
+ * precedence, because the errors may then be the result of the failed allocation. */
+int config_result(const struct config *config);
+
+/* Returns the number of errors found so far, and counts failed allocations as one error.  config_print_errors() prints
+ * the errors and warnings, sorted by line, as "file:line:column: [warning: ]sentence". */
 size_t config_n_errors(const struct config *config);
 void config_print_errors(const struct config *config, FILE *out);
 

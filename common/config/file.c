@@ -57,12 +57,18 @@ static struct config_mark offset_mark(const struct source *source, size_t offset
     return mark;
 }
 
+/* Returns whether the parser failed because an allocation failed.  Some functions of libyaml then set no error. */
+static bool is_out_of_memory(const yaml_parser_t *parser)
+{
+    return parser->error == YAML_MEMORY_ERROR || parser->error == YAML_NO_ERROR;
+}
+
 /* Reports the parser's error.  Returns -EINVAL, or -ENOMEM if the parser ran out of memory. */
 static int report_yaml(struct source *source, const yaml_parser_t *parser)
 {
     struct config_mark mark = mark_of(parser->problem_mark);
 
-    if (parser->error == YAML_MEMORY_ERROR)
+    if (is_out_of_memory(parser))
         return -ENOMEM;
     if (parser->error == YAML_READER_ERROR)
         config_error_at(source->config, offset_mark(source, parser->problem_offset),
@@ -134,6 +140,8 @@ static int check_extent(struct source *source)
         more = token.type != YAML_STREAM_END_TOKEN;
         yaml_token_delete(&token);
     }
+    if (more && !err && is_out_of_memory(&parser))
+        err = -ENOMEM;
     yaml_parser_delete(&parser);
     return err;
 }
@@ -235,9 +243,7 @@ int config_load(const struct config_table *table, const char *path, void *out, s
         return err;
     err = load_text(&source, table, out);
     free(source.text);
-    if (err) {
-        config_error_at(*config, whole_file, "out of memory");
-        return err;
-    }
-    return config_n_errors(*config) ? -EINVAL : 0;
+    if (err)
+        config_lacks_memory(*config);
+    return config_result(*config);
 }

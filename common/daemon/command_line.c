@@ -107,7 +107,7 @@ int command_line_main(const struct config_table *table, int argc, char **argv,
     /* If the file has an error, check() is not called, because check() compares several keys and needs all values. */
     if (!err && check) {
         check(values, *config);
-        err = config_n_errors(*config) ? -EINVAL : 0;
+        err = config_result(*config);
     }
     if (*config)
         config_print_errors(*config, stderr);

@@ -190,15 +190,16 @@ struct name_list {
 static void check_list(const struct name_list *list, const char *const *field, size_t n, size_t n_ants,
                        struct config *errors)
 {
-    char **names = *field ? calloc(n, sizeof(char *)) : NULL;
-
-    if (!names)
+    if (!*field)
         return;
-    long n_given = split(*field, names, n);
-    if (n_given >= 0 && (size_t)n_given != n) {
+    char **names = calloc(n, sizeof(char *));
+    long n_given = names ? split(*field, names, n) : -ENOMEM;
+    if (n_given < 0) {
+        config_lacks_memory(errors);
+    } else if ((size_t)n_given != n) {
         config_error(errors, field, "%s must have %zu items, one for each %s%zu antennas, not %ld", list->key, n,
                      list->each, n_ants, n_given);
-    } else if (n_given >= 0) {
+    } else {
         qsort(names, n, sizeof(char *), compare_labels);
         for (size_t i = 0; i < n; i++) {
             if (!labels_is_name(names[i]) || is_number(names[i]))
@@ -210,7 +211,7 @@ static void check_list(const struct name_list *list, const char *const *field, s
                 config_error(errors, field, "two %s %s", list->two, names[i]);
         }
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; names && i < n; i++)
         free(names[i]);
     free(names);
 }
