@@ -57,7 +57,7 @@ static struct config_mark offset_mark(const struct source *source, size_t offset
     return mark;
 }
 
-/* Returns whether the parser failed because an allocation failed.  Some functions of libyaml then set no error. */
+/* Returns true if the parser failed because an allocation failed.  Some functions of libyaml then set no error. */
 static bool is_out_of_memory(const yaml_parser_t *parser)
 {
     return parser->error == YAML_MEMORY_ERROR || parser->error == YAML_NO_ERROR;
