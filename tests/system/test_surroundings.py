@@ -824,7 +824,7 @@ def test_many_groups(daemon, case, rng):
     """The kernel lets a socket join 20 groups; one receive thread must get all of 64."""
     config = fgpu_config(pol_groups=32, recv={"interface": "lo", "threads": 1, "buffer": 64 * 65536},
                          http={"listen": f"{LOOPBACK}:{free_tcp_port()}"})
-    chunk_for(config, 5)
+    chunk_for(config, 16)  # one chunk has all heaps: the four sockets are read one after the other
     process = daemon("fgpu", config).wait_ready()
     n_heaps = 32
     samples = noise(rng, 1, n_heaps * config["recv"]["packet_samples"], 10)
