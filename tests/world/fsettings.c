@@ -162,6 +162,21 @@ void settings_at(unsigned input, int64_t samples, struct settings *settings)
     }
 }
 
+bool settings_may_delay(unsigned input, int64_t samples, int64_t delay)
+{
+    struct settings settings;
+
+    settings_at(input, samples, &settings);
+    for (unsigned i = 0; i < settings.n_delays; i++)
+        if (settings.delays[i] == delay)
+            return true;
+    for (unsigned i = 0; i < n_sent; i++)
+        if (!changes[i].is_gain && changes[i].input / 2 == input / 2 && changes[i].sure_samples > samples &&
+            changes[i].delays[input % 2] == delay)
+            return true;
+    return false;
+}
+
 bool settings_lose(unsigned ant, int64_t batch_samples)
 {
     int64_t reach = 2 * LARGE_DELAY + (int64_t)(s.chunk_packets + 2) * PACKET + REACH;

@@ -145,6 +145,9 @@ void settings_at(unsigned input, int64_t samples, struct settings *settings);
 /* Prints the requests. */
 void settings_show(void);
 
+/* Returns true if an input may have the delay, in samples, at the time 'samples' or later. */
+bool settings_may_delay(unsigned input, int64_t samples, int64_t delay);
+
 /* Returns true if a change of a delay may lose this batch. */
 bool settings_lose(unsigned ant, int64_t batch_samples);
 
