@@ -299,12 +299,15 @@ static struct model phases_of(const struct record *r)
                           .turns = (long double)r->carrier_cycles + r->carrier_phase};
 }
 
-/* Returns true if the record's replica follows from the model. */
+/* Returns true if the record's replica follows from the model.  fgpu rounds the code's step to 2^-48 chips, and the sky
+ * frequency to 2^-22 Hz (double precision). */
 static bool follows(const struct record *r, const struct model *model)
 {
     struct model phases = phases_of(r), m = moved(model, phases.sample);
+    long double n = (long double)llabs(phases.sample - model->sample);
 
-    return fabsl(m.chips - phases.chips) < SLOP && fabsl(m.turns - phases.turns) < SLOP;
+    return fabsl(m.chips - phases.chips) < SLOP + n * 0x1p-49L &&
+           fabsl(m.turns - phases.turns) < SLOP + n * 0x1p-23L / GNSS_RATE_HZ;
 }
 
 /* Returns the model from which the record's replica follows, or NULL. */
