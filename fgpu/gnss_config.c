@@ -2,7 +2,6 @@
 #include "fgpu/gnss_config.h"
 
 #include "common/base/units.h"
-#include "common/net/spead.h"
 #include "fgpu/gnss_record.h"
 #include "fgpu/layout.h"
 #include "fgpu/gnss_track.h"
@@ -153,13 +152,10 @@ struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const s
 
 double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
 {
-    const size_t heap_bytes = fgpu_gnss_sizes(config, gnss).heap_bytes;
-    const size_t payload = (size_t)config->send.packet_payload_bytes, n_packets = (heap_bytes + payload - 1) / payload;
-    const size_t n_bytes = heap_bytes + n_packets * spead_built_header_bytes(N_ITEMS + config->send.crc);
     const double chunk_s =
         (double)config->recv.chunk_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
-    return config->send.pcap_file ? 0 : config->send.rate_factor * (double)n_bytes / chunk_s;
+    return send_keys_rate(&config->send, fgpu_gnss_sizes(config, gnss).heap_bytes, N_ITEMS, chunk_s);
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */

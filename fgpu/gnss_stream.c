@@ -7,6 +7,7 @@
 #include "common/net/spead.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/stats.h"
+#include "fgpu/send.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -220,29 +221,23 @@ static int create_kernels(struct gnss_stream *s)
 static int open_stream(struct gnss_stream *s, char *why, size_t why_bytes)
 {
     const struct fgpu_config *c = s->gnss->config;
-    const int64_t feng_id = fgpu_config_antenna(c, s->ant)->feng_id;
     const struct spead_descriptor descriptors[N_ITEMS] = {
         [ITEM_TIMESTAMP] = OUTBUF_TIMESTAMP_DESCRIPTOR,
-        [ITEM_FENG_ID] =
-            SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data."),
+        [ITEM_FENG_ID] = FGPU_SEND_FENG_ID_DESCRIPTOR,
         [ITEM_SUMS] = {SPEAD_GNSS_SUMS, "gnss_sums",
                        "Integrations of satellites' signals; records with prn 0 are unused.", FGPU_GNSS_RECORD_DTYPE,
                        .n_dims = 1, .shape = {(int64_t)s->sizes.max_pieces}},
     };
     struct send_stream_config config;
 
-    outbuf_stream_config(&c->send, s->gnss->engine, &config);
+    fgpu_send_stream_config(c, s->gnss->engine, s->ant, &config);
     config.name = s->config->name;
     config.sink.destinations = &s->config->destination;
     config.heap_bytes = s->sizes.heap_bytes;
     config.n_items = N_ITEMS;
     config.rate_bytes_per_s = fgpu_gnss_rate(c, s->config);
-    config.heap_cnt_start = (uint64_t)feng_id;
-    config.heap_cnt_step = (uint64_t)c->send.array_size;
     config.descriptors = descriptors;
     config.n_descriptors = N_ITEMS;
-    config.descriptor_first_ns *= feng_id + 1;
-    config.descriptor_interval_ns *= c->send.array_size;
     config.max_jobs = FGPU_GNSS_N_BUFFERS;
     config.stats = &s->stats;
     int err = sender_group_add_stream(s->gnss->engine->senders, &config, &s->send, why, why_bytes);

@@ -9,7 +9,6 @@
 #include "common/recv/receiver.h"
 #include "common/recv/keys.h"
 #include "common/send/sender.h"
-#include "common/net/spead.h"
 #include "common/config/transport_keys.h"
 #include "common/engine/engine.h"
 #include "common/base/units.h"
@@ -149,17 +148,10 @@ size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_conf
 
 double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
-    size_t n_substreams = output->destinations.n;
-    size_t heap_bytes = fgpu_batch_bytes(output) / n_substreams;
-    size_t payload = (size_t)config->send.packet_payload_bytes;
-    size_t n_packets = (heap_bytes + payload - 1) / payload;
-    size_t batch_bytes =
-        n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS + config->send.crc));
+    size_t n_substreams = output->destinations.n, heap_bytes = fgpu_batch_bytes(output) / n_substreams;
     double batch_s = (double)fgpu_batch_samples(output) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
-    if (config->send.pcap_file)
-        return 0; /* a file needs no pacing */
-    return config->send.rate_factor * (double)batch_bytes / batch_s;
+    return (double)n_substreams * send_keys_rate(&config->send, heap_bytes, N_OUTPUT_ITEMS, batch_s);
 }
 
 struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const struct fgpu_config *config)

@@ -284,7 +284,7 @@ static void describe(const struct fgpu_config_output *output, int64_t n_chan,
 {
     const struct spead_descriptor all[N_ITEMS] = {
         OUTBUF_TIMESTAMP_DESCRIPTOR,
-        SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data."),
+        FGPU_SEND_FENG_ID_DESCRIPTOR,
         SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency",
                                "Identifies the first channel in the band of frequencies in the SPEAD heap."),
         {.id = SPEAD_FENG_RAW,
@@ -300,33 +300,41 @@ static void describe(const struct fgpu_config_output *output, int64_t n_chan,
     memcpy(descriptors, all, sizeof(all));
 }
 
+void fgpu_send_stream_config(const struct fgpu_config *config, struct engine *engine, size_t ant,
+                             struct send_stream_config *stream)
+{
+    int64_t feng_id = fgpu_config_antenna(config, ant)->feng_id;
+
+    outbuf_stream_config(&config->send, engine, stream);
+    stream->heap_cnt_start = (uint64_t)feng_id;
+    stream->heap_cnt_step = (uint64_t)config->send.array_size;
+    stream->descriptor_first_ns *= feng_id + 1;
+    stream->descriptor_interval_ns *= config->send.array_size;
+}
+
 static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t share, char *why, size_t why_bytes)
 {
     size_t first = first_destination(stream, share), end = first_destination(stream, share + 1);
     const struct endpoint_list destinations = {.items = stream->output->destinations.items + first, .n = end - first};
     const struct config_send *c = &send->config->send;
     const struct fgpu_config_output *output = stream->output;
-    int64_t feng_id = fgpu_config_antenna(send->config, stream->ant)->feng_id;
     struct spead_descriptor descriptors[N_ITEMS];
 
     describe(output, output->n_chan / (int64_t)output->destinations.n, descriptors);
     struct send_stream_config config;
 
-    outbuf_stream_config(c, send->engine, &config);
+    fgpu_send_stream_config(send->config, send->engine, stream->ant, &config);
     config.name = output->name;
     config.sink.destinations = &destinations;
     config.heap_bytes = fgpu_batch_bytes(output) / output->destinations.n;
     config.n_items = N_ITEMS;
     config.rate_bytes_per_s =
         fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n;
-    /* Two antennas never use the same heap count.  Two shares also never use the same heap count, although no receiver
-     * receives heaps of two shares. */
-    config.heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size;
-    config.heap_cnt_step = stream->n_shares * (uint64_t)c->array_size;
+    /* Two shares never use the same heap count, although no receiver receives heaps of two shares. */
+    config.heap_cnt_start += share * config.heap_cnt_step;
+    config.heap_cnt_step *= stream->n_shares;
     config.descriptors = descriptors;
     config.n_descriptors = ARRAY_LEN(descriptors);
-    config.descriptor_first_ns *= feng_id + 1;
-    config.descriptor_interval_ns *= c->array_size;
     config.max_jobs = stream->n_buffers;
     config.device = c->gpudirect ? send->engine->c.device : NULL;
     config.stats = &stream->stats;

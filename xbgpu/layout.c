@@ -7,7 +7,6 @@
 #include "common/base/memory.h"
 #include "common/recv/receiver.h"
 #include "common/recv/keys.h"
-#include "common/net/spead.h"
 #include "common/config/transport_keys.h"
 #include "common/engine/engine.h"
 #include "common/base/units.h"
@@ -138,16 +137,10 @@ struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, b
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                        const struct xbgpu_config_output *output)
 {
-    size_t dump_bytes = xbgpu_dump_bytes(layout, config, output);
-    size_t payload = (size_t)config->send.packet_payload_bytes;
-    size_t n_packets = (dump_bytes + payload - 1) / payload;
-    double bytes = (double)(dump_bytes + n_packets * spead_built_header_bytes(n_dump_items(output) + config->send.crc));
     double dump_s = (double)(xbgpu_integration_batches(config, output) * layout->batch_samples) /
                     timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
-    if (config->send.pcap_file)
-        return 0; /* packets to a file are not paced */
-    return config->send.rate_factor * bytes / dump_s;
+    return send_keys_rate(&config->send, xbgpu_dump_bytes(layout, config, output), n_dump_items(output), dump_s);
 }
 
 /* Returns the default number of buffers, each of which has room for 'buffer_s' seconds of data. */
@@ -175,13 +168,10 @@ size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct 
 
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
 {
-    size_t heap_bytes = xbgpu_beam_payload_bytes(config, layout);
-    size_t payload = (size_t)config->send.packet_payload_bytes;
-    size_t n_packets = (heap_bytes + payload - 1) / payload, n_items = 4 + config->steering.antenna_mask;
-    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(n_items + config->send.crc));
     double batch_s = (double)layout->batch_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
-    return config->send.pcap_file ? 0 : config->send.rate_factor * (double)config->beams.n * bytes / batch_s;
+    return (double)config->beams.n * send_keys_rate(&config->send, xbgpu_beam_payload_bytes(config, layout),
+                                                    4 + config->steering.antenna_mask, batch_s);
 }
 
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *l,
@@ -198,7 +188,7 @@ struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *conf
     };
     double heap_s = (double)s.heap_spectra * (double)config->recv.samples_between_spectra /
                     timebase_decimal_to_double(config->time.adc_sample_rate_hz);
-    size_t payload = (size_t)config->send.packet_payload_bytes, chunk_spectra = l->n_batches * l->n_spectra;
+    size_t chunk_spectra = l->n_batches * l->n_spectra;
 
     s.n_cells = s.n_products * s.n_groups;
     s.n_powers = s.n_beams * (size_t)d->heap_windows * s.n_cells;
@@ -206,9 +196,7 @@ struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *conf
     s.heap_bytes = s.fractions_bytes + 2 * s.scales_bytes + (s.scales_bytes ? 1 : sizeof(float)) * s.n_powers;
     size_t least = 2 * (chunk_spectra / (size_t)s.heap_spectra + 1) + 1, n = default_buffers(heap_s);
     s.n_buffers = d->n_buffers > 0 ? (size_t)d->n_buffers : n > least ? n : least;
-    double header_bytes = spead_built_header_bytes(s.n_items + config->send.crc);
-    double bytes = (double)s.heap_bytes + (double)((s.heap_bytes + payload - 1) / payload) * header_bytes;
-    s.rate = config->send.pcap_file ? 0 : config->send.rate_factor * bytes / heap_s;
+    s.rate = send_keys_rate(&config->send, s.heap_bytes, s.n_items, heap_s);
     return s;
 }
 

@@ -3,6 +3,7 @@
 
 #include "common/device/keys.h"
 #include "common/net/endpoint.h"
+#include "common/net/spead.h"
 #include "common/base/file.h"
 #include "common/config/transport_keys.h"
 
@@ -38,6 +39,14 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
              "(docs/operation.md)."),
 };
 #undef KEYS_OF
+
+double send_keys_rate(const struct config_send *send, size_t heap_bytes, size_t n_items, double heap_s)
+{
+    size_t payload = (size_t)send->packet_payload_bytes, n_packets = (heap_bytes + payload - 1) / payload;
+    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(n_items + send->crc));
+
+    return send->pcap_file ? 0 : send->rate_factor * bytes / heap_s;
+}
 
 void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
                                   struct config *errors)

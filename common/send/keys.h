@@ -45,6 +45,10 @@ extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
                      struct config *errors);
 
+/* Returns the pace of a stream in bytes/s, for a heap of 'heap_bytes' with 'n_items' items every 'heap_s' seconds.  The
+ * bytes include the packets' SPEAD headers.  Returns 0 (no pacing) if packets go to a capture. */
+double send_keys_rate(const struct config_send *send, size_t heap_bytes, size_t n_items, double heap_s);
+
 /* Reports an error at 'destinations' if the transport is ibverbs and a destination is not multicast. */
 void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
                                   struct config *errors);
