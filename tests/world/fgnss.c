@@ -494,6 +494,8 @@ static void start(struct track *track, const struct record *r, unsigned h)
         orders[i].has_begun = true;
         track->next_order = (int)i + 1;
         track->next = model.sample;
+        model = phases_of(r); /* without the rounding since the request */
+        model.doppler_hz = orders[i].doppler_hz;
         add_model(track, model);
         world_note("satellites: steered");
         return;
