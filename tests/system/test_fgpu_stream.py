@@ -50,7 +50,10 @@ def n_stops(config):
 
 
 def wait_batches(receiver, config, start, samples):
-    """Waits for the last batch of each output that is sure to come before the end."""
+    """Waits for the last batch of each output that is sure to come before the end.
+
+    The configuration must have batches_per_buffer: 1, and timestamps must not wrap.
+    """
     for output in config["outputs"]:
         model = scenario.model_of(output)
         last = sure_batches(config, model, start, samples.shape[2])[-1] * model.batch
