@@ -47,13 +47,6 @@ template <int N = 0> static void matrix_wait(void)
 {
 }
 
-template <int N> static void setmaxnreg_dec(void)
-{
-}
-
-template <int N> static void setmaxnreg_inc(void)
-{
-}
 #else
 static __device__ __forceinline__ void matrix_begin(void)
 {
@@ -70,19 +63,6 @@ static __device__ __forceinline__ void matrix_end(void)
 template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
-
-/* Moves registers from the producers' warps, which need few registers, to the consumers' warps, which hold sums.  A
- * block has only the registers with which it begins.  A warp that requests more registers than are free never
- * continues. */
-template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-}
-
-template <int N> static __device__ __forceinline__ void setmaxnreg_inc(void)
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
 /* Returns the matrix descriptor (PTX ISA) of operand B: K-major, rows of 128 bytes, swizzled.  The descriptor points

@@ -14,9 +14,10 @@
 
 #ifdef EMULATE_CUDA
 
-#define barrier_init   emulate_memory_barrier_init
-#define barrier_arrive emulate_memory_barrier_arrive
-#define barrier_wait   emulate_memory_barrier_wait
+#define barrier_init      emulate_memory_barrier_init
+#define barrier_arrive    emulate_memory_barrier_arrive
+#define barrier_wait      emulate_memory_barrier_wait
+#define barrier_wait_long emulate_memory_barrier_wait
 
 #else
 
@@ -53,6 +54,23 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t 
 #endif
     } while (!open);
 }
+
+#if __CUDA_ARCH__ >= 900
+/* Does the same as barrier_wait(), for longer waits.  The warp may sleep for up to 10 ms, so the warp takes hardly any
+ * issue slots from other warps (from compute capability 9.0 on). */
+static __device__ __forceinline__ void barrier_wait_long(uint64_t *barrier, uint32_t opening)
+{
+    uint32_t open;
+
+    do {
+        asm volatile(
+            "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2, 10000000; selp.u32 %0, 1, 0, p; }"
+            : "=r"(open)
+            : "r"(shared_address_of(barrier)), "r"(opening % 2)
+            : "memory");
+    } while (!open);
+}
+#endif
 
 #endif
 #endif

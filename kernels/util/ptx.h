@@ -52,6 +52,16 @@ static __device__ __forceinline__ void copy_async(void *to, const void *from)
 #endif
 }
 
+/* Starts a copy of 8 bytes. */
+static __device__ __forceinline__ void copy_async_8(void *to, const void *from)
+{
+#ifdef EMULATE_CUDA
+    emulate_copy_async(to, from, 8);
+#else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address_of(to)), "l"(from) : "memory");
+#endif
+}
+
 /* Starts a copy of 4 bytes. */
 static __device__ __forceinline__ void copy_async_4(shared_address to, const void *from)
 {
@@ -109,6 +119,25 @@ static __device__ __forceinline__ void fence_proxy_async(void)
 {
 #ifndef EMULATE_CUDA
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* ---- Registers (compute capability 9.0) -------------------------------------------------------------------------- */
+
+/* Moves registers from the producers' warps, which need few registers, to the consumers' warps, which hold sums.  A
+ * block has only the registers with which it begins.  A warp that requests more registers than are free never
+ * continues. */
+template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+
+template <int N> static __device__ __forceinline__ void setmaxnreg_inc(void)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 #endif
 }
 
