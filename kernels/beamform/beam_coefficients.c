@@ -63,11 +63,32 @@ const struct kernel beam_coefficients_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
+#define RESIDENT_BLOCKS 396 /* blocks that run at a time on a GPU of 132 multiprocessors */
+#define MAX_TURNS       24
+
+/* Returns the number of blocks of a unit.  The channels are runs of BEAM_COEFFICIENTS_WARPS channels.  A block computes
+ * several runs one after the other, and loads its steering once, which takes about half as long as a run. */
+static uint32_t unit_blocks(uint32_t n_units, uint32_t n_runs)
+{
+    uint32_t best = n_runs, least_time = UINT32_MAX;
+
+    for (uint32_t turns = 1; turns <= MAX_TURNS; turns++) {
+        uint32_t n_blocks = (n_runs + turns - 1) / turns;
+        uint32_t time = (n_units * n_blocks + RESIDENT_BLOCKS - 1) / RESIDENT_BLOCKS * (2 * turns + 1);
+        if (time < least_time) {
+            best = n_blocks;
+            least_time = time;
+        }
+    }
+    return best;
+}
+
 struct kernel_grid beam_coefficients_grid(const struct beam_coefficients_args *args)
 {
+    uint32_t n_units = beam_coefficients_units(args);
     uint32_t n_runs = (args->n_chan + BEAM_COEFFICIENTS_WARPS - 1) / BEAM_COEFFICIENTS_WARPS;
 
-    return (struct kernel_grid){.blocks = {n_runs * beam_coefficients_units(args), 1, 1},
+    return (struct kernel_grid){.blocks = {n_units * unit_blocks(n_units, n_runs), 1, 1},
                                 .threads = 32 * BEAM_COEFFICIENTS_WARPS,
                                 .shared_bytes = BEAM_COEFFICIENTS_SHARED_BYTES};
 }

@@ -1,6 +1,7 @@
 /* beam_coefficients.cu - see beam_coefficients.h.
  *
- * A block computes the coefficients of some beams in BEAM_COEFFICIENTS_WARPS channels, one channel per warp.  Lanes 4 i
+ * A block computes the coefficients of some beams (a unit) in BEAM_COEFFICIENTS_WARPS channels, one channel per warp.
+ * The blocks of a unit share the channels, so a block may compute several such runs of channels.  Lanes 4 i
  * to 4 i + 3 of a warp compute one beam.  These four lanes process 16 antennas (a step) at a time, in the order that
  * beam_fragments.h defines.  With many antennas or few beams, 2, 4 or 8 groups of four lanes compute a beam together
  * and process consecutive steps.  The antennas are processed in parts of BEAM_COEFFICIENTS_ROUNDS steps per group of
@@ -39,7 +40,7 @@ struct place {
     uint32_t unit;   /* index of the block's unit (a set of beams) */
     uint32_t spread; /* number of steps of a beam that a warp processes at a time */
     uint32_t beam;   /* beam of the lane; valid if has_beam */
-    uint32_t chan;   /* channel of the warp; may be beyond the last channel */
+    uint32_t chan;   /* the warp's present channel; may be beyond the last channel */
     uint32_t first;  /* first step that the lane processes */
     bool has_beam;
     int8_t *fragments;      /* address in 'fragments' where the lane's high bytes of step 0 begin */
@@ -112,13 +113,24 @@ static __device__ __forceinline__ float evaluate(const struct beam_coefficients_
     const uint32_t lane = threadIdx.x % 32;
     struct shared *shared = shared_of_block();
 
+    struct beam_steered steered[LANE_ANTS];
+    struct beam_complex c[LANE_ANTS];
+
+    /* The compiler does not move a load before a store.  So all loads come first. */
 #pragma unroll
     for (uint32_t i = 0; i < LANE_ANTS; i++) {
-        const uint32_t at = (round * LANE_ANTS + i) * 32 + lane, ant = ant_of(step, i);
-        const struct beam_steered steered = {shared->phases[at], shared->slopes[at], shared->amplitudes[at]};
-        const struct beam_complex c = beam_coefficient(&args, &steered, place.beam, min(ant, args.n_ants - 1), place.chan);
-        shared->coefficients[round][i][threadIdx.x] = c;
-        most = fmaxf(most, fmaxf(fabsf(c.re), fabsf(c.im)));
+        const uint32_t at = (round * LANE_ANTS + i) * 32 + lane;
+        steered[i].phase = shared->phases[at];
+        steered[i].slope = shared->slopes[at];
+        steered[i].amplitude = shared->amplitudes[at];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_ANTS; i++)
+        c[i] = beam_coefficient(&args, &steered[i], place.beam, min(ant_of(step, i), args.n_ants - 1), place.chan);
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_ANTS; i++) {
+        shared->coefficients[round][i][threadIdx.x] = c[i];
+        most = fmaxf(most, fmaxf(fabsf(c[i].re), fabsf(c[i].im)));
     }
     return most;
 }
@@ -132,20 +144,33 @@ static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_
                        0x5410);
 }
 
-/* Returns the lane's 16 bytes of a slice (high or low bytes) of four coefficients.  Adds 'add' to each real and
- * imaginary part, and takes byte 'byte' of the sum.  Byte 0 is the lowest byte. */
+/* Returns the lane's 16 bytes of a slice (high or low bytes) of four coefficients: byte 'byte' of each number.  Byte 0
+ * is the lowest byte.  'minus' has the negative imaginary parts. */
 static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS], const int32_t (&im)[LANE_ANTS],
-                                                 int32_t add, uint32_t byte)
+                                                 const int32_t (&minus)[LANE_ANTS], uint32_t byte)
 {
     uint32_t words[4];
 
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
         const uint32_t a = 2 * half, b = a + 1;
-        words[2 * half] = bytes_of(re[a] + add, add - im[a], re[b] + add, add - im[b], byte);
-        words[2 * half + 1] = bytes_of(im[a] + add, re[a] + add, im[b] + add, re[b] + add, byte);
+        words[2 * half] = bytes_of(re[a], minus[a], re[b], minus[b], byte);
+        words[2 * half + 1] = bytes_of(im[a], re[a], im[b], re[b], byte);
     }
     return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/* Scales and rounds the parts of coefficients, and adds 'add', a whole and even number. */
+static __device__ __forceinline__ void round_parts(const struct beam_complex (&c)[LANE_ANTS], float scale, float add,
+                                                   int32_t (&re)[LANE_ANTS], int32_t (&im)[LANE_ANTS],
+                                                   int32_t (&minus)[LANE_ANTS])
+{
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_ANTS; i++) {
+        re[i] = (int32_t)__float_as_uint(fmaf(c[i].re, scale, TO_INTEGER + add));
+        im[i] = (int32_t)__float_as_uint(fmaf(c[i].im, scale, TO_INTEGER + add));
+        minus[i] = (int32_t)__float_as_uint(fmaf(c[i].im, -scale, TO_INTEGER + add));
+    }
 }
 
 /* Scales, rounds and stores a step's coefficients. */
@@ -153,14 +178,13 @@ static __device__ __forceinline__ void store(const struct beam_coefficients_args
                                              uint32_t step, uint32_t round, float scale)
 {
     int8_t *to = place.fragments + step * BEAM_STEP_BYTES;
-    int32_t re[LANE_ANTS], im[LANE_ANTS];
+    int32_t re[LANE_ANTS], im[LANE_ANTS], minus[LANE_ANTS];
+    struct beam_complex c[LANE_ANTS];
 
 #pragma unroll
-    for (uint32_t i = 0; i < LANE_ANTS; i++) {
-        const struct beam_complex c = shared_of_block()->coefficients[round][i][threadIdx.x];
-        re[i] = (int32_t)__float_as_uint(fmaf(c.re, scale, TO_INTEGER));
-        im[i] = (int32_t)__float_as_uint(fmaf(c.im, scale, TO_INTEGER));
-    }
+    for (uint32_t i = 0; i < LANE_ANTS; i++)
+        c[i] = shared_of_block()->coefficients[round][i][threadIdx.x];
+    round_parts(c, scale, 0.0f, re, im, minus);
 #pragma unroll
     for (uint32_t i = 0; i < LANE_ANTS; i += 2) {
         const uint32_t ant = ant_of(step, i);
@@ -175,8 +199,9 @@ static __device__ __forceinline__ void store(const struct beam_coefficients_args
                 at[1] = pair.y;
         }
     }
-    *(uint4 *)to = slice_of(re, im, 128, 1);
-    *(uint4 *)(to + BEAM_SLICE_BYTES) = slice_of(re, im, 0, 0);
+    *(uint4 *)(to + BEAM_SLICE_BYTES) = slice_of(re, im, minus, 0);
+    round_parts(c, scale, 128.0f, re, im, minus);
+    *(uint4 *)to = slice_of(re, im, minus, 1);
 }
 
 /* Returns the maximum of 'most' over the 'n_lanes' lanes that compute a beam. */
@@ -187,9 +212,21 @@ static __device__ __forceinline__ float largest(float most, uint32_t n_lanes)
     return most;
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS, 3) beam_coefficients(const struct beam_coefficients_args args)
+/* Moves to the warp's next channel.  The blocks of a unit share the channels. */
+static __device__ __forceinline__ void next_channel(const struct beam_coefficients_args &args, struct place &place)
 {
-    const struct place place = find_place(args);
+    const uint32_t n = gridDim.x / beam_coefficients_units(&args) * BEAM_COEFFICIENTS_WARPS;
+
+    place.chan += n;
+    place.fragments += n * beam_fragments_chan_bytes(args.n_slots, args.n_ants);
+    place.coefficients += (uint64_t)n * args.n_beams * args.n_ants;
+}
+
+/* Computes the coefficients of the warp's present channel.  If 'loads' is false, the steering of the only part is
+ * already in shared memory. */
+static __device__ __forceinline__ void compute(const struct beam_coefficients_args &args, const struct place &place,
+                                               bool loads)
+{
     const uint32_t n_steps = beam_fragments_steps(args.n_ants), part_steps = ROUNDS * place.spread;
     const uint32_t n_parts = (n_steps + part_steps - 1) / part_steps;
     const bool is_there = place.has_beam && place.chan < args.n_chan;
@@ -198,9 +235,11 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 3) beam_coefficients(con
     for (uint32_t turn = 0; turn < 2 * n_parts - 1; turn++) {
         const uint32_t part = turn < n_parts ? turn : 2 * n_parts - 2 - turn;
         const uint32_t first = part * part_steps + place.first;
-        __syncthreads(); /* All threads have evaluated the previous part. */
-        load_part(args, place, part);
-        __syncthreads();
+        if (loads || n_parts > 1) {
+            __syncthreads(); /* All threads have evaluated the previous part. */
+            load_part(args, place, part);
+            __syncthreads();
+        }
 #pragma unroll 1
         for (uint32_t round = 0; round < ROUNDS; round++)
             if (is_there && first + round * place.spread < n_steps)
@@ -215,5 +254,19 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 3) beam_coefficients(con
         for (uint32_t round = 0; round < ROUNDS; round++)
             if (turn >= n_parts - 1 && is_there && first + round * place.spread < n_steps)
                 store(args, place, first + round * place.spread, round, scale);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, 3) beam_coefficients(const struct beam_coefficients_args args)
+{
+    struct place place = find_place(args);
+    bool loads = true; /* false: the steering of the only part is already in shared memory */
+
+    /* the loop ends at the same time for all warps of the block */
+#pragma unroll 1
+    while (place.chan - threadIdx.x / 32 < args.n_chan) {
+        compute(args, place, loads);
+        next_channel(args, place);
+        loads = false;
     }
 }

@@ -23,9 +23,9 @@
  * Range:     amplitudes and parts of calibrations have magnitudes of at most 2^30.
  * Slices:    each part of a coefficient, and its negative, is 256 high + low with int8 'high' and 'low'.
  *            BEAM_COEFFICIENT_MAX ensures this.
- * Bound by:  arithmetic: a coefficient takes about 90 instructions, or about twice as many on the cpu device and for
- *            more than 768 antennas.  The caller launches the kernel after each change of the steering.  For beams
- *            whose phases have rates, the caller also launches the kernel regularly as time passes. */
+ * Bound by:  arithmetic: with many beams a coefficient takes about 76 instructions, or about twice as many on the cpu
+ *            device and for more than 768 antennas.  The caller launches the kernel after each change of the steering.
+ *            For beams whose phases have rates, the caller also launches the kernel regularly as time passes. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
