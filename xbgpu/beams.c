@@ -109,7 +109,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .chan_offset = (uint32_t)b->config->recv.chan_offset,
         .first_batch = (uint32_t)begin,
         .n_batches = (uint32_t)(end - begin),
-        .wgmma = device_has_wgmma(b->engine->c.device),
+        .wgmma = beamform_wgmma(b->engine->c.device),
     };
     struct kernel_grid grid = beamform_grid(&args);
 
@@ -440,7 +440,7 @@ static int create_kernel(struct xbgpu_beams *b)
         .format = b->layout->format,
         .n_ants = (uint32_t)b->layout->n_ants,
         .n_slots = b->steering.n_slots,
-        .wgmma = device_has_wgmma(b->engine->c.device),
+        .wgmma = beamform_wgmma(b->engine->c.device),
     };
     struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
 

@@ -99,8 +99,8 @@ const struct kernel beam_detect_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define SPANS_BYTES  512 /* bytes that the spans need in shared memory: struct span [8 pieces][4] (beam_detect.cu) */
-#define WGMMA_GROUPS 16  /* minimum number of groups of beams for which wgmma is faster than mma */
+#define SPANS_BYTES  1024 /* bytes that the spans need in shared memory: struct span [2 buffers][8 pieces][4] */
+#define WGMMA_GROUPS 16   /* minimum number of groups of beams for which wgmma is faster than mma */
 
 /* Returns the arguments for beamform's code, which computes the sums.  A warpgroup sums only one polarisation, so the
  * wgmma variant cannot compute Stokes parameters. */
@@ -108,8 +108,8 @@ static struct beamform_args form_of(const struct beam_detect_args *args)
 {
     struct beamform_args form = args->form;
 
-    form.wgmma =
-        args->form.wgmma && args->products != BEAM_STOKES && args->form.n_slots >= WGMMA_GROUPS * BEAM_GROUP_BEAMS;
+    if (args->products == BEAM_STOKES || args->form.n_slots < WGMMA_GROUPS * BEAM_GROUP_BEAMS)
+        form.wgmma = 0;
     return form;
 }
 

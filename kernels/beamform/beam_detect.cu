@@ -26,7 +26,7 @@
 
 #define N_PRODUCTS    (PRODUCTS == BEAM_STOKES ? BEAM_MAX_PRODUCTS : 1)
 #define N_SUMS        N_PRODUCTS /* the sums for Stokes parameters are |X|^2, |Y|^2, Re X Y*, Im X Y* */
-#define BLOCKS_PER_SM (WHOLE ? 2 : 3)
+#define BLOCKS_PER_SM (WHOLE ? 1 : 3)
 #define SAMPLE_POLS   (WHOLE ? 1 : 2) /* polarisations that a lane detects together */
 #define EVERY_LANE    0xffffffffu
 #define TO_INTEGER    12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer */
@@ -83,14 +83,12 @@ static __device__ __forceinline__ struct span find_span(const struct beam_detect
 }
 
 /* Rounds the lane's 8 spectra of a group.  Returns the number of clipped samples in the span. */
-static __device__ __forceinline__ uint32_t round_samples(const struct span &span, const struct slot &slot,
-                                                         const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
+static __device__ __forceinline__ uint32_t round_parts(const struct span &span, const struct slot &slot,
+                                                       float (&parts)[LANE_SPECTRA][2], uint32_t (&words)[LANE_SPECTRA])
 {
     const float limit = BEAM_DETECT_LIMIT / BEAM_DETECT_STEPS * slot.inverse, factor = BEAM_DETECT_STEPS * slot.scale;
-    float parts[LANE_SPECTRA][2];
     uint32_t n_clipped = 0;
 
-    make_parts(slot, sums, parts);
     if (!all_within(parts, limit))
         n_clipped = clip(parts, -limit, limit, 0.0f, ((1u << span.end) - 1) & ~0u << span.begin);
 #pragma unroll
@@ -224,6 +222,72 @@ static __device__ __forceinline__ void detect(const struct beam_detect_args &arg
         detect_windows(args, cell, span, row / 2, samples);
 }
 
+#if WHOLE
+/* Returns the spans of a buffer's pieces in shared memory: [piece][lane % 4]. */
+static __device__ __forceinline__ struct span (*spans_of(uint32_t buffer))[4]
+{
+    return (struct span(*)[4])(shared_of_block() + 1) + buffer * WHOLE_PIECES;
+}
+
+/* Finds the spans of the warp's pieces. */
+static __device__ __forceinline__ void find_spans(const struct beam_detect_args &args, const struct place &place,
+                                                  uint32_t buffer)
+{
+    const uint32_t lane_first = threadIdx.x % 4 * LANE_SPECTRA;
+
+#pragma unroll 1
+    for (uint32_t piece = threadIdx.x / 32 % WARPGROUP_WARPS; piece < place.n_pieces; piece += WARPGROUP_WARPS) {
+        const struct span span = find_span(args, place.batch, place.first + piece * WARP_SPECTRA + lane_first);
+        if (threadIdx.x % 32 < 4)
+            spans_of(buffer)[piece][threadIdx.x % 4] = span;
+    }
+}
+
+/* Detects the beams of a unit.  All warps of a warpgroup must take part in wgmma.  So if the warp has no group, it
+ * multiplies but adds nothing to powers.  The polarisations of a beam are in different groups, and both groups
+ * add to the beam's powers. */
+static __device__ __forceinline__ void detect_unit(const struct beam_detect_args &args, const struct place &place,
+                                                   uint32_t buffer, const struct unit &unit, const struct rows &rows)
+{
+    const struct slot slot = make_slot(args.form, place, unit);
+    const struct cell cell = find_cell(args, place);
+    const uint32_t row = unit.is_there ? slot.beam : BEAMFORM_NO_BEAM;
+    uint32_t n_clipped = 0;
+
+    int sums[4][4];
+    begin_slice(rows, columns_of(unit, unit.begin), 0, sums);
+    begin_low(rows, columns_of(unit, unit.begin), sums);
+    wait_products(sums);
+#pragma unroll 1
+    for (uint32_t piece = unit.begin; piece < unit.end; piece++) {
+        /* the products of the last piece are computed twice, because ptxas serialises products in branches */
+        const shared_address next = columns_of(unit, min(piece + 1, unit.end - 1));
+        const struct span span = spans_of(buffer)[piece][threadIdx.x % 4];
+        struct samples samples;
+        float parts[LANE_SPECTRA][2];
+        convert_sums(slot, sums, parts);
+        begin_slice(rows, next, 0, sums);
+        n_clipped += round_parts(span, slot, parts, samples.words[0]);
+#pragma unroll
+        for (int i = 0; i < LANE_SPECTRA; i++)
+            samples.words[0][i] = opaque(samples.words[0][i]); /* rounded during the products of the high slice */
+        begin_low(rows, next, sums);
+        if (PRODUCTS == BEAM_TOTAL || PRODUCTS == (unit.pol ? BEAM_POWER_1 : BEAM_POWER_0))
+            detect(args, cell, span, row, samples);
+        wait_products(sums);
+    }
+    count_clipped(args, row, n_clipped);
+}
+
+static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args)
+{
+    process_items(
+        args.form, [&](const struct place &place, uint32_t buffer) { find_spans(args, place, buffer); },
+        [&](const struct place &place, uint32_t buffer, const struct unit &unit, const struct rows &rows) {
+            detect_unit(args, place, buffer, unit, rows);
+        });
+}
+#else
 /* Returns the lane's slot in a group of the block. */
 static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 {
@@ -234,64 +298,13 @@ static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 static __device__ __forceinline__ uint32_t round_group(const struct span &span, uint32_t group,
                                                        const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
 {
-    return round_samples(span, slot_of(group), sums, words);
+    float parts[LANE_SPECTRA][2];
+
+    make_parts(slot_of(group), sums, parts);
+    return round_parts(span, slot_of(group), parts, words);
 }
 
-#if WHOLE
-/* Returns the spans of the block's pieces in shared memory: [piece][lane % 4]. */
-static __device__ __forceinline__ struct span (*spans_of_block(void))[4]
-{
-    return (struct span(*)[4])(shared_of_block() + 1);
-}
-
-/* Finds the spans of the warp's piece. */
-static __device__ __forceinline__ void find_spans(const struct beam_detect_args &args, const struct place &place)
-{
-    const uint32_t piece = threadIdx.x / 32, lane_first = threadIdx.x % 4 * LANE_SPECTRA;
-    const struct span span = find_span(args, place.batch, place.first + piece * WARP_SPECTRA + lane_first);
-
-    if (threadIdx.x % 32 < 4)
-        spans_of_block()[piece][threadIdx.x % 4] = span;
-}
-
-/* Detects the beams of a group.  All warps of a warpgroup must take part in wgmma.  So if 'is_there' is false, the
- * warp multiplies but adds nothing to powers.  The polarisations of a beam are in different groups, and both groups
- * add to the beam's powers. */
-static __device__ __forceinline__ void detect_group(const struct beam_detect_args &args, const struct place &place,
-                                                    const struct cell &cell, uint32_t pol, uint32_t group,
-                                                    bool is_there)
-{
-    const shared_address columns = opaque_address(shared_address_of(shared_of_block()->columns[0][0]));
-    const struct slot slot = slot_of(group);
-    const uint32_t row = is_there ? slot.beam : BEAMFORM_NO_BEAM;
-    uint32_t n_clipped = 0;
-    struct rows rows;
-
-    load_rows(args.form, place, group, rows);
-#pragma unroll 1
-    for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
-        const struct span span = spans_of_block()[piece][threadIdx.x % 4];
-        struct samples samples;
-        int sums[2][4][4];
-        begin_products(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
-        end_products(sums);
-        n_clipped += round_samples(span, slot, sums, samples.words[0]);
-        if (PRODUCTS == BEAM_TOTAL || PRODUCTS == (pol ? BEAM_POWER_1 : BEAM_POWER_0))
-            detect(args, cell, span, row, samples);
-    }
-    count_clipped(args, row, n_clipped);
-}
-
-static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
-{
-    const struct cell cell = find_cell(args, place);
-
-    find_spans(args, place);
-    process_groups(args.form, place, [&](uint32_t pol, uint32_t group, bool is_there) {
-        detect_group(args, place, cell, pol, group, is_there);
-    });
-}
-#elif HOLDS
+#if HOLDS
 /* Sums and rounds polarisation POL of a turn's pair.  'group' is the pair's first group.  Returns the number of clipped
  * samples in the span. */
 template <int POL>
@@ -306,8 +319,9 @@ static __device__ __forceinline__ uint32_t form(const struct held &held, const s
 }
 
 /* Detects the block's pairs, one pair per turn. */
-static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
+static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args)
 {
+    const struct place place = find_place(args.form);
     const uint32_t n_groups = min(args.form.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
     const struct cell cell = find_cell(args, place);
     uint32_t turn = 0;
@@ -334,8 +348,9 @@ static __device__ __forceinline__ void detect_all(const struct beam_detect_args 
     copies_wait_all();
 }
 #else
-static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
+static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args)
 {
+    const struct place place = find_place(args.form);
     const struct cell cell = find_cell(args, place);
     struct voltages v;
     struct cursor cursor;
@@ -358,8 +373,9 @@ static __device__ __forceinline__ void detect_all(const struct beam_detect_args 
     }
 }
 #endif
+#endif
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beam_detect(const struct beam_detect_args args)
 {
-    detect_all(args, find_place(args.form));
+    detect_all(args);
 }

@@ -105,11 +105,16 @@ const struct kernel beamform_kernel = {
 #define HELD_GROUPS 32
 
 /* Sizes of beamform_whole.h. */
-#define WHOLE_WARPS   8
-#define WHOLE_SPECTRA 256 /* number of spectra that a block has in shared memory */
-#define WHOLE_BYTES   4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
+#define WHOLE_WARPS       20  /* four warpgroups that compute, and one that loads */
+#define WHOLE_SPECTRA     256 /* number of spectra of an item */
+#define WHOLE_BUFFERS     2
+#define WHOLE_BYTES       4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
+#define WHOLE_OTHER_BYTES 288 /* bytes of the items and barriers */
 /* minimum number of groups for beamform_whole.h; with fewer groups, some warps would have no group */
 #define WHOLE_GROUPS 5
+/* maximum numbers of groups of a block, with up to 5 steps and with 6 steps; the shared memory limits these numbers */
+#define WHOLE_MAX_GROUPS   128
+#define WHOLE_MAX_GROUPS_6 64
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {
@@ -137,6 +142,11 @@ static uint32_t n_groups(const struct beamform_args *args)
     return args->n_slots / BEAM_GROUP_BEAMS;
 }
 
+uint32_t beamform_wgmma(const struct device *device)
+{
+    return device_has_wgmma(device) ? device_multiprocessors(device) : 0;
+}
+
 bool beamform_is_whole(const struct beamform_args *args)
 {
     return args->wgmma && n_groups(args) >= WHOLE_GROUPS && beam_fragments_steps(args->n_ants) <= HELD_STEPS;
@@ -151,7 +161,9 @@ bool beamform_holds(const struct beamform_args *args)
  * one block. */
 static uint32_t block_groups(const struct beamform_args *args)
 {
-    uint32_t n_blocks = (n_groups(args) + HELD_GROUPS - 1) / HELD_GROUPS;
+    uint32_t whole_most = beam_fragments_steps(args->n_ants) > 5 ? WHOLE_MAX_GROUPS_6 : WHOLE_MAX_GROUPS;
+    uint32_t most = beamform_is_whole(args) ? whole_most : HELD_GROUPS;
+    uint32_t n_blocks = (n_groups(args) + most - 1) / most;
 
     if (!beamform_holds(args))
         return BEAMFORM_TILE_GROUPS;
@@ -187,17 +199,28 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
     memcpy(constants, all, sizeof(all));
 }
 
+/* Returns the grid of beamform_whole.h.  The blocks of a tile share all items. */
+static struct kernel_grid whole_grid(const struct beamform_args *args)
+{
+    uint32_t n_ants = beam_fragments_steps(args->n_ants) * BEAM_STEP_ANTS;
+    uint32_t n_items = args->n_chan * args->n_batches * ((args->n_spectra + WHOLE_SPECTRA - 1) / WHOLE_SPECTRA);
+    uint32_t n_blocks = args->wgmma > n_tiles(args) ? args->wgmma / n_tiles(args) : 1;
+
+    return (struct kernel_grid){.blocks = {(n_items < n_blocks ? n_items : n_blocks) * n_tiles(args), 1, 1},
+                                .threads = 32 * WHOLE_WARPS,
+                                .shared_bytes = BEAMFORM_STAGES(n_ants / BEAM_STEP_ANTS) * BEAMFORM_STAGE_BYTES +
+                                                WHOLE_BUFFERS * WHOLE_SPECTRA * WHOLE_BYTES * n_ants +
+                                                block_groups(args) * BEAM_GROUP_BEAMS * BEAMFORM_LISTED_BYTES +
+                                                WHOLE_OTHER_BYTES};
+}
+
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
     uint32_t slots_bytes = block_groups(args) * BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES;
     uint32_t n_blocks = args->n_chan * args->n_batches * n_tiles(args);
-    uint32_t n_ants = beam_fragments_steps(args->n_ants) * BEAM_STEP_ANTS;
 
     if (beamform_is_whole(args))
-        return (struct kernel_grid){
-            .blocks = {n_blocks * ((args->n_spectra + WHOLE_SPECTRA - 1) / WHOLE_SPECTRA), 1, 1},
-            .threads = 32 * WHOLE_WARPS,
-            .shared_bytes = WHOLE_SPECTRA * WHOLE_BYTES * n_ants + slots_bytes};
+        return whole_grid(args);
     return (struct kernel_grid){.blocks = {n_blocks, 1, 1},
                                 .threads = 32 * N_WARPS,
                                 .shared_bytes =

@@ -9,7 +9,7 @@
 
 #if WHOLE
 #include "kernels/beamform/beamform_whole.h"
-#define BLOCKS_PER_SM 2
+#define BLOCKS_PER_SM 1
 #elif HOLDS
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
@@ -127,6 +127,52 @@ static __device__ __forceinline__ void count_clipped(const struct beamform_args 
         atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
+#if WHOLE
+/* Forms the beams of a unit.  All warps of a warpgroup must take part in wgmma.  So if the warp has no group, it
+ * multiplies but stores nothing. */
+static __device__ __forceinline__ void form_unit(const struct beamform_args &args, const struct place &place,
+                                                 const struct unit &unit, const struct rows &rows)
+{
+    const struct slot slot = make_slot(args, place, unit);
+    const bool has_beam = unit.is_there && slot.beam != BEAMFORM_NO_BEAM;
+    struct lane lane = find_lane(args, place, unit.begin);
+    uint32_t n_clipped = 0;
+
+#pragma unroll 1
+    for (uint32_t piece = unit.begin; piece < unit.end; piece++) {
+        uint32_t dither[4];
+        float parts[LANE_SPECTRA][2];
+#if N_STEPS > 5 /* too few registers are left for the sums of both slices */
+        int sums[4][4];
+        begin_slice(rows, columns_of(unit, piece), 0, sums);
+        beamform_dither(slot.parameters.seed, args.chan_offset + place.chan, lane.eight, dither);
+        begin_low(rows, columns_of(unit, piece), sums);
+        wait_products(sums);
+        convert_sums(slot, sums, parts);
+#else
+        int sums[2][4][4];
+        begin_products(rows, columns_of(unit, piece), sums);
+        beamform_dither(slot.parameters.seed, args.chan_offset + place.chan, lane.eight, dither); /* during the products */
+        end_products(sums);
+        make_parts(slot, sums, parts);
+#endif
+        if (has_beam && lane.first < args.n_spectra)
+            n_clipped += finish(args, slot, lane, parts, dither);
+        lane.first += WARP_SPECTRA;
+        lane.eight += WARP_SPECTRA / LANE_SPECTRA;
+    }
+    count_clipped(args, place, slot.beam, n_clipped);
+}
+
+static __device__ __forceinline__ void form(const struct beamform_args &args)
+{
+    process_items(
+        args, [](const struct place &, uint32_t) {},
+        [&](const struct place &place, uint32_t, const struct unit &unit, const struct rows &rows) {
+            form_unit(args, place, unit, rows);
+        });
+}
+#else
 /* Finishes the lane's spectra of a group, if the lane's slot has a beam.  Returns the number of samples that the lane
  * has clipped. */
 static __device__ __forceinline__ uint32_t finish_group(const struct beamform_args &args, const struct place &place,
@@ -151,43 +197,7 @@ static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
     return shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
 }
 
-#if WHOLE
-/* Forms the beams of a group.  All warps of a warpgroup must take part in wgmma.  So if 'is_there' is false, the warp
- * multiplies but stores nothing.  The compiler knows that 'pol' is the same for all lanes. */
-static __device__ __forceinline__ void form_group(const struct beamform_args &args, const struct place &place,
-                                                  uint32_t pol, uint32_t group, bool is_there)
-{
-    const shared_address columns = opaque_address(shared_address_of(shared_of_block()->columns[0][0]));
-    const struct slot slot = slot_of(group);
-    const bool has_beam = is_there && slot.beam != BEAMFORM_NO_BEAM;
-    struct lane lane = find_lane(args, place, 0);
-    uint32_t n_clipped = 0;
-    struct rows rows;
-
-    load_rows(args, place, group, rows);
-#pragma unroll 1
-    for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
-        uint32_t dither[4];
-        float parts[LANE_SPECTRA][2];
-        int sums[2][4][4];
-        begin_products(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
-        beamform_dither(slot.parameters.seed, args.chan_offset + place.chan, lane.eight, dither); /* during the products */
-        end_products(sums);
-        make_parts(slot, sums, parts);
-        if (has_beam && lane.first < args.n_spectra)
-            n_clipped += finish(args, slot, lane, parts, dither);
-        lane.first += WARP_SPECTRA;
-        lane.eight += WARP_SPECTRA / LANE_SPECTRA;
-    }
-    count_clipped(args, place, slot.beam, n_clipped);
-}
-
-static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
-{
-    process_groups(args, place,
-                   [&](uint32_t pol, uint32_t group, bool is_there) { form_group(args, place, pol, group, is_there); });
-}
-#elif HOLDS
+#if HOLDS
 /* Sums all antennas for a group of the block.  The group's fragments are in buffer 'at' of shared memory. */
 static __device__ __forceinline__ void sum_held(const struct held &held, uint32_t group, uint32_t at,
                                                 int (&sums)[2][4][4])
@@ -199,8 +209,9 @@ static __device__ __forceinline__ void sum_held(const struct held &held, uint32_
 }
 
 /* Forms the beams of the block's groups, one group per turn. */
-static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
+static __device__ __forceinline__ void form(const struct beamform_args &args)
 {
+    const struct place place = find_place(args);
     const uint32_t n_groups = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
     uint32_t turn = 0;
 
@@ -225,8 +236,9 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     copies_wait_all();
 }
 #else
-static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
+static __device__ __forceinline__ void form(const struct beamform_args &args)
 {
+    const struct place place = find_place(args);
     struct voltages v;
     struct cursor cursor;
 
@@ -246,8 +258,9 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     }
 }
 #endif
+#endif
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(const struct beamform_args args)
 {
-    form(args, find_place(args));
+    form(args);
 }

@@ -22,7 +22,8 @@
  *            the twin); 1 to 4096 antennas; voltages and out aligned to 16 bytes.
  * Bound by:  CUDA, up to 16 beams: memory; the voltages of both polarisations are read once for each 16 beams.  CUDA,
  *            more beams and up to 96 antennas: the instructions for dither and rounding; voltages are read once for 256
- *            beams.  The twin: 8 integer multiply-adds for each voltage and beam. */
+ *            beams, or once for up to 1024 beams with wgmma.  The twin: 8 integer multiply-adds for each voltage and
+ *            beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
 #define KERNELS_BEAMFORM_BEAMFORM_H
 
@@ -64,7 +65,7 @@ struct beamform_args {
     uint32_t chan_offset; /* index in the band of the kernel's channel 0 */
     uint32_t first_batch;
     uint32_t n_batches;
-    uint32_t wgmma; /* 1: the device has compute capability 9.0; CUDA only */
+    uint32_t wgmma; /* beamform_wgmma(); CUDA only */
 };
 
 /* Returns 2^-exponent, or 2^64 for exponents below -64.  With 2^64, any non-zero sum is far above the limit and is
@@ -95,6 +96,10 @@ static inline uint32_t beamform_dither_word(const uint32_t words[4], uint32_t s)
 
 extern const struct kernel beamform_kernel;
 
+/* Returns the device's number of multiprocessors, or 0 if the device does not have the instruction wgmma. */
+struct device;
+uint32_t beamform_wgmma(const struct device *device);
+
 /* Assigns beams to groups of BEAM_GROUP_BEAMS slots.  All beams of a group have the same polarisation, and the first
  * slot of a group always has a beam.  The polarisations of the groups alternate until one polarisation has no beam
  * left.  Writes at most beamform_max_slots() slots, and the slot of each beam.  Returns the number of slots. */
@@ -108,6 +113,10 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
  * of a launch. */
 #define BEAMFORM_N_CONSTANTS 9
 #define BEAMFORM_SLOT_BYTES  40 /* size of a slot in shared memory, in bytes */
+/* beamform_whole.h: size of a slot; number and size of the stages for loads */
+#define BEAMFORM_LISTED_BYTES    24
+#define BEAMFORM_STAGES(n_steps) ((n_steps) > 5 ? 1 : 2)
+#define BEAMFORM_STAGE_BYTES     16384
 /* number of groups of a block if neither beamform_held.h nor beamform_whole.h is used */
 #define BEAMFORM_TILE_GROUPS 2
 bool beamform_is_whole(const struct beamform_args *args); /* returns true if beamform_whole.h computes the sums */

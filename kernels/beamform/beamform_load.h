@@ -36,4 +36,18 @@ static __device__ __forceinline__ void load_spectra(const uint8_t *at, uint32_t 
     }
 }
 
+/* Loads two consecutive spectra.  The words are as those of load_spectra(). */
+static __device__ __forceinline__ void load_pair(const uint8_t *at, uint32_t (&words)[2])
+{
+    if (SAMPLE_BYTES == 2) {
+        const uint2 two = *(const uint2 *)at;
+        words[0] = two.x;
+        words[1] = two.y;
+    } else {
+        const uint32_t two = *(const uint32_t *)at;
+        words[0] = widen(two);
+        words[1] = widen(two >> 16);
+    }
+}
+
 #endif

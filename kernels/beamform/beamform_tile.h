@@ -42,7 +42,7 @@
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
 #define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* beamform_held.h keeps voltages in registers */
 
-#define PART_SPECTRA     256u /* spectra of a batch in a block's shared memory (beamform_whole.h) */
+#define PART_SPECTRA     256u /* spectra of an item (beamform_whole.h) */
 #define WHOLE_PIECES     (PART_SPECTRA / WARP_SPECTRA)
 #define WHOLE_STEP_BYTES 1024 /* bytes of the voltages of a step, for one piece and polarisation */
 
@@ -68,15 +68,37 @@ struct slot {
     float inverse; /* 1 / scale */
 };
 
-struct shared {
 #if WHOLE
-    uint8_t columns[2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* indices [pol][piece]; see beamform_whole.h */
+/* A slot has one beam of the block. */
+struct listed {
+    struct beam parameters;
+    uint32_t beam; /* index of the beam, or BEAMFORM_NO_BEAM */
+    uint32_t unused;
+};
+
+/* An item of a block: some spectra of a batch of a channel. */
+struct __align__(16) item
+{
+    uint32_t chan, batch;
+    uint32_t first; /* index in the batch of the item's first spectrum */
+    uint32_t n_pieces;
+};
+
+struct shared {
+    uint8_t columns[2][2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* indices [buffer][pol][piece] */
+    uint4 stages[BEAMFORM_STAGES(N_STEPS)][4][8][32]; /* indices [stage][warp of the producer][antenna][lane] */
+    struct listed slots[BLOCK_SLOTS];
+    struct item items[4][4];    /* indices [warp of the producer][item % 4] */
+    uint64_t full[2], empty[2]; /* barriers of the buffers */
+};
+static_assert(sizeof(struct listed) == BEAMFORM_LISTED_BYTES, "beamform_grid() must request this size");
 #else
+struct shared {
     uint4 fragments[FRAGMENT_GROUPS][BLOCK_STEPS][2][32]; /* indices [group][step][high, low][lane] */
-#endif
     struct slot slots[BLOCK_SLOTS];
 };
 static_assert(sizeof(struct slot) == BEAMFORM_SLOT_BYTES, "beamform_grid() must request this size");
+#endif
 
 static __device__ __forceinline__ struct shared *shared_of_block(void)
 {
@@ -85,8 +107,8 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
     return (struct shared *)shared_memory;
 }
 
-/* The part of the work that a block does.  Blocks that use the same voltages have consecutive indices.  Blocks of one
- * channel use the same fragments, and so also have consecutive indices. */
+/* The part of the work that a block does at a time.  Without beamform_whole.h: blocks that use the same voltages have
+ * consecutive indices.  Blocks of one channel use the same fragments, and so also have consecutive indices. */
 struct place {
     uint32_t group; /* first group of the block */
     uint32_t chan, batch;
@@ -94,20 +116,21 @@ struct place {
     uint32_t n_pieces;
 };
 
+#if !WHOLE
 static __device__ __forceinline__ struct place find_place(const struct beamform_args &args)
 {
-    const uint32_t n_parts = (args.n_spectra + PART_SPECTRA - 1) / PART_SPECTRA, run = blockIdx.x / N_TILES;
-    const uint32_t part = WHOLE ? run % n_parts : 0, row = WHOLE ? run / n_parts : run, chan = row / args.n_batches;
+    const uint32_t run = blockIdx.x / N_TILES, chan = run / args.n_batches;
     struct place place;
 
     place.group = blockIdx.x % N_TILES * BLOCK_GROUPS;
     place.chan = chan;
-    place.batch = args.first_batch + row - chan * args.n_batches;
-    place.first = part * PART_SPECTRA;
-    place.n_pieces = WHOLE ? (min(args.n_spectra - place.first, PART_SPECTRA) + WARP_SPECTRA - 1) / WARP_SPECTRA
-                           : (args.n_spectra + PIECE_SPECTRA - 1) / PIECE_SPECTRA;
+    place.batch = args.first_batch + run - chan * args.n_batches;
+    place.first = 0;
+    place.n_pieces = (args.n_spectra + PIECE_SPECTRA - 1) / PIECE_SPECTRA;
     return place;
 }
+
+#endif
 
 /* Returns the warp's first spectrum of a piece. */
 static __device__ __forceinline__ uint32_t begin_of(uint32_t piece)
@@ -115,6 +138,26 @@ static __device__ __forceinline__ uint32_t begin_of(uint32_t piece)
     return piece * PIECE_SPECTRA + threadIdx.x / 32 * WARP_SPECTRA;
 }
 
+/* Returns the exponent of the coefficients of a beam. */
+static __device__ __forceinline__ int32_t load_exponent(const struct beamform_args &args, const struct place &place,
+                                                        uint32_t beam)
+{
+    return args.exponents[(uint64_t)place.chan * args.n_beams + beam];
+}
+
+/* Fills in the slot's factors and its place in 'out'.  The slot has a beam. */
+static __device__ __forceinline__ void fill_slot(const struct beamform_args &args, const struct place &place,
+                                                 int32_t exponent, struct slot &slot)
+{
+    const uint32_t heap = place.batch * args.n_beams + slot.beam;
+
+    slot.scale = beamform_scale(exponent) / (1 << VOLTAGE_SHIFT);
+    slot.inverse = __uint_as_float(0x7f000000u - __float_as_uint(slot.scale)); /* the scale is a power of two */
+    slot.renormalise = args.renormalise ? args.renormalise[heap] : 1.0f;
+    slot.offset = heap * ((uint64_t)args.n_chan * args.n_spectra * 2) + (uint64_t)place.chan * (args.n_spectra * 2);
+}
+
+#if !WHOLE
 /* Fills the slots in shared memory.  The block must pass a barrier before threads read the slots. */
 static __device__ __forceinline__ void load_slots(const struct beamform_args &args, const struct place &place)
 {
@@ -124,17 +167,13 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
         struct slot slot = {};
         slot.beam = at < args.n_slots ? args.slots[at] : BEAMFORM_NO_BEAM;
         if (slot.beam != BEAMFORM_NO_BEAM) {
-            const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
-            slot.scale =
-                beamform_scale(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam]) / (1 << VOLTAGE_SHIFT);
-            slot.inverse = 1.0f / slot.scale;
-            slot.renormalise = args.renormalise ? args.renormalise[heap] : 1.0f;
             slot.parameters = args.beams[slot.beam];
-            slot.offset = (heap * args.n_chan + place.chan) * args.n_spectra * 2;
+            fill_slot(args, place, load_exponent(args, place, slot.beam), slot);
         }
         shared_of_block()->slots[i] = slot;
     }
 }
+#endif
 
 #if !WHOLE
 /* Position of the voltages that the lane loads next. */
@@ -291,6 +330,15 @@ static __device__ __forceinline__ float total_of(int high, int low)
 #endif
 }
 
+/* Multiplies the lane's 8 spectra by the slot's factor. */
+static __device__ __forceinline__ void renormalise(const struct slot &slot, float (&parts)[LANE_SPECTRA][2])
+{
+    if (slot.renormalise != 1.0f)
+#pragma unroll
+        for (int i = 0; i < 2 * LANE_SPECTRA; i++)
+            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
+}
+
 /* Computes the lane's 8 spectra of a group before scaling: [spectrum][re, im]. */
 static __device__ __forceinline__ void make_parts(const struct slot &slot, const int (&sums)[2][4][4],
                                                   float (&parts)[LANE_SPECTRA][2])
@@ -300,10 +348,7 @@ static __device__ __forceinline__ void make_parts(const struct slot &slot, const
         const int at = i % 2 * 2 + i / 8;
         parts[i / 2][i % 2] = total_of(sums[0][i / 2 % 4][at], sums[1][i / 2 % 4][at]);
     }
-    if (slot.renormalise != 1.0f)
-#pragma unroll
-        for (int i = 0; i < 2 * LANE_SPECTRA; i++)
-            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
+    renormalise(slot, parts);
 }
 
 /* Returns true if the magnitude of each part is within the limit.  A NaN is not within the limit. */

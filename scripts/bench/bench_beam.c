@@ -128,7 +128,7 @@ static void work_init(struct work *w, const struct options *options, const struc
                                      .n_chan = (uint32_t)n_chan,
                                      .n_spectra = N_SPECTRA,
                                      .n_batches = N_BATCHES,
-                                     .wgmma = device_has_wgmma(bed->device)};
+                                     .wgmma = beamform_wgmma(bed->device)};
     w->steered = (struct beam_coefficients_args){
         .n_models = 1, .n_beams = n_beams, .n_ants = n_ants, .n_chan = (uint32_t)n_chan};
     work_steer(w);

@@ -18,7 +18,7 @@
 #define GUARD     0x5a5a5a5a5a5a
 
 /* The windows' spectra and number, and how far behind the first spectrum they begin (before it, if negative).  More than 8
- * beams of up to 96 antennas: warps hold their voltages; 140 beams in two blocks. */
+ * beams of up to 96 antennas: warps hold their voltages; 140 beams in two blocks.  530 beams need two blocks with wgmma. */
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra, group_channels, window_spectra, n_windows;
     int begin;
@@ -26,8 +26,9 @@ static const struct {
              {3, 33, 3, 144, 1, 37, 12, -9},  {1, 80, 2, 128, 1, 4096, 1, -7}, {17, 5, 2, 40, 1, 16, 9, -30},
              {2, 257, 1, 48, 1, 9, 16, 0},    {1, 1024, 1, 16, 1, 3, 16, 1},   {9, 97, 2, 48, 1, 32, 3, 0},
              {12, 80, 1, 264, 1, 33, 16, -2}, {140, 96, 1, 72, 1, 5, 40, -1},  {10, 65, 1, 160, 1, 32, 9, 32},
-             {65, 80, 2, 328, 2, 47, 14, 3},  {64, 16, 1, 64, 1, 32, 4, 0},    {72, 5, 1, 40, 1, 16, 9, -30}};
-static const unsigned of_wgmma[] = {10, 12, 13, 14}; /* sizes with enough beams and few enough antennas */
+             {65, 80, 2, 328, 2, 47, 14, 3},  {64, 16, 1, 64, 1, 32, 4, 0},    {72, 5, 1, 40, 1, 16, 9, -30},
+             {530, 3, 1, 24, 1, 16, 4, -5}};
+static const unsigned of_wgmma[] = {10, 12, 13, 14, 15}; /* sizes with enough beams and few enough antennas */
 static const enum voltage_format formats[] = {VOLTAGES_8_BITS, VOLTAGES_4_BITS, VOLTAGES_4_BITS_OFFSET};
 static const enum beam_products products[] = {BEAM_STOKES, BEAM_TOTAL, BEAM_POWER_0, BEAM_POWER_1};
 
@@ -200,7 +201,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     struct beam_detect_args args = w->args;
     struct beamform_args *f = &args.form;
 
-    f->wgmma = w->args.form.wgmma && device_has_wgmma(d->device);
+    f->wgmma = device_has_wgmma(d->device) ? w->args.form.wgmma : 0;
     size_t exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = f->n_beams * sizeof(*w->beams),
            saturated_bytes = (f->n_beams / 2 + 1) * sizeof(*saturated),
            renormalise_bytes = (size_t)N_BATCHES * f->n_beams * sizeof(*w->renormalise),
@@ -249,7 +250,7 @@ static void compare(size_t size, enum voltage_format format, enum beam_products 
     if (!test_device_open(&d))
         return;
     work_init(&w, size, format, wanted);
-    w.args.form.wgmma = wgmma;
+    w.args.form.wgmma = wgmma ? 1 + (uint32_t)random_below(4) : 0; /* few blocks, so that a block has several items */
     size_t powers_bytes = (w.n_powers + 1) * sizeof(*w.powers), saturated_bytes = (w.args.form.n_beams / 2 + 1) * 4;
     int64_t *powers = malloc(powers_bytes);
     uint32_t *saturated = malloc(saturated_bytes);

@@ -14,13 +14,13 @@
 #define N_BATCHES 3
 #define NEAR_HALF 1e-4 /* of a step: the model may round to either side */
 
-/* 24, 40 and 300 beams: blocks hold their voltages; the last in two blocks.  33 beams have too many antennas for that.
- * 40 and 300 beams are enough for wgmma. */
+/* 24, 40, 300 and 1040 beams: blocks hold their voltages; 300 beams need two blocks.  33 beams have too many antennas for
+ * that.  40, 300 and 1040 beams are enough for wgmma, and 1040 beams need two blocks with wgmma. */
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra;
-} sizes[] = {{1, 1, 1, 16},    {4, 2, 3, 32},   {5, 3, 2, 144},   {1, 5, 4, 16},    {9, 16, 2, 64},
-             {2, 33, 3, 48},   {3, 80, 2, 128}, {17, 127, 1, 32}, {2, 256, 2, 16},  {24, 20, 2, 144},
-             {40, 80, 1, 264}, {300, 96, 1, 8}, {33, 97, 1, 16},  {1, 1025, 1, 136}};
+} sizes[] = {{1, 1, 1, 16},    {4, 2, 3, 32},   {5, 3, 2, 144},   {1, 5, 4, 16},   {9, 16, 2, 64},
+             {2, 33, 3, 48},   {3, 80, 2, 128}, {17, 127, 1, 32}, {2, 256, 2, 16}, {24, 20, 2, 144},
+             {40, 80, 1, 264}, {300, 96, 1, 8}, {1040, 3, 1, 24}, {33, 97, 1, 16}, {1, 1025, 1, 136}};
 static const enum voltage_format formats[] = {VOLTAGES_8_BITS, VOLTAGES_4_BITS, VOLTAGES_4_BITS_OFFSET};
 
 struct work {
@@ -254,7 +254,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     free(slots);
     args.out = test_upload(d, w->out, w->n_out + 1, w->n_out + 1);
     args.saturated = test_upload(d, w->saturated, saturated_bytes, saturated_bytes);
-    args.wgmma = w->args.wgmma && device_has_wgmma(d->device);
+    args.wgmma = device_has_wgmma(d->device) ? w->args.wgmma : 0;
     beamform_constants(&args, constants);
     ck_assert_int_eq(device_kernel_create(d->device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &kernel), 0);
     struct kernel_grid grid = beamform_grid(&args);
@@ -281,7 +281,7 @@ TEST(cuda, .end = 6 * ARRAY_LEN(sizes))
     if (!test_device_open(&d))
         return;
     work_init(&w, (size_t)_i / 6, formats[_i / 2 % 3], random_below(2));
-    w.args.wgmma = _i % 2;
+    w.args.wgmma = _i % 2 ? 1 + (uint32_t)random_below(4) : 0; /* few blocks, so that a block has several items */
     int8_t *out = malloc(w.n_out + 1);
     uint32_t *saturated = malloc((w.n_saturated + 1) * sizeof(*saturated));
     run_cuda(&d, &w, out, saturated);
