@@ -198,7 +198,8 @@ static void add_batches(struct detected_stream *s, struct device_stream *compute
                  .n_spectra = (uint32_t)l->n_spectra,
                  .chan_offset = (uint32_t)s->detected->config->recv.chan_offset,
                  .first_batch = (uint32_t)(begin - input->first_batch),
-                 .n_batches = (uint32_t)(end - begin)},
+                 .n_batches = (uint32_t)(end - begin),
+                 .wgmma = beamform_wgmma(s->detected->engine->c.device)},
         .powers = s->open->device_powers,
         .first = (uint64_t)(s->open->number * s->sizes.heap_spectra),
         .products = (enum beam_products)s->config->products,
@@ -507,7 +508,8 @@ static int create_detect(struct detected_stream *s)
 {
     const struct beam_detect_args args = {.form = {.format = s->detected->layout->format,
                                                    .n_ants = (uint32_t)s->detected->layout->n_ants,
-                                                   .n_slots = s->steering.n_slots},
+                                                   .n_slots = s->steering.n_slots,
+                                                   .wgmma = beamform_wgmma(s->detected->engine->c.device)},
                                           .products = (enum beam_products)s->config->products};
     struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
 
