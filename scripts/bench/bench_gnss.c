@@ -165,7 +165,8 @@ static void work_fini(struct work *w)
 static int64_t time_work(void *what, size_t n)
 {
     const struct work *w = what;
-    struct kernel_grid grid = gnss_correlate_grid(w->variant, &w->args, device_shared_bytes(w->bed->device));
+    struct kernel_grid grid = gnss_correlate_grid(w->variant, &w->args, device_shared_bytes(w->bed->device),
+                                                  device_multiprocessors(w->bed->device));
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++)
