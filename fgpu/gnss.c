@@ -212,7 +212,9 @@ static void make_pieces(struct gnss_stream *s, struct gnss_buffer *b, const stru
 static void correlate(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
 {
     const struct gnss_correlate_args args = gnss_stream_correlate_args(s, b);
-    struct kernel_grid grid = gnss_correlate_grid(s->variant, &args, device_shared_bytes(s->gnss->engine->c.device));
+    const struct device *device = s->gnss->engine->c.device;
+    struct kernel_grid grid =
+        gnss_correlate_grid(s->variant, &args, device_shared_bytes(device), device_multiprocessors(device));
 
     device_copy(compute, b->device_pieces, b->pieces, b->n_pieces * sizeof(*b->pieces));
     device_fill(compute, b->device_sums, 0, b->n_pieces * GNSS_SUMS_OF_PIECE * sizeof(*b->sums));

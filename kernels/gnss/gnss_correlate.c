@@ -172,16 +172,14 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define N_THREADS          128
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
-/* maximum size of a window in samples; with this maximum, several blocks of small arrays fit on a multiprocessor */
-#define MMA_MAX_WINDOW 1314
 /* minimum number of antennas for gnss_correlate_mma; the rows of a tile are 16 inputs */
-#define MMA_MIN_ANTS   8
-#define MMA_MAX_TILES  4 /* maximum number of tiles of a block, for MMA_ANTS antennas */
-#define MMA_WARP_TILES 2 /* number of tiles of a warp, if it is a divisor of a block's number of tiles */
+#define MMA_MIN_ANTS  8
+#define MMA_MAX_TILES 4 /* maximum number of tiles of a block, for MMA_ANTS antennas */
 /* upper limit of: pieces that a block correlates at a time, times column tiles of a piece */
-#define MMA_WARPS 4
-/* number of additional samples of a window if a slice has two chunks; they allow for different offsets */
-#define MMA_SPREAD_SAMPLES 256
+#define MMA_WARPS      8
+#define MMA_GROUPS     2   /* a block has this number of groups of pieces that the block correlates at a time */
+#define MMA_MIN_SPREAD 128 /* smallest difference of offsets for which windows have room */
+#define MMA_IDLE       2   /* time in which a block does not multiply, in chunks */
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
@@ -194,7 +192,7 @@ struct shape {
     uint32_t row_tiles, warp_tiles, row_blocks;
     /* number of pieces of a block, and number of pieces that the block correlates at a time */
     uint32_t n_pieces, satellites;
-    uint32_t slice_samples, window_samples;
+    uint32_t ring_samples;
 };
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
@@ -205,73 +203,92 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
 /* Returns the number of bytes of shared memory that a block needs besides the windows. */
 static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
 {
-    uint32_t n_columns = divide_up(2 * n_taps, 8) * 8;
-
-    return 2 * shape->satellites * n_columns * MMA_CHUNK_SAMPLES * 2 + (uint32_t)sizeof(struct mma_head);
-}
-
-/* Returns the tile sizes for a launch.  A row of the windows is an odd number of words of 4 bytes. */
-static struct shape shape_of(const struct gnss_correlate_args *args, size_t shared_bytes)
-{
-    uint32_t n_tiles = divide_up(args->n_ants * N_POLS, 16), column_tiles = divide_up(2 * args->n_taps, 8);
-    struct shape shape = {.satellites = column_tiles < MMA_WARPS ? MMA_WARPS / column_tiles : 1};
-
-    for (uint32_t tiles = MMA_MAX_TILES; tiles > 0 && shape.slice_samples == 0; tiles--) {
-        shape.row_blocks = divide_up(n_tiles, tiles);
-        shape.row_tiles = divide_up(n_tiles, shape.row_blocks);
-        size_t room =
-            least(MMA_MAX_WINDOW, (shared_bytes - columns_bytes(&shape, args->n_taps)) / (16 * shape.row_tiles * 2));
-        shape.window_samples = (uint32_t)(room - 2) / 8 * 8 + 2;
-        for (uint32_t n_chunks = 2; n_chunks > 0 && shape.slice_samples == 0; n_chunks--)
-            if (n_chunks * MMA_CHUNK_SAMPLES + MMA_SPREAD_SAMPLES / (3 - n_chunks) <= shape.window_samples)
-                shape.slice_samples = n_chunks * MMA_CHUNK_SAMPLES;
-    }
-    assert(shape.slice_samples);
-    shape.n_pieces = MMA_PIECES * shape.row_tiles / MMA_MAX_TILES;
-    shape.warp_tiles = shape.row_tiles % MMA_WARP_TILES ? 1 : MMA_WARP_TILES;
-    return shape;
+    return 2 * shape->satellites * 2 * n_taps * MMA_CHUNK_SAMPLES * 2 + (uint32_t)sizeof(struct mma_head);
 }
 
 static uint32_t threads_of(const struct shape *shape)
 {
-    return 32 * (shape->row_tiles / shape->warp_tiles + MMA_REPLICA_WARPS(shape->row_tiles)) * shape->satellites;
+    return 32 * (shape->row_tiles / shape->warp_tiles + MMA_REPLICA_WARPS) * shape->satellites;
+}
+
+/* Returns the tile sizes for a launch.  Blocks with fewer tiles have longer rings, and allow offsets that differ more.
+ * A ring is a multiple of 8 words of 4 bytes. */
+static struct shape shape_of(const struct gnss_correlate_args *args, size_t shared_bytes)
+{
+    uint32_t n_tiles = divide_up(args->n_ants * N_POLS, 16), column_tiles = divide_up(2 * args->n_taps, 8);
+    uint64_t spread = args->max_spread > MMA_MIN_SPREAD ? args->max_spread : MMA_MIN_SPREAD;
+    struct shape shape = {.satellites = column_tiles < MMA_WARPS ? MMA_WARPS / column_tiles : 1};
+
+    shape.n_pieces = MMA_GROUPS * shape.satellites;
+    for (uint32_t tiles = MMA_MAX_TILES; tiles > 0; tiles--) {
+        shape.row_blocks = divide_up(n_tiles, tiles);
+        shape.row_tiles = divide_up(n_tiles, shape.row_blocks);
+        size_t row_bytes = (shared_bytes - columns_bytes(&shape, args->n_taps)) / (16 * shape.row_tiles);
+        shape.ring_samples = (uint32_t)(row_bytes - MMA_RUN_BYTES) / 2 / 16 * 16;
+        if (shape.ring_samples >= spread + 2 * MMA_CHUNK_SAMPLES + MMA_SLACK)
+            break;
+    }
+    assert(shape.ring_samples >= MMA_MIN_SPREAD + 2 * MMA_CHUNK_SAMPLES + MMA_SLACK);
+    shape.warp_tiles = shape.row_tiles;
+    return shape;
 }
 
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants)
 {
     bool is_mma = variant == &gnss_correlate_mma_kernel;
-    struct shape shape = is_mma ? shape_of(args, shared_bytes) : (struct shape){.slice_samples = CUDA_SLICE_SAMPLES};
+    struct shape shape = is_mma ? shape_of(args, shared_bytes) : (struct shape){0};
 
     constants[0] = (struct kernel_constant){"N_TAPS", args->n_taps};
     constants[1] = (struct kernel_constant){"N_THREADS", is_mma ? threads_of(&shape) : N_THREADS};
-    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", shape.slice_samples};
+    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", CUDA_SLICE_SAMPLES};
     constants[3] = (struct kernel_constant){"ROW_TILES", shape.row_tiles};
     constants[4] = (struct kernel_constant){"WARP_TILES", shape.warp_tiles};
     constants[5] = (struct kernel_constant){"SATELLITES", shape.satellites};
     constants[6] = (struct kernel_constant){"N_PIECES", shape.n_pieces};
-    constants[7] = (struct kernel_constant){"WINDOW_SAMPLES", shape.window_samples};
+    constants[7] = (struct kernel_constant){"RING_SAMPLES", shape.ring_samples};
 }
 
-static struct kernel_grid mma_grid(const struct gnss_correlate_args *args, size_t shared_bytes)
+/* Returns the number of slices for which a launch of 'n_chunks' chunks is shortest.  Each slice has 'n_blocks'
+ * blocks. */
+static uint32_t n_slices(uint32_t n_chunks, uint32_t n_blocks, uint32_t n_multiprocessors)
+{
+    uint32_t best = 1;
+    uint64_t shortest = UINT64_MAX;
+
+    for (uint32_t n = 1; n <= n_chunks && (n == 1 || (n - 1) * n_blocks < 4 * n_multiprocessors); n++) {
+        uint64_t rounds = divide_up(n * n_blocks, n_multiprocessors);
+        uint64_t time = rounds * (divide_up(n_chunks, n) + MMA_IDLE);
+        if (time < shortest) {
+            shortest = time;
+            best = n;
+        }
+    }
+    return best;
+}
+
+static struct kernel_grid mma_grid(const struct gnss_correlate_args *args, size_t shared_bytes,
+                                   uint32_t n_multiprocessors)
 {
     struct shape shape = shape_of(args, shared_bytes);
+    uint32_t n_chunks = divide_up(args->max_samples, MMA_CHUNK_SAMPLES);
+    uint32_t piece_blocks = divide_up(args->n_pieces, shape.n_pieces);
+    uint32_t row_bytes = shape.ring_samples * 2 + MMA_RUN_BYTES;
 
-    assert(args->pitch_samples % 8 == 0 && (uintptr_t)args->samples % 16 == 0);
-    return (struct kernel_grid){.blocks = {divide_up(args->max_samples, shape.slice_samples),
-                                           divide_up(args->n_pieces, shape.n_pieces), shape.row_blocks},
+    assert(args->pitch_samples % 8 == 0 && (uintptr_t)args->samples % 16 == 0 && (uintptr_t)args->codes % 4 == 0);
+    return (struct kernel_grid){.blocks = {n_slices(n_chunks, piece_blocks * shape.row_blocks, n_multiprocessors),
+                                           piece_blocks, shape.row_blocks},
                                 .threads = threads_of(&shape),
-                                .shared_bytes = 16 * shape.row_tiles * shape.window_samples * 2 +
-                                                columns_bytes(&shape, args->n_taps)};
+                                .shared_bytes = 16 * shape.row_tiles * row_bytes + columns_bytes(&shape, args->n_taps)};
 }
 
 struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args,
-                                       size_t shared_bytes)
+                                       size_t shared_bytes, uint32_t n_multiprocessors)
 {
     uint32_t sums_bytes = N_THREADS / 32 * args->n_taps * N_POLS * 2 * sizeof(int32_t);
 
     if (variant == &gnss_correlate_mma_kernel)
-        return mma_grid(args, shared_bytes);
+        return mma_grid(args, shared_bytes, n_multiprocessors);
     return (struct kernel_grid){
         .blocks = {divide_up(args->max_samples, CUDA_SLICE_SAMPLES), args->n_pieces, args->n_ants},
         .threads = N_THREADS,

@@ -57,7 +57,7 @@ static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args
 #pragma unroll
         for (int warp = 0; warp < N_WARPS; warp++)
             sum += shared[warp * N_SUMS + i];
-        add_to(sums_of(args, piece, i / N_PARTS, ant * N_POLS) + i % N_PARTS, sum);
+        add_to(sums_of(args, piece.integration, i / N_PARTS, ant * N_POLS) + i % N_PARTS, sum);
     }
 }
 

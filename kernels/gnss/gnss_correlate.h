@@ -27,12 +27,13 @@
  * Requires:  1 to GNSS_MAX_PIECES pieces; 1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, the same number for all
  *            satellites; n_samples < GNSS_MAX_RUN; tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the
  *            length; code steps below 2^50; GNSS_BLOCK_SAMPLES code steps of at most the length; all samples of pieces
- *            within their rows.  gnss_correlate_mma: 'samples' aligned to 16 bytes, a pitch that is a multiple of 8.
+ *            within their rows.  gnss_correlate_mma: 'samples' aligned to 16 bytes, a pitch that is a multiple of 8,
+ *            'codes' aligned to 4 bytes.
  * Order:     sums are the same in any order of pieces.  gnss_correlate_mma is fast if pieces of the same time follow
- *            each other.  A block has 4 to 16 consecutive pieces, and slices of 832 samples from the earliest 'first'
- *            on.  A block reads samples once for pieces whose starts differ by at most 450 samples at each antenna, or
- *            less on GPUs with less shared memory.  The launch is fastest if 'max_samples' equals the number of samples
- *            that the pieces of a block span.  Then each block has one slice.
+ *            each other.  A block has up to 16 consecutive pieces, and a slice of the time that these pieces span.  The
+ *            number of slices depends on 'max_samples' and on the number of multiprocessors.  The launch is fastest if
+ *            'max_samples' equals the number of samples that the pieces of a block span.  A block reads samples once
+ *            for pieces whose offsets differ by at most 'max_spread' samples at each antenna.
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input.
  *            With few antennas the twin is bound by the look-up of levels.  CUDA: about 30 instructions a sample and
  *            satellite.  The variant for arrays: reads of shared memory.
@@ -87,6 +88,8 @@ struct gnss_correlate_args {
     uint32_t max_samples; /* largest n_samples of all pieces */
     uint32_t n_ants;
     uint32_t n_taps;
+    uint32_t max_spread; /* gnss_correlate_mma is fast if an antenna's offsets differ by at most this number */
+    uint32_t unused;
 };
 
 /* Removes the first 'n' samples of a piece.  The remaining samples keep their phases. */
@@ -109,12 +112,13 @@ extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 /* Returns the CUDA variant for n_ants antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
-/* gnss_correlate_constants() writes the constants with which a variant is compiled. gnss_correlate_grid() returns the
- * grid of a launch.  A block has 'shared_bytes' of shared memory on the device. */
+/* gnss_correlate_constants() writes the constants with which a variant is compiled for the numbers of antennas and taps
+ * and for 'max_spread'.  gnss_correlate_grid() returns the grid of a launch.  The device has 'n_multiprocessors'
+ * multiprocessors, and a block has 'shared_bytes' of shared memory. */
 #define GNSS_CORRELATE_N_CONSTANTS 8
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants);
 struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args,
-                                       size_t shared_bytes);
+                                       size_t shared_bytes, uint32_t n_multiprocessors);
 
 #endif

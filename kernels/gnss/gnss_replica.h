@@ -59,12 +59,12 @@ static __device__ __forceinline__ void copy_carrier(const struct gnss_correlate_
 }
 
 /* Returns the address of the sums for one tap and one input of an integration. */
-static __device__ __forceinline__ int64_t *sums_of(const struct gnss_correlate_args &args,
-                                                   const struct gnss_piece &piece, uint32_t tap, uint32_t input)
+static __device__ __forceinline__ int64_t *sums_of(const struct gnss_correlate_args &args, uint32_t integration,
+                                                   uint32_t tap, uint32_t input)
 {
     const uint64_t n_inputs = args.n_ants * 2;
 
-    return args.sums + (((uint64_t)piece.integration * N_TAPS + tap) * n_inputs + input) * 2;
+    return args.sums + (((uint64_t)integration * N_TAPS + tap) * n_inputs + input) * 2;
 }
 
 static __device__ __forceinline__ void add_to(int64_t *sum, int value)

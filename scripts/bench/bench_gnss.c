@@ -1,12 +1,17 @@
 /* bench_gnss.c - measures the rates of the correlation with replicas of satellites' signals on a device.
  *
- * Usage: bench_gnss [--device auto|cpu|cuda] [--antennas N[,N...]] [--repetitions N] [--once]
+ * Usage: bench_gnss [--device auto|cpu|cuda] [--antennas N[,N...]] [--radius-m R[,R...]] [--arrays]
+ *                   [--repetitions N] [--once]
  *   --antennas: numbers of antennas of the arrays; default: 1, 8 and 64.
+ *   --radius-m: radii of the arrays in metres; default: 0, which means that all offsets are 0.
+ *   --arrays:   only arrays, and only the variant for arrays.
  *   --once:     no timing: runs each size once to warm up and once more, for a profiler.
  *
  * A launch has random samples of both polarisations, 3 taps, and one piece of each satellite.  One antenna has L1 C/A
  * and E1B satellites, in launches of 5000 to 100 000 samples.  Arrays have 32 satellites of E1B in launches of 26 750
  * and 107 000 samples, which are 1 ms and 4 ms of a narrow band.  Devices that compile kernels run both variants.
+ * The antennas of an array are at random places of a horizontal disc.  The directions of the satellites are random, and
+ * at least 10 degrees above the horizon.  Each offset is the delay of the satellite's wave at the antenna, in samples.
  *
  * A Gsample/s is 10^9 combinations of sample, input and satellite a second.  Each combination includes the products
  * for all taps.  "us" is the shortest time of a launch, if launches follow each other without a pause.  On the cpu
@@ -21,20 +26,24 @@
 #include "scripts/bench/bench.h"
 #include "tests/unit/test_random.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define REPETITION_NS (50 * NS_PER_MS)
-#define MAX_SIZES     8
-#define N_TAPS        3
-#define CARRIER_BYTES (2 * GNSS_CARRIER_ENTRIES)
+#define REPETITION_NS  (50 * NS_PER_MS)
+#define MAX_SIZES      8
+#define N_TAPS         3
+#define CARRIER_BYTES  (2 * GNSS_CARRIER_ENTRIES)
+#define SAMPLE_RATE_HZ 26.75e6
+#define SPEED_OF_LIGHT 299792458.0 /* m/s */
+#define LEAST_SINE     0.17        /* sine of the lowest elevation of a satellite */
 
 struct options {
     struct device_config device;
-    unsigned n_ants[MAX_SIZES];
-    size_t n_arrays, n_repetitions;
-    bool once;
+    unsigned n_ants[MAX_SIZES], radii_m[MAX_SIZES];
+    size_t n_arrays, n_radii, n_repetitions;
+    bool arrays, once;
 };
 
 struct bed {
@@ -44,12 +53,12 @@ struct bed {
 };
 
 struct size {
-    unsigned n_ants, n_l1ca, n_e1b, n_samples;
+    unsigned n_ants, n_l1ca, n_e1b, n_samples, radius_m;
 };
 
-static const struct size of_one_antenna[] = {{1, 4, 0, 5000},   {1, 16, 0, 5000},  {1, 0, 4, 25000},
-                                             {1, 0, 16, 25000}, {1, 0, 4, 100000}, {1, 0, 16, 100000},
-                                             {1, 4, 4, 25000},  {1, 8, 8, 25000},  {1, 8, 8, 100000}};
+static const struct size of_one_antenna[] = {{1, 4, 0, 5000, 0},   {1, 16, 0, 5000, 0},  {1, 0, 4, 25000, 0},
+                                             {1, 0, 16, 25000, 0}, {1, 0, 4, 100000, 0}, {1, 0, 16, 100000, 0},
+                                             {1, 4, 4, 25000, 0},  {1, 8, 8, 25000, 0},  {1, 8, 8, 100000, 0}};
 
 /* The data of a launch on the host, and a copy on the device. */
 struct work {
@@ -82,6 +91,48 @@ static const void *upload(const struct bed *bed, const void *pinned, size_t byte
     return memory;
 }
 
+/* Returns the largest offset of an array. */
+static int32_t max_offset(const struct size *size)
+{
+    return (int32_t)ceil(size->radius_m / SPEED_OF_LIGHT * SAMPLE_RATE_HZ);
+}
+
+/* Writes the offsets [satellite][ant].  A wave from a direction arrives earlier at antennas on that side. */
+static void make_offsets(const struct size *size, uint32_t n_satellites, int32_t *offsets)
+{
+    double east_m[GNSS_MAX_ANTS], north_m[GNSS_MAX_ANTS];
+
+    for (unsigned ant = 0; ant < size->n_ants; ant++) {
+        double distance_m = size->radius_m * sqrt(random_between(0, 1)), azimuth = random_between(0, 2 * M_PI);
+        east_m[ant] = distance_m * sin(azimuth);
+        north_m[ant] = distance_m * cos(azimuth);
+    }
+    for (uint32_t s = 0; s < n_satellites; s++) {
+        double sine = random_between(LEAST_SINE, 1), azimuth = random_between(0, 2 * M_PI);
+        for (unsigned ant = 0; ant < size->n_ants; ant++) {
+            double nearer_m = (east_m[ant] * sin(azimuth) + north_m[ant] * cos(azimuth)) * sqrt(1 - sine * sine);
+            offsets[s * size->n_ants + ant] = (int32_t)lrint(-nearer_m / SPEED_OF_LIGHT * SAMPLE_RATE_HZ);
+        }
+    }
+}
+
+/* Returns the largest difference between the offsets of two satellites at the same antenna. */
+static uint32_t max_spread(const struct size *size, uint32_t n_satellites, const int32_t *offsets)
+{
+    int32_t spread = 0;
+
+    for (size_t ant = 0; ant < size->n_ants; ant++) {
+        int32_t low = offsets[ant], high = offsets[ant];
+        for (size_t s = 1; s < n_satellites; s++) {
+            const int32_t offset = offsets[s * size->n_ants + ant];
+            low = offset < low ? offset : low;
+            high = offset > high ? offset : high;
+        }
+        spread = high - low > spread ? high - low : spread;
+    }
+    return (uint32_t)spread;
+}
+
 static void make_satellites(struct work *w, const struct size *size, int8_t *codes, struct gnss_satellite *satellites,
                             struct gnss_piece *pieces)
 {
@@ -97,9 +148,10 @@ static void make_satellites(struct work *w, const struct size *size, int8_t *cod
             codes[at + i] = (int8_t)((random_below(2) ? 1 : -1) * (is_e1b ? 1 + (int)random_below(2) : 1));
         at += n_subchips;
         pieces[s] = (struct gnss_piece){.code_phase = gnss_code_phase(random_between(0, 1000), n_subchips),
-                                        .code_step = gnss_code_step(1.023e6 * (is_e1b ? 12 : 1) / 26.75e6),
+                                        .code_step = gnss_code_step(1.023e6 * (is_e1b ? 12 : 1) / SAMPLE_RATE_HZ),
                                         .carrier_phase = random_u64(),
                                         .carrier_step = random_u64(),
+                                        .first = max_offset(size),
                                         .n_samples = size->n_samples,
                                         .satellite = s,
                                         .integration = s};
@@ -110,7 +162,7 @@ static void work_init(struct work *w, const struct bed *bed, const struct size *
 {
     struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
     uint32_t n_satellites = size->n_l1ca + size->n_e1b;
-    uint64_t pitch = (size->n_samples + 7) / 8 * 8;
+    uint64_t pitch = (size->n_samples + 2 * (uint32_t)max_offset(size) + 7) / 8 * 8;
 
     *w = (struct work){.bed = bed, .variant = variant, .n_satellites = n_satellites};
     w->samples_bytes = size->n_ants * N_POLS * pitch * 2;
@@ -123,21 +175,31 @@ static void work_init(struct work *w, const struct bed *bed, const struct size *
     int8_t *carrier = alloc_host(bed, CARRIER_BYTES);
     struct gnss_satellite *satellites = alloc_host(bed, satellites_bytes);
     struct gnss_piece *pieces = alloc_host(bed, pieces_bytes);
+    int32_t *offsets = alloc_host(bed, offsets_bytes);
     random_bytes(samples, w->samples_bytes);
     gnss_carrier_table(carrier);
     make_satellites(w, size, codes, satellites, pieces);
-    w->host = (struct gnss_correlate_args){samples,      pitch,
-                                           carrier,      codes,
-                                           satellites,   alloc_host(bed, offsets_bytes),
-                                           pieces,       alloc_host(bed, w->sums_bytes),
-                                           n_satellites, size->n_samples,
-                                           size->n_ants, N_TAPS};
+    make_offsets(size, n_satellites, offsets);
+    w->host = (struct gnss_correlate_args){samples,
+                                           pitch,
+                                           carrier,
+                                           codes,
+                                           satellites,
+                                           offsets,
+                                           pieces,
+                                           alloc_host(bed, w->sums_bytes),
+                                           n_satellites,
+                                           size->n_samples,
+                                           size->n_ants,
+                                           N_TAPS,
+                                           max_spread(size, n_satellites, offsets),
+                                           0};
     w->args = w->host;
     w->args.samples = upload(bed, samples, w->samples_bytes);
     w->args.carrier = upload(bed, carrier, CARRIER_BYTES);
     w->args.codes = upload(bed, codes, w->codes_bytes);
     w->args.satellites = upload(bed, satellites, satellites_bytes);
-    w->args.offsets = upload(bed, w->host.offsets, offsets_bytes);
+    w->args.offsets = upload(bed, offsets, offsets_bytes);
     w->args.pieces = upload(bed, pieces, pieces_bytes);
     w->args.sums = (int64_t *)upload(bed, w->host.sums, w->sums_bytes);
     gnss_correlate_constants(variant, &w->args, device_shared_bytes(bed->device), constants);
@@ -165,7 +227,8 @@ static void work_fini(struct work *w)
 static int64_t time_work(void *what, size_t n)
 {
     const struct work *w = what;
-    struct kernel_grid grid = gnss_correlate_grid(w->variant, &w->args, device_shared_bytes(w->bed->device));
+    struct kernel_grid grid = gnss_correlate_grid(w->variant, &w->args, device_shared_bytes(w->bed->device),
+                                                  device_multiprocessors(w->bed->device));
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++)
@@ -196,8 +259,8 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
     struct work w;
 
     work_init(&w, bed, size, variant);
-    snprintf(label, sizeof(label), "%2u antennas, %2u + %2u satellites, %6u%s", size->n_ants, size->n_l1ca, size->n_e1b,
-             size->n_samples,
+    snprintf(label, sizeof(label), "%2u antennas, %4u m, %2u + %2u satellites, %6u%s", size->n_ants, size->radius_m,
+             size->n_l1ca, size->n_e1b, size->n_samples,
              !device_compiles(bed->device)       ? ""
              : variant == &gnss_correlate_kernel ? ""
                                                  : " mma");
@@ -260,19 +323,39 @@ static void read_antennas(const char *text, void *value)
         bench_read_list(text, 1, GNSS_MAX_ANTS, options->n_ants, MAX_SIZES, "--antennas: 1 to 64 were expected");
 }
 
+static void read_radii(const char *text, void *value)
+{
+    struct options *options = value;
+
+    options->n_radii =
+        bench_read_list(text, 0, 100000, options->radii_m, MAX_SIZES, "--radius-m: 0 to 100000 metres were expected");
+}
+
+static bool bench_array(const struct options *options, const struct bed *bed, unsigned n_ants, unsigned radius_m)
+{
+    static const unsigned n_samples[] = {26750, 107000}; /* 1 ms and 4 ms */
+    bool ok = true;
+
+    for (size_t i = 0; i < ARRAY_LEN(n_samples); i++) {
+        struct size size = {n_ants, 0, 32, n_samples[i], radius_m};
+        if (!options->arrays || !device_compiles(bed->device))
+            ok = bench_size(options, bed, &size, &gnss_correlate_kernel) && ok;
+        if (device_compiles(bed->device))
+            ok = bench_size(options, bed, &size, &gnss_correlate_mma_kernel) && ok;
+    }
+    return ok;
+}
+
 static bool bench_all(const struct options *options, const struct bed *bed)
 {
     bool ok = true;
 
     bench_print_head("Correlation with replicas, 3 taps", "Gsample/s");
-    for (size_t i = 0; i < ARRAY_LEN(of_one_antenna); i++)
+    for (size_t i = 0; i < ARRAY_LEN(of_one_antenna) && !options->arrays; i++)
         ok = bench_size(options, bed, &of_one_antenna[i], &gnss_correlate_kernel) && ok;
-    for (size_t i = 0; i < 2 * options->n_arrays; i++) { /* sizes: the samples of 1 ms and of 4 ms */
-        struct size size = {options->n_ants[i / 2], 0, 32, i % 2 ? 107000 : 26750};
-        ok = bench_size(options, bed, &size, &gnss_correlate_kernel) && ok;
-        if (device_compiles(bed->device))
-            ok = bench_size(options, bed, &size, &gnss_correlate_mma_kernel) && ok;
-    }
+    for (size_t i = 0; i < options->n_arrays; i++)
+        for (size_t k = 0; k < options->n_radii; k++)
+            ok = bench_array(options, bed, options->n_ants[i], options->radii_m[k]) && ok;
     return ok;
 }
 
@@ -281,9 +364,12 @@ int main(int argc, char **argv)
     struct options options = {.device = {.kind = DEVICE_AUTO, .n_threads = 1},
                               .n_ants = {1, 8, 64},
                               .n_arrays = 3,
+                              .n_radii = 1,
                               .n_repetitions = BENCH_REPETITIONS};
     const struct bench_option table[] = {{"--device", bench_read_device, &options.device.kind},
                                          {"--antennas", read_antennas, &options},
+                                         {"--radius-m", read_radii, &options},
+                                         {"--arrays", NULL, &options.arrays},
                                          {"--repetitions", bench_read_size, &options.n_repetitions},
                                          {"--once", NULL, &options.once}};
     struct bed bed = {0};

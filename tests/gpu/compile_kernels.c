@@ -53,6 +53,7 @@ static const struct {
     {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
     {"correlate_wgmma", 96, "what is loaded for the next item, while the sums of one are added"},
     {"checksum", 80, "of half floats, as two blocks of 512 threads on a multiprocessor leave 64 registers a thread"},
+    {"gnss_correlate_mma", 108, "values of a slice's start; on sm_80 also addresses, once or twice in a step"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -519,7 +520,7 @@ static void note_gnss(struct device *device, struct device_stream *stream)
         size_now = (struct channelise_config){.n_taps = args.n_taps};
         gnss_correlate_constants(variant, &args, device_shared_bytes(device), constants);
         note_launched(device, stream, variant, constants, GNSS_CORRELATE_N_CONSTANTS,
-                      gnss_correlate_grid(variant, &args, device_shared_bytes(device)));
+                      gnss_correlate_grid(variant, &args, device_shared_bytes(device), device_multiprocessors(device)));
     }
 }
 

@@ -268,18 +268,15 @@ static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shi
     return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));
 }
 
+/* Selects four of the eight bytes of 'a' and 'b'.  The function uses the three low bits of each selector.  PTX's prmt
+ * uses a fourth bit. */
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     uint64_t bytes = (uint64_t)b << 32 | a;
     unsigned out = 0;
 
-    for (int i = 0; i < 4; i++) {
-        unsigned select = selector >> (4 * i) & 15;
-        unsigned byte = (unsigned)(bytes >> (8 * (select & 7))) & 255;
-        if (select & 8) /* eight copies of the byte's sign bit */
-            byte = byte & 128 ? 255 : 0;
-        out |= byte << (8 * i);
-    }
+    for (int i = 0; i < 4; i++)
+        out |= ((unsigned)(bytes >> (8 * (selector >> (4 * i) & 7))) & 255) << (8 * i);
     return out;
 }
 

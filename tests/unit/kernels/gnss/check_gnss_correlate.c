@@ -143,7 +143,8 @@ static void work_init(struct work *w, size_t size)
                                            .n_pieces = sizes[size].n_pieces,
                                            .max_samples = sizes[size].n_samples + (uint32_t)random_below(2) * 5000,
                                            .n_ants = n_ants,
-                                           .n_taps = sizes[size].n_taps};
+                                           .n_taps = sizes[size].n_taps,
+                                           .max_spread = random_below(2) ? 2 * sizes[size].max_offset : 0};
     w->n_samples = pitch * n_inputs;
     w->n_sums = (size_t)w->n_integrations * sizes[size].n_taps * n_inputs * 2;
     w->samples = malloc(2 * w->n_samples);
@@ -419,7 +420,7 @@ static void run_cuda(struct test_device *d, const struct kernel *variant, const 
     args.offsets = test_copy_in(d, w->offsets, w->n_satellites * args.n_ants * sizeof(*w->offsets));
     args.pieces = test_copy_in(d, w->pieces, args.n_pieces * sizeof(*w->pieces));
     args.sums = to + 1;
-    test_launch(d, gnss_correlate_grid(variant, &args, shared_bytes), &args);
+    test_launch(d, gnss_correlate_grid(variant, &args, shared_bytes, 1 + (uint32_t)random_below(200)), &args);
     test_download(d, sums, to, sums_bytes);
 }
 
