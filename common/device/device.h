@@ -48,7 +48,7 @@ struct device_config {
 };
 
 /* A kernel for device_launch().  Each kernel is a constant in kernels/.../<name>.c.  It has a CUDA variant, and usually
- * a variant in plain C, its twin. */
+ * a variant in plain C. */
 struct kernel {
     const char *name;                             /* the kernel's files are kernels/<name>.{h,cu,c} */
     size_t args_bytes;                            /* size of the POD struct of arguments, <= KERNEL_ARGS_MAX */

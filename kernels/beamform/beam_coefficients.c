@@ -1,4 +1,4 @@
-/* beam_coefficients.c - plain C twin of beam_coefficients: runs before beamform if the steering of a beam has
+/* beam_coefficients.c - plain C version of beam_coefficients: runs before beamform if the steering of a beam has
  * changed. */
 #include "kernels/beamform/beam_coefficients.h"
 

@@ -19,7 +19,7 @@
  * calibration of one channel does not affect other channels.  Real and imaginary parts that are whole numbers stay
  * whole numbers if the largest part is at most 2^14 times the smallest part.
  *
- * Exactness: CUDA and the twin agree in every bit.  A part's error is at most 2^-15 of the channel's largest part.
+ * Exactness: CUDA and the C version agree in every bit.  A part's error is at most 2^-15 of the channel's largest part.
  * Range:     amplitudes and parts of calibrations have magnitudes of at most 2^30.
  * Slices:    each part of a coefficient, and its negative, is 256 high + low with int8 'high' and 'low'.
  *            BEAM_COEFFICIENT_MAX ensures this.

@@ -1,4 +1,4 @@
-/* beam_detect.c - plain C twin of beam_detect: runs for each batch that reaches the X-engine, as correlate does. */
+/* beam_detect.c - plain C version of beam_detect: runs for each batch that reaches the X-engine, as correlate does. */
 #include "kernels/beamform/beam_detect.h"
 
 #include "common/base/units.h"

@@ -18,18 +18,18 @@
  * V is positive for right-handed circular polarisation (IAU 1974) if X is to the north, Y is to the east and the
  * channels' radio frequency rises.
  *
- * Exactness: CUDA and the twin agree in every bit.  Powers are sums of integers, so their order does not matter.
+ * Exactness: CUDA and the C version agree in every bit.  Powers are sums of integers, so their order does not matter.
  * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
- * Bound by:  CUDA: as beamform.  With 9 to 63 beams of 80 antennas and without wgmma, a warp executes about 420 instructions for 8
- *            beams and 32 spectra.  Among these instructions are 80 matrix products, 160 instructions to scale, check
- *            and round, and 100 instructions to detect.  For each beam, channel and product, one 64-bit atomic addition
- *            adds up to 32 spectra.  The twin: as beamform. */
+ * Bound by:  CUDA: as beamform.  With 9 to 63 beams of 80 antennas and without wgmma, a warp executes about 420
+ *            instructions for 8 beams and 32 spectra.  Among these instructions are 80 matrix products, 160
+ *            instructions to scale, check and round, and 100 instructions to detect.  For each beam, channel and
+ *            product, one 64-bit atomic addition adds up to 32 spectra.  The C version: as beamform. */
 #ifndef KERNELS_BEAMFORM_BEAM_DETECT_H
 #define KERNELS_BEAMFORM_BEAM_DETECT_H
 
 #include "kernels/beamform/beamform.h"
 
-#define BEAM_DETECT_LIMIT       32767.0f
+#define BEAM_DETECT_LIMIT 32767.0f
 /* ratio of the voltage beam's quantisation step to the quantisation step of the detector's input */
 #define BEAM_DETECT_STEPS       256.0f
 #define BEAM_DETECT_MAX_SPECTRA 4096

@@ -1,4 +1,4 @@
-/* beam_finish.c - plain C twin of beam_finish: runs after beam_detect, for each heap of detected beams. */
+/* beam_finish.c - plain C version of beam_finish: runs after beam_detect, for each heap of detected beams. */
 #include "kernels/beamform/beam_finish.h"
 
 static void beam_finish_cpu(const void *args, int n_threads)

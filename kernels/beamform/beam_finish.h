@@ -9,8 +9,8 @@
  * power is about offset + scale * out.  If most - least is 2^54 or more, both differences in the formula of 'out' are
  * first shifted right until most - least is below 2^54.
  *
- * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once.  The division that
- *            gives a scale rounds a second time.  'out' of 8 bits is computed in integers.
+ * Exactness: CUDA and the C version agree in every bit.  Integers are rounded to single precision once.  The division
+ *            that gives a scale rounds a second time.  'out' of 8 bits is computed in integers.
  * Requires:  powers from -2^61 to 2^61.
  * Bound by:  memory. */
 #ifndef KERNELS_BEAMFORM_BEAM_FINISH_H

@@ -1,4 +1,4 @@
-/* beam_incoherent.c - plain C twin of beam_incoherent: runs for each batch that reaches the X-engine, as correlate
+/* beam_incoherent.c - plain C version of beam_incoherent: runs for each batch that reaches the X-engine, as correlate
  * does. */
 #include "kernels/beamform/beam_incoherent.h"
 

@@ -14,12 +14,12 @@
  * With one antenna and weights of 1 the powers are sums of the antenna's autocorrelations.  One launch with BEAM_STOKES
  * then computes the powers of both polarisations, (I + Q) / 2 and (I - Q) / 2, and X Y* = (U + i V) / 2.
  *
- * Exactness: all sums are exact, so CUDA and the twin agree in every bit.
+ * Exactness: all sums are exact, so CUDA and the C version agree in every bit.
  * Requires:  n_spectra a multiple of 8; voltages aligned to 16 bytes; 1 to BEAMFORM_MAX_ANTS (4096) antennas;
  *            window_spectra from 1 to BEAM_DETECT_MAX_SPECTRA (4096), the range of xbgpu's key detected.spectra;
  *            group_channels divides n_chan; no power exceeds 2^61 even if all parts of voltages are -128.
- * Bound by:  CUDA: memory; voltages are read once.  The twin: 2 or 4 multiply-adds of 64-bit integers for each antenna
- *            and spectrum. */
+ * Bound by:  CUDA: memory; voltages are read once.  The C version: 2 or 4 multiply-adds of 64-bit integers for each
+ *            antenna and spectrum. */
 #ifndef KERNELS_BEAMFORM_BEAM_INCOHERENT_H
 #define KERNELS_BEAMFORM_BEAM_INCOHERENT_H
 
@@ -37,7 +37,7 @@ struct beam_incoherent_args {
     int64_t *powers;                               /* shape [window][product][group] */
     /* sequence number of spectrum 0 of batch 0, even if first_batch > 0 */
     uint64_t first_spectrum;
-    uint64_t first;                                /* number of the first spectrum of window 0 */
+    uint64_t first; /* number of the first spectrum of window 0 */
     enum voltage_format format;
     enum beam_products products;
     uint32_t n_ants;

@@ -1,4 +1,4 @@
-/* beamform.c - plain C twin of beamform.  The kernel runs for each batch that reaches the X-engine, as correlate
+/* beamform.c - plain C version of beamform.  The kernel runs for each batch that reaches the X-engine, as correlate
  * does. */
 #include "kernels/beamform/beamform.h"
 

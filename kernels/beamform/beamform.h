@@ -1,6 +1,6 @@
 /* beamform - forms tied-array beams from voltages.  A beam is the weighted sum of one polarisation over the antennas.
  *   voltages      [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps contain zeros
- *   coefficients  int16 [chan][beam][ant][re, im]             only for the twin (beam_coefficients.h)
+ *   coefficients  int16 [chan][beam][ant][re, im]             only for the C version (beam_coefficients.h)
  *   fragments     the same coefficients                       only for CUDA (beam_fragments.h)
  *   exponents     int32 [chan][beam]
  *   beams         [beam]
@@ -15,15 +15,15 @@
  *   2. v is clipped to +-127 and rounded: half to even without a dither, half up with a dither; a NaN becomes 0.
  * A complex sample counts in 'saturated' if any part was clipped, even by a small amount.
  *
- * Exactness: CUDA and the twin agree in every bit.  The sum over up to 4096 antennas is exact.  The sum is rounded to
- *            single precision once and scaled exactly.  Two later operations also round: the product with
+ * Exactness: CUDA and the C version agree in every bit.  The sum over up to 4096 antennas is exact.  The sum is rounded
+ *            to single precision once and scaled exactly.  Two later operations also round: the product with
  *            'renormalise', and the sum with 128.5 + dither.
  * Requires:  magnitudes of 'renormalise' from 2^-20 to 2^20; n_spectra and first_spectrum multiples of 8 (of 4 in
- *            the twin); 1 to 4096 antennas; voltages and out aligned to 16 bytes.
+ *            the C version); 1 to 4096 antennas; voltages and out aligned to 16 bytes.
  * Bound by:  CUDA, up to 16 beams: memory; the voltages of both polarisations are read once for each 16 beams.  CUDA,
  *            more beams and up to 96 antennas: the instructions for dither and rounding; voltages are read once for 256
- *            beams, or once for up to 1024 beams with wgmma.  The twin: 8 integer multiply-adds for each voltage and
- *            beam. */
+ *            beams, or once for up to 1024 beams with wgmma.  The C version: 8 integer multiply-adds for each voltage
+ *            and beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
 #define KERNELS_BEAMFORM_BEAMFORM_H
 

@@ -1,5 +1,5 @@
-/* beamform_sums.h - blocks of spectra for the plain C twins: widened voltages, and the exact sums of beams for beamform
- * and beam_detect.  beam_incoherent also uses the widened voltages.
+/* beamform_sums.h - blocks of spectra for the plain C versions: widened voltages, and the exact sums of beams for
+ * beamform and beam_detect.  beam_incoherent also uses the widened voltages.
  *
  * For each channel, antenna and polarisation, the voltages are widened to int16 once for all beams.  An int32 sum
  * covers a block of antennas that is small enough that the sum cannot overflow.  The sums of the blocks are added as

@@ -1,4 +1,4 @@
-/* checksum.c - plain C twin of checksum: runs for each batch that reaches the X-engine, as correlate.c does.
+/* checksum.c - plain C version of checksum: runs for each batch that reaches the X-engine, as correlate.c does.
  *
  * The kernel reads a block of spectra of one channel twice: for the sum S of a group of antennas, and for the products
  * of every antenna with S.  A group is so small that S fits in 16 bits.  The groups' products are added.  Integers are

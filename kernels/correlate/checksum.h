@@ -11,7 +11,7 @@
  *
  * Exactness: integers are exact.  One spectrum adds at most 2^15 times the number of inputs to a part.  So 64 bits hold
  *            2^32 spectra of 2^15 inputs.  Half floats: CUDA sums S, and the products of up to CHECKSUM_STEP_SPECTRA
- *            spectra, in float32.  CUDA adds these sums of products in double.  The twin sums in double.
+ *            spectra, in float32.  CUDA adds these sums of products in double.  The C version sums in double.
  * Requires: CUDA: n_spectra a multiple of 16, voltages aligned to 16 bytes.
  * Bound by: memory: voltages are read once.  With more than CHECKSUM_SLICE_ANTS antennas, voltages are read once from
  *           memory and again from the cache for each slice of antennas.  CUDA with 4-bit voltages: instructions; each
@@ -47,9 +47,9 @@ extern const struct kernel checksum_kernel;
 
 /* checksum_constants() writes the CUDA variant's constants for the sizes in 'args'.  checksum_grid() returns the grid
  * of a launch of at least one batch. */
-#define CHECKSUM_N_CONSTANTS  8
+#define CHECKSUM_N_CONSTANTS 8
 /* number of antennas that a block holds in registers: 5 in each of 16 warps; other values worth measuring: 32, 64 */
-#define CHECKSUM_SLICE_ANTS   80
+#define CHECKSUM_SLICE_ANTS 80
 /* maximum number of spectra that a thread sums in 32 bits; 255 spectra would also fit */
 #define CHECKSUM_STEP_SPECTRA 240
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);

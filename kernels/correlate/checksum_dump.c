@@ -1,4 +1,4 @@
-/* checksum_dump.c - plain C twin of checksum_dump: runs once per dump, after the dump's last correlate and before
+/* checksum_dump.c - plain C version of checksum_dump: runs once per dump, after the dump's last correlate and before
  * the kernel reduce.  The file also has the functions that compute the sums of a downloaded dump on the host. */
 #include "kernels/correlate/checksum_dump.h"
 

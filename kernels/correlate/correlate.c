@@ -1,4 +1,4 @@
-/* correlate.c - plain C twin of correlate: runs for each batch that reaches the X-engine, before reduce.c.
+/* correlate.c - plain C version of correlate: runs for each batch that reaches the X-engine, before reduce.c.
  *
  * The kernel multiplies blocks of BLOCK_ANTS antennas with each other, for a block of spectra at a time.  So the
  * operands fit the L1 cache for arrays of any size.  In a block the (re, im) pairs are widened: integers to int16, half

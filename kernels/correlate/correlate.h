@@ -7,7 +7,7 @@
  *
  * Exactness: integers are exact; -128 is a legal value, as is -8 with 4 bits.  A product's part is at most 2 * 128^2 =
  *            2^15, so sums hold CORRELATE_INT_SPECTRA spectra.
- *            Half floats: products are exact.  The twin sums a launch in double, CUDA in float32.
+ *            Half floats: products are exact.  The C version sums a launch in double, CUDA in float32.
  * Requires: sums start at zero.  All launches together add at most correlate_max_spectra() spectra to the sums.  A
  *            spectrum that is zero in all antennas does not count.  Before the limit is exceeded, the caller moves the
  *            sums to totals (reduce.h).
@@ -21,7 +21,7 @@
 #include "common/device/device.h"
 #include "kernels/util/voltages.h"
 
-#define CORRELATE_INT_SPECTRA   65535 /* largest number of full-scale spectra in an int32 sum: 65535 * 2^15 < 2^31 */
+#define CORRELATE_INT_SPECTRA 65535 /* largest number of full-scale spectra in an int32 sum: 65535 * 2^15 < 2^31 */
 /* maximum number of half-float spectra in a float32 sum; xbgpu/audit.h states the loss of precision */
 #define CORRELATE_FLOAT_SPECTRA 8192
 

@@ -71,13 +71,13 @@ struct correlate_shape correlate_device_shape(const struct correlate_args *args,
 struct correlate_kernels {
     struct correlate_shape shape;
     uint32_t n_multiprocessors; /* number of multiprocessors of the device */
-    bool compiled;              /* false: the twin */
+    bool compiled;              /* false: the C version */
     size_t n;
     struct device_kernel *kernels[CORRELATE_MAX_KERNELS];
 };
 
 /* Creates the kernels for the sizes in 'args' and the shape.  On a device that does not run CUDA variants, creates the
- * twin and ignores the shape.  Returns 0, or negative errno with nothing to destroy. */
+ * plain C version, and ignores the shape.  Returns 0, or negative errno with nothing to destroy. */
 int correlate_kernels_create(struct device *device, const struct correlate_args *args,
                              const struct correlate_shape *shape, struct correlate_kernels *made);
 /* Destroys the kernels.  Accepts a structure that is all zeros. */

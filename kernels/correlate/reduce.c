@@ -1,4 +1,4 @@
-/* reduce.c - plain C twin of reduce: runs once per dump, after the dump's last correlate.  The host also runs it
+/* reduce.c - plain C version of reduce: runs once per dump, after the dump's last correlate.  The host also runs it
  * before a launch of correlate, if the launch's spectra would overflow the sums. */
 #include "kernels/correlate/reduce.h"
 

@@ -1,5 +1,5 @@
-/* select_spectra.c - plain C twin of select_spectra: runs between the upload and correlate.c if inputs are shifted or
- * an output has a gate. */
+/* select_spectra.c - plain C version of select_spectra: runs between the upload and correlate.c if inputs are shifted
+ * or an output has a gate. */
 #include "kernels/correlate/select_spectra.h"
 
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* ddc.c - plain C twin of ddc: the first step of a narrowband output, before the polyphase filter bank.
+/* ddc.c - plain C version of ddc: the first step of a narrowband output, before the polyphase filter bank.
  *
  * The kernel computes a block of outputs in several passes.  Each pass uses the samples whose indices are equal
  * modulo the subsampling factor.  These samples are unpacked into a column.  The taps with the same residue slide

@@ -1,5 +1,5 @@
 /* channelise_narrow.c - the host code of channelise_narrow_front and channelise_narrow_back.  The stages of
- * channelise.c are the twin of these kernels. */
+ * channelise.c are the C version of these kernels. */
 #include "kernels/filterbank/channelise_narrow.h"
 
 #include <assert.h>

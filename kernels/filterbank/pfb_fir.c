@@ -1,4 +1,4 @@
-/* pfb_fir.c - plain C twin of pfb_fir: the first step of channelise.c.
+/* pfb_fir.c - plain C version of pfb_fir: the first step of channelise.c.
  *
  * The windows of consecutive spectra have all rows but one in common.  A row is 2 n_chan samples.  The kernel processes
  * a block of columns row by row.  Each row is unpacked once into a ring of the last n_taps rows.  The ring stays in the

@@ -14,7 +14,7 @@
  *
  * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps 1..32.
  *           CUDA: n_chan >= 64; 'in' aligned to 4 bytes, and readable to the end of the last sample's 4-byte word.
- * Exactness: float32 accumulation in order of taps; the twin rounds products of weights and samples, CUDA does not
+ * Exactness: float32 accumulation in order of taps; the C version rounds products of weights and samples, CUDA does not
  *            (FMA).  'power' is exact.
  * Bound by: memory; sample_bits / 8 B in + 4 B out per sample. */
 #ifndef KERNELS_FILTERBANK_PFB_FIR_H

@@ -1,4 +1,4 @@
-/* pfb_fir_complex.c - plain C twin of pfb_fir_complex: runs between ddc.c and the FFT of a narrowband output.
+/* pfb_fir_complex.c - plain C version of pfb_fir_complex: runs between ddc.c and the FFT of a narrowband output.
  *
  * The kernel processes a block of columns spectrum by spectrum.  The windows of consecutive spectra have all rows but
  * one in common.  So the rows and the block's weights stay in the cache. */

@@ -7,7 +7,7 @@
  * out[s][p] = sum over i < n_taps of weights[i][p] * in[offset + (s + i) n_bins + p]
  *
  * Requires: n_bins a power of two >= 2; n_taps 1..32; offset >= 0.  CUDA: n_bins >= 64; all buffers aligned to 8 bytes.
- * Exactness: float32 accumulation in order of taps; the twin rounds products of weights and samples, CUDA does not
+ * Exactness: float32 accumulation in order of taps; the C version rounds products of weights and samples, CUDA does not
  *            (FMA).
  * Bound by: memory; 8 B in + 8 B out per sample. */
 #ifndef KERNELS_FILTERBANK_PFB_FIR_COMPLEX_H

@@ -1,4 +1,4 @@
-/* postproc.c - plain C twin of postproc: the last step of channelise.c.
+/* postproc.c - plain C version of postproc: the last step of channelise.c.
  *
  * The kernel works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, the
  * kernel applies the header's steps to one spectrum's block of channels at a time.  Real and imaginary parts are in

@@ -25,7 +25,7 @@
  *           spectra_per_heap a multiple of 16, n_spectra a multiple of spectra_per_heap; first_spectrum even.  CUDA:
  *           n_chan >= 64; fft, gain and out aligned to 16 bytes.
  * Exactness: float32.  With CUDA the errors of sines and cosines are at most 2^-20, and multiply-adds are fused.  In
- *            the twin the errors of sines and cosines are at most 1 ulp.
+ *            the C version the errors of sines and cosines are at most 1 ulp.
  * Bound by: memory; 8 B in + out_bits / 4 B out per (pol, chan, spectrum). */
 #ifndef KERNELS_FILTERBANK_POSTPROC_H
 #define KERNELS_FILTERBANK_POSTPROC_H

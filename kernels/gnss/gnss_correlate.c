@@ -1,4 +1,4 @@
-/* gnss_correlate.c - plain C twin of gnss_correlate.
+/* gnss_correlate.c - plain C version of gnss_correlate.
  *
  * A block of samples is first multiplied with the conjugate carrier, once for each input, in 16-bit integers.  The
  * result is multiplied with the levels of each tap.  So one complex product serves all taps.  The results equal the

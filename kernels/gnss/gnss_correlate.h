@@ -20,8 +20,8 @@
  *            Any division of an integration into pieces gives the same bits, in one launch or in several.
  * Taps:      code phases ahead of the prompt phase, at any spacing.  The caller passes taps behind the prompt phase
  *            modulo the length (gnss_code_phase()), so no phase is negative.
- * Exactness: all sums are exact, so CUDA and the twin agree in every bit.  A part of a product is below 2^15, so 65 000
- *            products fit int32; larger sums are 64 bits.
+ * Exactness: all sums are exact, so CUDA and the C version agree in every bit.  A part of a product is below 2^15, so
+ *            65 000 products fit int32; larger sums are 64 bits.
  *            An entry of the carrier is within GNSS_CARRIER_ERROR of GNSS_AMPLITUDE e^{2 pi i phase}.  Over all phases
  *            the replica loses less than 0.001 dB.  All antennas have the same replica, so they share its error.
  * Requires:  1 to GNSS_MAX_PIECES pieces; 1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, the same number for all
@@ -34,9 +34,9 @@
  *            number of slices depends on 'max_samples' and on the number of multiprocessors.  The launch is fastest if
  *            'max_samples' equals the number of samples that the pieces of a block span.  A block reads samples once
  *            for pieces whose offsets differ by at most 'max_spread' samples at each antenna.
- * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input.
- *            With few antennas the twin is bound by the look-up of levels.  CUDA: about 30 instructions a sample and
- *            satellite.  The variant for arrays: reads of shared memory.
+ * Bound by:  the C version: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and
+ *            input.  With few antennas the C version is bound by the look-up of levels.  CUDA: about 30 instructions a
+ *            sample and satellite.  The variant for arrays: reads of shared memory.
  * Users:     fgpu/gnss.c, bench_gnss. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
 #define KERNELS_GNSS_GNSS_CORRELATE_H

@@ -1,5 +1,5 @@
-/* gnss_quantise.c - plain C twin of the kernel gnss_quantise, and the control of the kernel's scale.  The kernel runs
- * after ddc and before gnss_correlate. */
+/* gnss_quantise.c - plain C version of the kernel gnss_quantise, and the control of the kernel's scale.  The kernel
+ * runs after ddc and before gnss_correlate. */
 #include "kernels/gnss/gnss_quantise.h"
 
 #include "common/base/units.h"

@@ -15,7 +15,7 @@
  *                 dB    0.090    0.0057   0.0014   0.0004   0.0063   0.047
  *             Between GNSS_MIN_RMS and GNSS_MAX_RMS the loss is below 0.006 dB.  The rms includes interference.  If the
  *             interference is 12 dB above the noise, the noise still has an rms of 2 steps.
- * Exactness:  the only inexact step is one rounding to float32, so CUDA and the twin agree in every bit.
+ * Exactness:  the only inexact step is one rounding to float32, so CUDA and the C version agree in every bit.
  * Requires:   finite scales.  CUDA: 'in' aligned to 8 bytes, 'out' aligned to 2 bytes.
  * Users:      fgpu/gnss.c.
  * Bound by:   memory; 8 B in + 2 B out per sample. */

@@ -1,4 +1,4 @@
-/* gather.c - plain C twin of gather: copies pieces of device memory to other places. */
+/* gather.c - plain C version of gather: copies pieces of device memory to other places. */
 #include "kernels/util/gather.h"
 
 #include <assert.h>

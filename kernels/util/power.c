@@ -1,4 +1,4 @@
-/* power.c - plain C twin of power: the power of the inputs, used if all outputs are narrow bands. */
+/* power.c - plain C version of power: the power of the inputs, used if all outputs are narrow bands. */
 #include "kernels/util/power.h"
 
 #include "common/base/units.h"

@@ -12,7 +12,7 @@
  * The ceiling is the smaller of two rates, measured in the same run: the rate at which a copy moves the same bytes,
  * and the rate at which cuBLASLt, if installed, does the same multiplications as int8 products.  A coefficient has
  * two slices, its high and its low byte, and each slice needs a product.  Before a size is timed, the last channel of
- * its first beam is compared with the result of the plain C kernel (the twin).
+ * its first beam is compared with the result of the plain C version.
  *
  * Then the program measures the incoherent beam for each number of antennas: its powers in windows of 64 spectra.
  * The ceiling of this beam is a pass that only reads the voltages, at the memory rate of the copy.  Detected beams
@@ -65,7 +65,7 @@ struct work {
     struct beam_steering *steering;
 };
 
-/* ---- A size ------------------------------------------------------------------------------------------------------- */
+/* ---- A size ------------------------------------------------------------------------------------------------------ */
 
 static void *upload(const struct bed *bed, const void *from, size_t bytes)
 {
@@ -188,8 +188,8 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Launches the kernel once.  Returns true if the kernel and the twin agree on the last channel of the first beam in
- * batch 0. */
+/* Launches the kernel once.  Returns true if the kernel and the C version agree on the last channel of the first beam
+ * in batch 0. */
 static bool is_right(const struct work *w)
 {
     const struct beamform_args *a = &w->args;
@@ -200,25 +200,25 @@ static bool is_right(const struct work *w)
     int32_t *exponent = device_alloc_pinned(w->bed->device, sizeof(*exponent));
     int8_t *out = device_alloc_pinned(w->bed->device, out_bytes), expected[N_SPECTRA * 2];
     uint32_t saturated = 0;
-    struct beamform_args twin = *a;
+    struct beamform_args plain_c = *a;
 
     if (!voltages || !coefficients || !exponent || !out)
-        bench_fail("there is no memory to compare with the twin");
+        bench_fail("there is no memory to compare with the C version");
     device_copy_2d(w->bed->stream, voltages, run_bytes, (const uint8_t *)a->voltages + last * run_bytes,
                    a->n_chan * run_bytes, run_bytes, a->n_ants);
     device_copy(w->bed->stream, coefficients, a->coefficients + row * a->n_ants * 2, a->n_ants * 2 * sizeof(int16_t));
     device_copy(w->bed->stream, exponent, a->exponents + row, sizeof(*exponent));
     device_copy(w->bed->stream, out, a->out + last * out_bytes, out_bytes);
     device_stream_wait(w->bed->stream);
-    twin.voltages = voltages;
-    twin.coefficients = coefficients;
-    twin.exponents = exponent;
-    twin.beams = w->beams;
-    twin.out = expected;
-    twin.saturated = &saturated;
-    twin.chan_offset = (uint32_t)last;
-    twin.n_beams = twin.n_chan = twin.n_batches = 1;
-    beamform_kernel.cpu(&twin, 1);
+    plain_c.voltages = voltages;
+    plain_c.coefficients = coefficients;
+    plain_c.exponents = exponent;
+    plain_c.beams = w->beams;
+    plain_c.out = expected;
+    plain_c.saturated = &saturated;
+    plain_c.chan_offset = (uint32_t)last;
+    plain_c.n_beams = plain_c.n_chan = plain_c.n_batches = 1;
+    beamform_kernel.cpu(&plain_c, 1);
     bool right = memcmp(out, expected, out_bytes) == 0;
     device_free_pinned(w->bed->device, voltages);
     device_free_pinned(w->bed->device, coefficients);
@@ -260,12 +260,12 @@ static bool bench_size(const struct options *options, const struct bed *bed, uns
             ceiling, bound);
     }
     if (!ok)
-        printf("    WRONG: the output differs from the twin's\n");
+        printf("    WRONG: the output differs from the C version's\n");
     work_fini(&w);
     return ok;
 }
 
-/* ---- The incoherent beam ------------------------------------------------------------------------------------------ */
+/* ---- The incoherent beam ----------------------------------------------------------------------------------------- */
 
 struct incoherent {
     const struct bed *bed;
@@ -320,7 +320,7 @@ static int64_t time_incoherent(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Launches the kernel once.  Returns true if the powers of the last channel equal the twin's powers. */
+/* Launches the kernel once.  Returns true if the powers of the last channel equal the C version's powers. */
 static bool is_incoherent_right(const struct incoherent *w)
 {
     const struct beam_incoherent_args *a = &w->args;
@@ -329,20 +329,20 @@ static bool is_incoherent_right(const struct incoherent *w)
     uint8_t *voltages = device_alloc_pinned(w->bed->device, n_runs * run_bytes);
     int64_t *powers = device_alloc_pinned(w->bed->device, n_powers * sizeof(*powers));
     int64_t expected[N_WINDOWS * BEAM_MAX_PRODUCTS] = {0};
-    struct beam_incoherent_args twin = *a;
+    struct beam_incoherent_args plain_c = *a;
 
     if (!voltages || !powers)
-        bench_fail("there is no memory to compare with the twin");
+        bench_fail("there is no memory to compare with the C version");
     device_copy_2d(w->bed->stream, voltages, run_bytes, (const uint8_t *)a->voltages + (a->n_chan - 1) * run_bytes,
                    a->n_chan * run_bytes, run_bytes, n_runs);
     device_copy_2d(w->bed->stream, powers, sizeof(*powers), a->powers + a->n_chan - 1, a->n_chan * sizeof(*powers),
                    sizeof(*powers), n_powers);
     device_stream_wait(w->bed->stream);
-    twin.voltages = voltages;
-    twin.weights = w->weights;
-    twin.powers = expected;
-    twin.n_chan = 1;
-    beam_incoherent_kernel.cpu(&twin, 1);
+    plain_c.voltages = voltages;
+    plain_c.weights = w->weights;
+    plain_c.powers = expected;
+    plain_c.n_chan = 1;
+    beam_incoherent_kernel.cpu(&plain_c, 1);
     bool right = memcmp(powers, expected, n_powers * sizeof(*powers)) == 0;
     device_free_pinned(w->bed->device, voltages);
     device_free_pinned(w->bed->device, powers);
@@ -369,7 +369,7 @@ static bool bench_incoherent(const struct options *options, const struct bed *be
                                       options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
                         bed->copy.max / (N_POLS * voltage_bytes(w.args.format)), "limit of the copy rate");
     if (!ok)
-        printf("    WRONG: the powers differ from the twin's\n");
+        printf("    WRONG: the powers differ from the C version's\n");
     device_kernel_destroy(w.kernel);
     device_free(bed->device, (void *)w.args.voltages);
     device_free(bed->device, (void *)w.args.weights);
@@ -377,7 +377,7 @@ static bool bench_incoherent(const struct options *options, const struct bed *be
     return ok;
 }
 
-/* ---- Detected beams ----------------------------------------------------------------------------------------------- */
+/* ---- Detected beams ---------------------------------------------------------------------------------------------- */
 
 struct detected {
     struct work beams; /* beams whose voltages are not stored */
@@ -432,7 +432,7 @@ static void bench_detected(const struct options *options, const struct bed *bed,
     work_fini(&d.beams);
 }
 
-/* ---- Beside uploads and the correlation --------------------------------------------------------------------------- */
+/* ---- Beside uploads and the correlation -------------------------------------------------------------------------- */
 
 #define N_BESIDE 16 /* beams */
 
@@ -556,7 +556,7 @@ static void bench_beside(const struct options *options, const struct bed *bed)
     beside_fini(&b);
 }
 
-/* ---- Ceilings ----------------------------------------------------------------------------------------------------- */
+/* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
 
 static void find_ceilings(const struct options *options, struct bed *bed)
 {
@@ -571,7 +571,7 @@ static void find_ceilings(const struct options *options, struct bed *bed)
         bench_print_row("matrix product, bytes", bed->product, 0, "10^12 operations/s");
 }
 
-/* ---- Options ------------------------------------------------------------------------------------------------------ */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static void read_antennas(const char *text, void *value)
 {

@@ -14,7 +14,7 @@
  *
  * The ceiling is the smaller of two rates, measured in the same run: the rate at which a copy moves the same bytes,
  * and the rate at which cuBLASLt, if installed, does the kernel's multiplications as a product of half floats.
- * Before a kernel is timed, its output is compared with the output of the plain C kernel (the twin). */
+ * Before a kernel is timed, its output is compared with the output of the plain C version. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -33,7 +33,7 @@
 
 #define MAX_SIZES     16
 #define REPETITION_NS (50 * NS_PER_MS)
-#define CHECKED_OUT   5000 /* number of outputs that are compared with the twin's outputs */
+#define CHECKED_OUT   5000 /* number of outputs that are compared with the C version's outputs */
 
 struct options {
     struct device_config device;
@@ -62,7 +62,7 @@ struct work {
     struct mixer mixer;
 };
 
-/* ---- A size and shape --------------------------------------------------------------------------------------------- */
+/* ---- A size and shape -------------------------------------------------------------------------------------------- */
 
 static void upload_weights(struct work *w, const struct ddc_shape *shape)
 {
@@ -121,7 +121,7 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Launches the kernel once.  Returns true if the last outputs of polarisation 1 equal the twin's outputs. */
+/* Launches the kernel once.  Returns true if the last outputs of polarisation 1 equal the C version's outputs. */
 static bool is_right(const struct work *w)
 {
     uint32_t n = w->args.n_out < CHECKED_OUT ? w->args.n_out : CHECKED_OUT, first = w->args.n_out - n;
@@ -131,22 +131,22 @@ static bool is_right(const struct work *w)
     uint8_t *in = device_alloc_pinned(w->bed->device, in_bytes);
     float *out = device_alloc_pinned(w->bed->device, out_bytes), *expected = malloc(out_bytes);
     float *weights = malloc(ddc_weights_bytes(&w->args, NULL, false));
-    struct ddc_args twin = w->args;
+    struct ddc_args plain_c = w->args;
     double largest = 0;
 
     if (!in || !out || !expected || !weights)
-        bench_fail("there is no memory to compare with the twin");
+        bench_fail("there is no memory to compare with the C version");
     device_copy(w->bed->stream, in, w->args.in[1] + first_sample * w->args.sample_bits / 8, in_bytes);
     device_copy(w->bed->stream, out, w->args.out[1] + 2 * (size_t)first, out_bytes);
     device_stream_wait(w->bed->stream);
-    twin.in[0] = twin.in[1] = in;
-    twin.out[0] = twin.out[1] = expected;
-    twin.offset = (int64_t)((uint64_t)first * w->args.subsampling - first_sample);
-    twin.phase += first * twin.phase_step;
-    twin.n_out = n;
-    twin.scale = ddc_weights(&w->args, NULL, false, w->filter, &w->mixer, weights);
-    twin.weights = weights;
-    ddc_kernel.cpu(&twin, bench_n_cpus());
+    plain_c.in[0] = plain_c.in[1] = in;
+    plain_c.out[0] = plain_c.out[1] = expected;
+    plain_c.offset = (int64_t)((uint64_t)first * w->args.subsampling - first_sample);
+    plain_c.phase += first * plain_c.phase_step;
+    plain_c.n_out = n;
+    plain_c.scale = ddc_weights(&w->args, NULL, false, w->filter, &w->mixer, weights);
+    plain_c.weights = weights;
+    ddc_kernel.cpu(&plain_c, bench_n_cpus());
     for (size_t i = 0; i < 2 * (size_t)n; i++)
         largest = fmax(largest, isfinite(out[i]) ? fabs((double)out[i] - expected[i]) : INFINITY);
     free(weights);
@@ -193,7 +193,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
             ceiling, bound);
     }
     if (!ok)
-        printf("    WRONG: the output differs from the twin's\n");
+        printf("    WRONG: the output differs from the C version's\n");
     work_fini(&w);
     return ok;
 }
@@ -330,7 +330,7 @@ static bool bench_size(const struct options *options, const struct bed *bed, uns
     return ok;
 }
 
-/* ---- Ceilings ----------------------------------------------------------------------------------------------------- */
+/* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
 
 static void find_ceilings(const struct options *options, struct bed *bed)
 {
@@ -345,7 +345,7 @@ static void find_ceilings(const struct options *options, struct bed *bed)
         bench_print_row("matrix product, half floats", bed->product, 0, "10^12 operations/s");
 }
 
-/* ---- Options ------------------------------------------------------------------------------------------------------ */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static void read_sizes(const char *text, void *value)
 {

@@ -16,7 +16,7 @@
  * A Gsample/s is 10^9 combinations of sample, input and satellite a second.  Each combination includes the products
  * for all taps.  "us" is the shortest time of a launch, if launches follow each other without a pause.  On the cpu
  * device the ceiling is a plain loop of int8 multiplications and additions on one core, with 4 multiplications for
- * each tap.  Before a size is timed, its sums are compared with the sums of the plain C kernel (the twin). */
+ * each tap.  Before a size is timed, its sums are compared with the sums of the plain C version. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
@@ -70,7 +70,7 @@ struct work {
     uint32_t n_satellites;
 };
 
-/* ---- A size ------------------------------------------------------------------------------------------------------- */
+/* ---- A size ------------------------------------------------------------------------------------------------------ */
 
 static void *alloc_host(const struct bed *bed, size_t bytes)
 {
@@ -237,7 +237,7 @@ static int64_t time_work(void *what, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Returns true if one launch adds the same sums as the twin. */
+/* Returns true if one launch adds the same sums as the C version. */
 static bool is_right(struct work *w)
 {
     int64_t *sums = alloc_host(w->bed, w->sums_bytes);
@@ -275,12 +275,12 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
         bench_print_row(label, rate, bed->int8_madds / (4 * N_TAPS), bound);
     }
     if (!ok)
-        printf("    WRONG: the sums differ from the twin's\n");
+        printf("    WRONG: the sums differ from the C version's\n");
     work_fini(&w);
     return ok;
 }
 
-/* ---- The ceiling of the cpu device -------------------------------------------------------------------------------- */
+/* ---- The ceiling of the cpu device ------------------------------------------------------------------------------- */
 
 #define MADDS 4096
 
@@ -313,7 +313,7 @@ static double find_int8_madds(const struct options *options)
     return bench_measure(time_madds, values, MADDS, options->n_repetitions, REPETITION_NS, SIZE_MAX).max;
 }
 
-/* ---- All ---------------------------------------------------------------------------------------------------------- */
+/* ---- All --------------------------------------------------------------------------------------------------------- */
 
 static void read_antennas(const char *text, void *value)
 {

@@ -10,8 +10,8 @@
  *   --shapes:  measures all candidates of correlate_candidates(), on a device that compiles kernels.
  *   --once:    no timing: runs each kernel once to warm up and once more, for a profiler.
  *
- * On devices that compile kernels, a few channels and spectra of each shape are compared with the plain C kernel (the
- * twin).  If the GPU has wgmma, the variant on wgmma is measured, too.
+ * On devices that compile kernels, a few channels and spectra of each shape are compared with the plain C kernel .  If
+ * the GPU has wgmma, the variant on wgmma is measured, too.
  *
  * A Jones vector, or jones, is a sample of both polarisations of an antenna.  For each pair of inputs a <= b, each
  * channel and each spectrum, 8 operations are useful.  The ceiling follows from the longer of two times, measured in
@@ -228,10 +228,10 @@ static void print_correlate(const struct ceilings *ceilings, const struct correl
     bench_print_row(label, tops, ceiling, text);
 }
 
-/* Returns true if a shape gives the twin's results, on a few channels and spectra. */
+/* Returns true if a shape gives the C version's results, on a few channels and spectra. */
 static bool is_right(const struct bed *bed, const struct correlate_args *like, const struct correlate_shape *shape)
 {
-    struct correlate_args a = *like, twin;
+    struct correlate_args a = *like, plain_c;
     a.n_chan = 2;
     a.n_spectra = 48;
     a.n_batches = 3;
@@ -251,10 +251,10 @@ static bool is_right(const struct bed *bed, const struct correlate_args *like, c
     time_work(&w, 1);
     device_copy(bed->stream, sums.integer, a.sums.integer, sums_bytes);
     device_stream_wait(bed->stream);
-    twin = a;
-    twin.voltages = voltages;
-    twin.sums = expected;
-    correlate_kernel.cpu(&twin, bench_n_cpus());
+    plain_c = a;
+    plain_c.voltages = voltages;
+    plain_c.sums = expected;
+    correlate_kernel.cpu(&plain_c, bench_n_cpus());
     for (size_t i = 0; i < n_sums(&a); i++)
         ok &= correlate_sums_real(a.format) ? fabsf(sums.real[i] - expected.real[i]) < 1e-2f
                                             : sums.integer[i] == expected.integer[i];
@@ -281,7 +281,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, co
         print_correlate(ceilings, a, label, measure(options, &w, n_operations(a)));
     }
     if (!ok)
-        printf("    WRONG: the sums differ from the twin's\n");
+        printf("    WRONG: the sums differ from the C version's\n");
     destroy_work(&w);
     return ok;
 }

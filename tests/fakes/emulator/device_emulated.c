@@ -1,5 +1,5 @@
 /* device_emulated.c - see device_emulated.h.  The cpu device does everything but kernels.  An emulated launch is a
- * launch of the cpu device.  The kernel's 'twin' in that launch runs the shared object. */
+ * launch of the cpu device.  The kernel's 'plain_c' in that launch runs the shared object. */
 #include "tests/fakes/emulator/device_emulated.h"
 
 #include "common/device/tensor_map.h"
@@ -35,9 +35,9 @@ struct module {
 
 struct emulated_kernel {
     struct device_kernel base;
-    struct device_kernel *twin; /* of the cpu device, where there is no .cu file or EMULATE=compile */
+    struct device_kernel *plain_c; /* of the cpu device, where there is no .cu file or EMULATE=compile */
     struct device_kernel as_cpu;
-    struct module *module; /* NULL with a twin or EMULATE=compile */
+    struct module *module; /* NULL with a plain_c or EMULATE=compile */
 };
 
 /* What a launch hands to run_launch(), which frees it. */
@@ -87,8 +87,8 @@ static void emulated_launch(struct device_stream *stream, struct device_kernel *
     struct emulated_kernel *self = (struct emulated_kernel *)kernel;
     struct launch *launch;
 
-    if (self->twin) {
-        cpu_ops->launch(stream, self->twin, grid, args);
+    if (self->plain_c) {
+        cpu_ops->launch(stream, self->plain_c, grid, args);
         return;
     }
     if (!self->module)
@@ -224,7 +224,7 @@ static int emulated_kernel_create(struct device *device, const struct kernel *ke
             err = find_module(kernel->name, command, &new->module);
     }
     if (!err && (!has_source || (only_compiles && kernel->cpu)))
-        err = cpu_ops->kernel_create(device, kernel, constants, n_constants, &new->twin);
+        err = cpu_ops->kernel_create(device, kernel, constants, n_constants, &new->plain_c);
     if (err) {
         free(new);
         return err;
@@ -237,8 +237,8 @@ static void emulated_kernel_destroy(struct device_kernel *kernel)
 {
     struct emulated_kernel *self = (struct emulated_kernel *)kernel;
 
-    if (self->twin)
-        cpu_ops->kernel_destroy(self->twin);
+    if (self->plain_c)
+        cpu_ops->kernel_destroy(self->plain_c);
     free(self);
 }
 

@@ -1,5 +1,5 @@
-/* check_beam_coefficients - phasors and coefficients of the twin and of the CUDA variant, against double precision.
- * Both give the same bits.  Fragments are compared with a model, byte by byte. */
+/* check_beam_coefficients - phasors and coefficients of the C version and of the CUDA variant, against double
+ * precision.  Both give the same bits.  Fragments are compared with a model, byte by byte. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #include "common/base/units.h"
@@ -198,7 +198,7 @@ static const struct {
     uint32_t n_beams, n_ants, n_chan;
 } sizes[] = {{1, 1, 1}, {2, 3, 5}, {5, 33, 7}, {16, 80, 3}, {1, 127, 64}, {3, 257, 4}, {17, 130, 9}, {2, 1025, 2}};
 
-TEST(twin, .end = 2 * ARRAY_LEN(sizes))
+TEST(plain_c, .end = 2 * ARRAY_LEN(sizes))
 {
     struct work w;
 

@@ -1,7 +1,7 @@
-/* check_beam_detect - powers of beams of the twin and of the CUDA variant, against sums of integers.  The parts of a
- * sum are computed in double precision.  Both variants give the same bits.  Cases: windows that begin and end anywhere,
- * all products, groups of channels, saturation, absent antennas, renormalisation, all formats; then both formats of
- * beam_finish. */
+/* check_beam_detect - powers of beams of the C version and of the CUDA variant, against sums of integers.  The parts of
+ * a sum are computed in double precision.  Both variants give the same bits.  Cases: windows that begin and end
+ * anywhere, all products, groups of channels, saturation, absent antennas, renormalisation, all formats; then both
+ * formats of beam_finish. */
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_finish.h"
 
@@ -17,8 +17,9 @@
 #define N_BATCHES 3
 #define GUARD     0x5a5a5a5a5a5a
 
-/* The windows' spectra and number, and how far behind the first spectrum they begin (before it, if negative).  More than 8
- * beams of up to 96 antennas: warps hold their voltages; 140 beams in two blocks.  530 beams need two blocks with wgmma. */
+/* The windows' spectra and number, and how far behind the first spectrum they begin (before it, if negative).  More
+ * than 8 beams of up to 96 antennas: warps hold their voltages; 140 beams in two blocks.  530 beams need two blocks
+ * with wgmma. */
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra, group_channels, window_spectra, n_windows;
     int begin;
@@ -172,7 +173,7 @@ static void run_twin(struct work *w)
     beam_detect_kernel.cpu(&w->args, 1 + (int)random_below(3));
 }
 
-TEST(twin, .end = 3 * ARRAY_LEN(sizes))
+TEST(plain_c, .end = 3 * ARRAY_LEN(sizes))
 {
     struct work w;
 
@@ -241,7 +242,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     device_free(d->device, f->saturated);
 }
 
-/* Compares CUDA with the twin. */
+/* Compares CUDA with the C version. */
 static void compare(size_t size, enum voltage_format format, enum beam_products wanted, bool wgmma)
 {
     struct test_device d;

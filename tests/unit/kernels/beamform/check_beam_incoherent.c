@@ -1,6 +1,6 @@
-/* check_beam_incoherent - powers of the twin and of the CUDA variant, against sums of integers.  Both give the same
- * bits.  Cases: windows that begin and end anywhere, all products and formats, groups of channels, absent antennas,
- * weights of 0, and the largest allowed powers. */
+/* check_beam_incoherent - powers of the C version and of the CUDA variant, against sums of integers.  Both give the
+ * same bits.  Cases: windows that begin and end anywhere, all products and formats, groups of channels, absent
+ * antennas, weights of 0, and the largest allowed powers. */
 #include "kernels/beamform/beam_incoherent.h"
 
 #include "common/base/units.h"
@@ -189,7 +189,7 @@ static void check_cuda(const struct test_device *d, size_t size, enum voltage_fo
     work_fini(&w);
 }
 
-TEST(twin, .end = 6 * ARRAY_LEN(sizes))
+TEST(plain_c, .end = 6 * ARRAY_LEN(sizes))
 {
     check_twin((size_t)_i / 6, formats[_i % 3], products[(_i + _i / 6) % 4], false);
 }

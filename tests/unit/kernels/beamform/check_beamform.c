@@ -1,5 +1,5 @@
-/* check_beamform - beams of the twin and of the CUDA variant, against sums of integers and double precision.  Both give
- * the same bits.  Cases: -128, saturation, absent antennas, renormalisation, all formats. */
+/* check_beamform - beams of the C version and of the CUDA variant, against sums of integers and double precision.  Both
+ * give the same bits.  Cases: -128, saturation, absent antennas, renormalisation, all formats. */
 #include "kernels/beamform/beamform.h"
 
 #include "common/base/units.h"
@@ -14,8 +14,8 @@
 #define N_BATCHES 3
 #define NEAR_HALF 1e-4 /* of a step: the model may round to either side */
 
-/* 24, 40, 300 and 1040 beams: blocks hold their voltages; 300 beams need two blocks.  33 beams have too many antennas for
- * that.  40, 300 and 1040 beams are enough for wgmma, and 1040 beams need two blocks with wgmma. */
+/* 24, 40, 300 and 1040 beams: blocks hold their voltages; 300 beams need two blocks.  33 beams have too many antennas
+ * for that.  40, 300 and 1040 beams are enough for wgmma, and 1040 beams need two blocks with wgmma. */
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra;
 } sizes[] = {{1, 1, 1, 16},    {4, 2, 3, 32},   {5, 3, 2, 144},   {1, 5, 4, 16},   {9, 16, 2, 64},
@@ -192,7 +192,7 @@ static void run_twin(struct work *w)
     beamform_kernel.cpu(&w->args, 1 + (int)random_below(3));
 }
 
-TEST(twin, .end = 3 * ARRAY_LEN(sizes))
+TEST(plain_c, .end = 3 * ARRAY_LEN(sizes))
 {
     struct work w;
 

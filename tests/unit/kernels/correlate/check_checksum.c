@@ -96,7 +96,7 @@ static void model(const struct checksum_args *a, size_t chan, struct model_sum *
         }
 }
 
-/* Runs on the device, or NULL, the twin. */
+/* Runs on the device, or NULL, the C version. */
 static void run(struct test_device *d, struct checksum_args args, size_t n_rows, int n_threads)
 {
     struct kernel_constant constants[CHECKSUM_N_CONSTANTS];
@@ -292,7 +292,7 @@ static void accumulate(struct bed *b)
     }
 }
 
-/* Judges on the device, or NULL, by the twin. */
+/* Judges on the device, or NULL, by the C version. */
 static void judge(struct test_device *d, struct bed *b)
 {
     struct checksum_dump_args args = {.sums = {(int32_t *)b->sums},
@@ -361,7 +361,8 @@ static float largest_magnitude(const struct bed *b)
     return (float)largest;
 }
 
-/* Good dumps agree, with flags and beyond the limits of 32 bits; a bit that flips is found in the first row it is in. */
+/* Good dumps agree, with flags and beyond the limits of 32 bits; a bit that flips is found in the first row it is in.
+ * */
 static void check_dumps(struct test_device *d, enum voltage_format format, bool with_totals, size_t max_ants)
 {
     struct bed b;

@@ -1,5 +1,5 @@
-/* check_correlate - the plain C twin against the definition, in 64-bit integers, or in double for voltages of half
- * floats.  The CUDA variant, in all shapes, is compared with the twin. */
+/* check_correlate - the plain C version against the definition, in 64-bit integers, or in double for voltages of half
+ * floats.  The CUDA variant, in all shapes, is compared with the C version. */
 #include "kernels/correlate/correlate.h"
 
 #include "common/base/units.h"
@@ -144,15 +144,15 @@ static void launch(struct test_device *d, struct correlate_args args, size_t n_b
     correlate_kernels_destroy(&kernels);
 }
 
-/* Integers are the same; half floats, whose parts are below 2 here, within float32 sums: those of matrix units are cut off,
- * not rounded, with every operation of 8 spectra, so they lose up to a last place of the largest sum each time. */
-static bool is_same(const struct correlate_args *a, union sum twin, union sum cuda)
+/* Integers are the same; half floats, whose parts are below 2 here, within float32 sums: those of matrix units are cut
+ * off, not rounded, with every operation of 8 spectra, so they lose up to a last place of the largest sum each time. */
+static bool is_same(const struct correlate_args *a, union sum plain_c, union sum cuda)
 {
     double largest = 8.0 * a->n_spectra * a->n_batches, operations = a->n_spectra * a->n_batches / 8.0;
 
     if (correlate_sums_real(a->format))
-        return fabs((double)twin.real - (double)cuda.real) <= 0x1p-23 * largest * (operations + 8);
-    return twin.integer == cuda.integer;
+        return fabs((double)plain_c.real - (double)cuda.real) <= 0x1p-23 * largest * (operations + 8);
+    return plain_c.integer == cuda.integer;
 }
 
 static bool on_a_gpu(const struct test_device *d)
@@ -160,33 +160,33 @@ static bool on_a_gpu(const struct test_device *d)
     return strcmp(device_name(d->device), "emulated") != 0;
 }
 
-/* Adds 'args' to random sums by the twin and by CUDA, and compares them all; 'shape' NULL: the default. */
+/* Adds 'args' to random sums by the C version and by CUDA, and compares them all; 'shape' NULL: the default. */
 static void compare_variants(struct test_device *d, struct correlate_args *a, size_t n_batches,
                              const struct correlate_shape *shape, uint32_t n_parts)
 {
     size_t n = correlate_n_baselines(a->n_ants) * a->n_chan * N_POL_PRODUCTS * 2;
-    union sum *twin = malloc((n + GUARD) * sizeof(*twin)), *cuda = malloc((n + GUARD) * sizeof(*cuda));
+    union sum *plain_c = malloc((n + GUARD) * sizeof(*plain_c)), *cuda = malloc((n + GUARD) * sizeof(*cuda));
     struct correlate_shape chosen = shape ? *shape : correlate_default_shape(a, device_shared_bytes(d->device));
     char text[200];
 
-    ck_assert(twin && cuda);
+    ck_assert(plain_c && cuda);
     for (size_t i = 0; i < n + GUARD; i++)
-        twin[i] = cuda[i] = random_sum(a);
-    a->sums.integer = &twin->integer;
+        plain_c[i] = cuda[i] = random_sum(a);
+    a->sums.integer = &plain_c->integer;
     correlate_kernel.cpu(a, on_a_gpu(d) ? 8 : 2); /* where there is a GPU there are CPUs */
     launch(d, *a, n_batches, &chosen, n_parts, cuda, n + GUARD);
     correlate_shape_format(&chosen, text, sizeof(text));
     for (size_t i = 0; i < n && !device_emulated_only_compiles(); i++)
-        if (!is_same(a, twin[i], cuda[i]))
+        if (!is_same(a, plain_c[i], cuda[i]))
             ck_abort_msg("%s, %u ants, %u chans, %u spectra, batches %u + %u, %u parts of time, %s: part %zu, product "
                          "%zu, baseline %zu, chan %zu is wrong: %d or %.9g, must be %d or %.9g",
                          format_names[a->format], a->n_ants, a->n_chan, a->n_spectra, a->first_batch, a->n_batches,
                          n_parts, text, i % 2, i / 2 % N_POL_PRODUCTS, i / 8 % correlate_n_baselines(a->n_ants),
                          i / 8 / correlate_n_baselines(a->n_ants), cuda[i].integer, (double)cuda[i].real,
-                         twin[i].integer, (double)twin[i].real);
-    ck_assert_mem_eq(twin + n, cuda + n, GUARD * sizeof(*twin));
+                         plain_c[i].integer, (double)plain_c[i].real);
+    ck_assert_mem_eq(plain_c + n, cuda + n, GUARD * sizeof(*plain_c));
     free(cuda);
-    free(twin);
+    free(plain_c);
 }
 
 /* Half floats are of any size from 1/8 to below 2. */
@@ -234,8 +234,8 @@ TEST(random_shapes, .group = "cpu")
     }
 }
 
-/* The largest sums that there can be, of each sign and in both parts: of a batch of as many spectra as sums hold, and of
- * many batches that make as many together. */
+/* The largest sums that there can be, of each sign and in both parts: of a batch of as many spectra as sums hold, and
+ * of many batches that make as many together. */
 TEST(full_scale, .end = 8, .group = "cpu")
 {
     static const struct {
@@ -471,7 +471,8 @@ TEST_ON_DEVICE(cuda_random_shapes, .end = 12, .group = "cuda_shapes")
     }
 }
 
-/* One size of array in all formats, heaps of any multiple of 16, parts of time; on the emulator large ones in one format. */
+/* One size of array in all formats, heaps of any multiple of 16, parts of time; on the emulator large ones in one
+ * format. */
 static void compare_formats(struct test_device *d, int number, uint32_t n_ants, uint32_t large,
                             const struct correlate_shape *shape)
 {

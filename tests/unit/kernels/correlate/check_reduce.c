@@ -107,7 +107,7 @@ static void free_bed(struct bed *b)
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
-/* On the device, or NULL, the twin. */
+/* On the device, or NULL, the C version. */
 static void run(struct test_device *d, struct bed *b, int n_threads)
 {
     struct reduce_args args = {.sums = {b->sums.integer},

@@ -210,7 +210,7 @@ static struct select_spectra_args random_sizes(void)
     return a;
 }
 
-TEST(twin)
+TEST(plain_c)
 {
     for (int trial = 0; trial < 200; trial++) {
         struct select_spectra_args a = random_sizes();

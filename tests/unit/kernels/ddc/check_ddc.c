@@ -28,7 +28,7 @@ static void put_sample(uint8_t *in, size_t index, uint32_t bits, int value)
     }
 }
 
-/* ---- What one call works on --------------------------------------------------------------------------------------- */
+/* ---- What one call works on -------------------------------------------------------------------------------------- */
 
 struct work {
     struct ddc_args args; /* but for where */
@@ -150,10 +150,10 @@ static void print_error(const char *what, const struct error *error)
            sqrt(error->squares / (double)error->n), error->largest);
 }
 
-/* ---- The oscillator ----------------------------------------------------------------------------------------------- */
+/* ---- The oscillator ---------------------------------------------------------------------------------------------- */
 
-/* Expected: Python's fractions of floats, (2^64 (-centre t) / rate) rounded, modulo 2^64.  The decimals of most rows are no
- * doubles, so their exact ratio would give other numbers. */
+/* Expected: Python's fractions of floats, (2^64 (-centre t) / rate) rounded, modulo 2^64.  The decimals of most rows
+ * are no doubles, so their exact ratio would give other numbers. */
 TEST(published_phases)
 {
     static const struct {
@@ -197,7 +197,7 @@ TEST(phases_add)
     }
 }
 
-/* ---- The twin ----------------------------------------------------------------------------------------------------- */
+/* ---- The C version ----------------------------------------------------------------------------------------------- */
 
 TEST(every_width, .end = N_WIDTHS)
 {
@@ -224,7 +224,7 @@ TEST(random_shapes)
         };
         run_twin(&args, 1 + (int)random_below(3), &error);
     }
-    print_error("twin", &error);
+    print_error("plain_c", &error);
 }
 
 /* More taps of a residue than are taken at a time. */
@@ -236,7 +236,7 @@ TEST(many_taps)
     run_twin(&args, 2, &error);
 }
 
-/* ---- The CUDA variant --------------------------------------------------------------------------------------------- */
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 static void run_cuda(struct test_device *d, const struct ddc_args *args, const struct ddc_shape *shape,
                      struct error *error)
@@ -318,13 +318,13 @@ TEST_ON_DEVICE(cuda_sizes, .end = 14)
     run_cuda_shape(d, &a, &shape, a.subsampling > 20 ? 1 : 3, a.subsampling > 20 ? 1000 : 5000);
 }
 
-/* ---- A tone, through the default filter ---------------------------------------------------------------------------- */
+/* ---- A tone, through the default filter -------------------------------------------------------------------------- */
 
 #define TONE_BITS 16
 #define TONE_OUT  1024
 
 /* Level of the output, in dB of a tone in the middle of the band, of a tone 'offset' from the centre in units of the
- * output's rate: by the twin, with samples of 16 bits. */
+ * output's rate: by the C version, with samples of 16 bits. */
 static double level_db(uint32_t subsampling, const float *filter, double offset)
 {
     struct ddc_args a = {

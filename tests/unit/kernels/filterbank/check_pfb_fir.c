@@ -1,5 +1,5 @@
 /* check_pfb_fir - the filter against a model that reads samples bit by bit.  Cases: every width, unaligned starts, and,
- * for the twin, input that ends at the end of the mapped memory. */
+ * for the C version, input that ends at the end of the mapped memory. */
 #include "kernels/filterbank/pfb_fir.h"
 
 #include "tests/unit/test_kernel.h"
@@ -64,7 +64,7 @@ static void memory_init(const struct pfb_fir_args *a, struct memory *m)
     m->power = 12345;
 }
 
-/* The twin gives the very bits of the formula; CUDA, which does not round the products, only its value. */
+/* The C version gives the very bits of the formula; CUDA, which does not round the products, only its value. */
 static void compare(const struct pfb_fir_args *a, const struct memory *m, bool exactly)
 {
     size_t step = 2 * (size_t)a->n_chan;
@@ -122,7 +122,7 @@ static void run_cuda(struct test_device *d, const struct pfb_fir_args *shape, ui
     free(m.out);
 }
 
-/* ---- The twin ---------------------------------------------------------------------------------------------------- */
+/* ---- The C version ----------------------------------------------------------------------------------------------- */
 
 TEST(every_width, .end = N_WIDTHS)
 {

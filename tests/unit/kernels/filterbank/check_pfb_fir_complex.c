@@ -1,5 +1,5 @@
-/* check_pfb_fir_complex - the filter, twin and CUDA variant, against its definition in double.  Inputs end at the end
- * of the mapped memory. */
+/* check_pfb_fir_complex - the filter, C version and CUDA variant, against its definition in double.  Inputs end at the
+ * end of the mapped memory. */
 #include "kernels/filterbank/pfb_fir_complex.h"
 
 #include "tests/unit/test_kernel.h"
@@ -84,7 +84,7 @@ static void run_cuda(struct test_device *d, struct pfb_fir_complex_args a, uint3
     free(m.out);
 }
 
-TEST(twin)
+TEST(plain_c)
 {
     for (int trial = 0; trial < 60; trial++)
         run_twin(

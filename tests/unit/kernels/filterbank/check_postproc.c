@@ -1,5 +1,5 @@
-/* check_postproc - heaps of the twin and of the CUDA variant, against a model in double.  The model takes the DFT of
- * the time series itself.  So the test judges the steps that finish the transform by their purpose.  Saturation and
+/* check_postproc - heaps of the C version and of the CUDA variant, against a model in double.  The model takes the DFT
+ * of the time series itself.  So the test judges the steps that finish the transform by their purpose.  Saturation and
  * dither have separate tests with exact values. */
 #include "kernels/filterbank/postproc.h"
 
@@ -19,12 +19,12 @@
 
 #define SATURATED_BEFORE 1000 /* is added to */
 
-enum { TWIN, CUDA, N_VARIANTS };
+enum { PLAIN_C, CUDA, N_VARIANTS };
 
-/* What runs the kernel: the C twin, or a device with the CUDA variant for one set of sizes. */
+/* What runs the kernel: the C version, or a device with the CUDA variant for one set of sizes. */
 static struct {
-    int n_threads;             /* of the twin */
-    struct test_device device; /* without a kernel: the twin */
+    int n_threads;             /* of the C version */
+    struct test_device device; /* without a kernel: the C version */
 } runner;
 
 /* Returns false where there is no such variant. */
@@ -34,7 +34,7 @@ static bool runner_init(int variant, const struct postproc_args *args)
 
     runner.n_threads = 1 + (int)random_below(3);
     runner.device.kernel = NULL;
-    if (variant == TWIN)
+    if (variant == PLAIN_C)
         return true;
     if (!test_device_open(&runner.device))
         return false;
@@ -361,7 +361,7 @@ TEST(random_shapes)
 {
     for (int trial = 0; trial < 80; trial++) {
         struct postproc_args args = random_args(8);
-        runner_init(TWIN, &args);
+        runner_init(PLAIN_C, &args);
         try_random(args);
     }
 }
@@ -384,7 +384,7 @@ TEST(narrow_bands)
         struct postproc_args args = random_args(8);
         args.unzip = 1;
         args.n_bins = args.n_chan << random_below(2);
-        runner_init(TWIN, &args);
+        runner_init(PLAIN_C, &args);
         try_random(args);
     }
 }
@@ -589,7 +589,7 @@ TEST(dither_is_reproducible, .end = N_VARIANTS)
     struct postproc_args half = dithered;
     size_t half_bytes = out_bytes(&dithered) / 2;
 
-    runner_init(TWIN, &dithered);
+    runner_init(PLAIN_C, &dithered);
     uint8_t *whole = quantise_constant(&dithered, 0.5f);
     if (!runner_init(_i, &dithered)) {
         free(whole);

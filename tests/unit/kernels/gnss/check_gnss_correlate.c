@@ -1,5 +1,5 @@
-/* check_gnss_correlate - sums of the twin and of the CUDA variants, against a model.  The model computes the phases of
- * each sample separately in 128-bit integers.  Both devices give the same bits.
+/* check_gnss_correlate - sums of the C version and of the CUDA variants, against a model.  The model computes the
+ * phases of each sample separately in 128-bit integers.  Both devices give the same bits.
  * Cases: tables of all lengths in one launch, taps and offsets anywhere, large and negative frequencies, integrations
  * of several pieces, the largest sums.  Phases over 1e8 samples are compared with exact rates, and the replica's loss
  * with double precision. */
@@ -20,7 +20,7 @@ typedef unsigned __int128 u128;
 
 static const uint32_t lengths[] = {1023, 49104, 10230, 8184};
 
-/* ---- The model ---------------------------------------------------------------------------------------------------- */
+/* ---- The model --------------------------------------------------------------------------------------------------- */
 
 static size_t model_subchip(const struct gnss_piece *piece, uint64_t tap, uint32_t n_subchips, uint64_t n)
 {
@@ -61,7 +61,7 @@ static void model_piece(const struct gnss_correlate_args *a, const struct gnss_p
         }
 }
 
-/* ---- Random work -------------------------------------------------------------------------------------------------- */
+/* ---- Random work ------------------------------------------------------------------------------------------------- */
 
 static const struct {
     uint32_t n_ants, n_taps, n_satellites, n_pieces, n_samples, max_offset; /* n_samples of a piece, at most */
@@ -201,7 +201,7 @@ static void check_sums(const struct work *w, const int64_t *sums, const int64_t 
                       (long long)expected[i]);
 }
 
-/* ---- Phases ------------------------------------------------------------------------------------------------------- */
+/* ---- Phases ------------------------------------------------------------------------------------------------------ */
 
 /* The sub-chip rate 'numerator' / 'denominator', in sub-chips a sample, is exact.  The phase is that of the kernels. */
 static void check_rate(uint64_t numerator, uint64_t denominator, uint32_t n_subchips, uint32_t n_samples)
@@ -226,8 +226,8 @@ static void check_rate(uint64_t numerator, uint64_t denominator, uint32_t n_subc
     ck_assert(phase == gnss_code_at(start << 48, step, n_samples, n_subchips));
 }
 
-/* E1 with the Doppler of a setting satellite at 26.75 MS/s; C/A with more than there is.  Rates are below one sub-chip a
- * sample, in units of 1 mHz. */
+/* E1 with the Doppler of a setting satellite at 26.75 MS/s; C/A with more than there is.  Rates are below one sub-chip
+ * a sample, in units of 1 mHz. */
 TEST(code_phase_1e8_samples, .end = 2)
 {
     if (_i == 0)
@@ -293,9 +293,9 @@ TEST(carrier_table)
     ck_assert_msg(loss_db >= 0 && loss_db < 0.001, "loss of %g dB", loss_db);
 }
 
-/* ---- The twin ----------------------------------------------------------------------------------------------------- */
+/* ---- The C version ----------------------------------------------------------------------------------------------- */
 
-TEST(twin, .end = 3 * ARRAY_LEN(sizes))
+TEST(plain_c, .end = 3 * ARRAY_LEN(sizes))
 {
     struct work w;
 
@@ -395,14 +395,14 @@ TEST(twin_largest, .end = ARRAY_LEN(largest_samples))
     work_fini(&w);
 }
 
-/* ---- CUDA ---------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA -------------------------------------------------------------------------------------------------------- */
 
 static const struct kernel *const variants[] = {&gnss_correlate_kernel, &gnss_correlate_mma_kernel};
 
 static const size_t cut_sizes[] = {4, 5, 10};
 
-/* Runs a CUDA variant on copies of the work, and downloads the sums with their guards to 'sums'.  The shape is that of a
- * device with as much shared memory or less. */
+/* Runs a CUDA variant on copies of the work, and downloads the sums with their guards to 'sums'.  The shape is that of
+ * a device with as much shared memory or less. */
 static void run_cuda(struct test_device *d, const struct kernel *variant, const struct work *w, int64_t *sums)
 {
     struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
@@ -482,7 +482,7 @@ TEST(variant)
     ck_assert_ptr_eq(gnss_correlate_variant(64), &gnss_correlate_mma_kernel);
 }
 
-/* ---- Loss --------------------------------------------------------------------------------------------------------- */
+/* ---- Loss -------------------------------------------------------------------------------------------------------- */
 
 static double square_wave(double periods)
 {

@@ -1,5 +1,6 @@
-/* check_gnss_quantise - the twin against a model in double precision; the CUDA variant gives the same bits.  Cases:
- * ties, both sides of the limit, NaN and infinity; guards around all outputs.  The test also checks the control of the
+/* check_gnss_quantise - the C version against a model in double precision; the CUDA variant gives the same bits.
+ * Cases: ties, both sides of the limit, NaN and infinity; guards around all outputs.  The test also checks the control
+ *        of the
  * scale, and the loss that the header states. */
 #include "kernels/gnss/gnss_quantise.h"
 
@@ -139,7 +140,7 @@ static void work_fini(struct work *w)
     free(w->expected);
 }
 
-TEST(twin, .end = ARRAY_LEN(sizes))
+TEST(plain_c, .end = ARRAY_LEN(sizes))
 {
     for (int trial = 0; trial < 10; trial++) {
         struct work w;

@@ -1,5 +1,5 @@
-/* check_gather - pieces of any size, from any place to any other, by the twin and by the CUDA variant.  Neither touches
- * memory beside the pieces. */
+/* check_gather - pieces of any size, from any place to any other, by the C version and by the CUDA variant.  Neither
+ * touches memory beside the pieces. */
 #include "kernels/util/gather.h"
 
 #include "common/base/units.h"
@@ -81,7 +81,7 @@ static void place_pieces(struct work *w, const void *from, const void *to)
     }
 }
 
-TEST(twin, .end = ARRAY_LEN(aligns))
+TEST(plain_c, .end = ARRAY_LEN(aligns))
 {
     for (int trial = 0; trial < 20; trial++) {
         struct work w;

@@ -1,5 +1,5 @@
-/* check_power - sums of squares of the twin and of the CUDA variant, against samples that are read bit by bit.  Cases:
- * every width, any place, full scale of the negative sign. */
+/* check_power - sums of squares of the C version and of the CUDA variant, against samples that are read bit by bit.
+ * Cases: every width, any place, full scale of the negative sign. */
 #include "kernels/util/power.h"
 
 #include "common/base/units.h"
@@ -53,7 +53,7 @@ static void work_fini(struct work *w)
     ck_assert_uint_eq(w->power[N_POLS], 77);
 }
 
-TEST(twin, .end = ARRAY_LEN(widths))
+TEST(plain_c, .end = ARRAY_LEN(widths))
 {
     for (int trial = 0; trial < 20; trial++) {
         struct work w;
