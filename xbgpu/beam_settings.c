@@ -1,6 +1,7 @@
 /* beam_settings.c - converts the arguments of requests to the steering of a beam. */
 #include "xbgpu/beam_settings.h"
 
+#include "common/base/file.h"
 #include "common/base/units.h"
 #include "common/base/log.h"
 #include "common/config/table_file.h"
@@ -480,7 +481,7 @@ static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64
     for (size_t i = 0; i < n; i++)
         fprintf(out, "%s%s", i ? ", " : "", python_number_float_text(numbers[i], number));
     fputs(last, out);
-    if (fclose(out) == 0)
+    if (!file_close_text(out, &text))
         sensors_set_text(s->sensors, sensor, unix_ns, SENSOR_NOMINAL, text);
     free(text);
 }

@@ -1,6 +1,7 @@
 /* control.c - handles requests from katcp/server.c, and posts commands to the worker. */
 #include "xbgpu/control.h"
 
+#include "common/base/file.h"
 #include "common/katcp/sensors.h"
 #include "common/katcp/server.h"
 #include "common/base/log.h"
@@ -268,9 +269,8 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
 
     if (out)
         xbgpu_gate_write(&gate->gate, "", "=", "\n", out);
-    if (!out || fclose(out) != 0) {
+    if (file_close_text(out, &text)) {
         katcp_fail(call, "there is no memory for the reply");
-        free(text);
         return;
     }
     snprintf(from, sizeof(from), "%" PRId64, gate->from_samples);

@@ -69,6 +69,17 @@ bool file_find_number(const char *path, const char *format, unsigned long long *
     return found;
 }
 
+int file_close_text(FILE *out, char **text)
+{
+    bool failed = !out || ferror(out);
+
+    if (out && fclose(out) == 0 && !failed && *text)
+        return 0;
+    free(*text);
+    *text = NULL;
+    return -ENOMEM;
+}
+
 static int write_all(int fd, const void *data, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {

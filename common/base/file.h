@@ -25,6 +25,10 @@ int file_open_read(const char *path, bool *is_fifo, FILE **file);
  * sscanf() for one unsigned long long.  Returns false if no line matches. */
 bool file_find_number(const char *path, const char *format, unsigned long long *number);
 
+/* Closes 'out', a stream that open_memstream() has opened for '*text'.  Returns 0, or -ENOMEM if an allocation failed.
+ * '*text' is then NULL.  glibc's fclose() may return 0 although the text is NULL.  'out' may be NULL. */
+int file_close_text(FILE *out, char **text);
+
 struct file_part {
     const void *data;
     size_t bytes;

@@ -115,10 +115,8 @@ static int make_job(struct state_file *file)
     FILE *out = open_memstream(&text, &text_bytes);
     bool any = out && file->write(out, file->arg);
 
-    if (!out || fclose(out) != 0) {
-        free(text);
+    if (file_close_text(out, &text))
         return -ENOMEM;
-    }
     if (!any) {
         free(text);
         text = NULL;

@@ -2,6 +2,7 @@
 #include "common/engine/stream_info.h"
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -66,7 +67,7 @@ void stream_info_written(struct stream_info *info, const char *name, void (*writ
 
     if (out)
         write(arg, out);
-    if (!out || fclose(out) != 0)
+    if (file_close_text(out, &text))
         info->err = -ENOMEM;
     stream_info_text(info, name, text, description);
     free(text);

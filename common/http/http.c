@@ -2,6 +2,7 @@
 #include "common/http/http.h"
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/why.h"
 #include "common/http/clients.h"
 #include "common/http/names.h"
@@ -92,11 +93,8 @@ static char *format_metrics(const struct http *http)
     if (!http->status || status_state(http->status) != STATUS_STARTING)
         stats_write(out);
     process_write_metrics(out);
-    bool failed = ferror(out);
-    if (fclose(out) == 0 && !failed)
-        return text;
-    free(text);
-    return NULL;
+    file_close_text(out, &text);
+    return text;
 }
 
 static enum MHD_Result reply_status(struct MHD_Connection *connection, struct status *status)

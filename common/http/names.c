@@ -1,6 +1,7 @@
 /* names.c - finds this host's names, and compares names without regard to case, as DNS does. */
 #include "common/http/names.h"
 
+#include "common/base/file.h"
 #include "common/config/table_file.h"
 
 #include <arpa/inet.h>
@@ -77,7 +78,8 @@ char *http_names_own(const char *hosts_path)
         fprintf(own.out, ",%s,%.*s", name, (int)strcspn(name, "."), name);
         table_file_read(hosts_path, add_names, &own, why, sizeof(why)); /* the file may be absent */
     }
-    return fclose(own.out) == 0 ? text : NULL;
+    file_close_text(own.out, &text);
+    return text;
 }
 
 /* ---- Host: ------------------------------------------------------------------------------------------------------- */

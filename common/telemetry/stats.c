@@ -163,39 +163,40 @@ void stats_gauge_scaled(const char *name, const char *help, const char *labels, 
     add(name, help, labels, &(struct sample){.gauge = gauge}, scale);
 }
 
-/* Writes 'text' with escapes: a backslash before each backslash, \n for a newline and, with 'quote', a backslash before
- * each double quote. */
-static void put_escaped(FILE *out, const char *text, bool quote)
+/* Returns the escape of a backslash, a newline or, with 'quote', a double quote.  Returns NULL for other characters. */
+static const char *escape_of(char c, bool quote)
+{
+    if (c == '"')
+        return quote ? "\\\"" : NULL;
+    return c == '\n' ? "\\n" : c == '\\' ? "\\\\" : NULL;
+}
+
+static void put_escaped(FILE *out, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '\n') {
-            fputs("\\n", out);
-            continue;
-        }
-        if (*text == '\\' || (quote && *text == '"'))
-            fputc('\\', out);
-        fputc(*text, out);
+        const char *escape = escape_of(*text, false);
+
+        if (escape)
+            fputs(escape, out);
+        else
+            fputc(*text, out);
     }
 }
 
+/* Allocates no memory, because a metric without its label would look like another metric. */
 char *stats_label(char *labels, size_t labels_bytes, const char *name, const char *value)
 {
-    size_t used = strlen(labels);
-    size_t room = labels_bytes - used;
-    char *escaped = NULL;
-    size_t escaped_bytes;
-    FILE *out = open_memstream(&escaped, &escaped_bytes);
+    size_t n = strlen(labels);
 
-    if (!out)
-        return labels;
-    fprintf(out, "%s%s=\"", used ? "," : "", name);
-    put_escaped(out, value, true);
-    fputc('"', out);
-    if (fclose(out) == 0) {
-        assert(escaped_bytes < room);
-        memcpy(labels + used, escaped, escaped_bytes + 1);
+    n += (size_t)snprintf(labels + n, labels_bytes - n, "%s%s=\"", n ? "," : "", name);
+    for (; *value; value++) {
+        const char one[] = {*value, '\0'}, *escape = escape_of(*value, true);
+
+        assert(n < labels_bytes);
+        n += (size_t)snprintf(labels + n, labels_bytes - n, "%s", escape ? escape : one);
     }
-    free(escaped);
+    assert(n + 1 < labels_bytes);
+    memcpy(labels + n, "\"", 2);
     return labels;
 }
 
@@ -231,7 +232,7 @@ static void put_head(FILE *out, const char *name, size_t name_bytes, const char 
                      const char *type)
 {
     fprintf(out, "# HELP %.*s%s ", (int)name_bytes, name, suffix);
-    put_escaped(out, help, false);
+    put_escaped(out, help);
     fprintf(out, "\n# TYPE %.*s%s %s\n", (int)name_bytes, name, suffix, type);
 }
 

@@ -8,6 +8,7 @@
 #include "tests/unit/test_main.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -297,6 +298,61 @@ TEST(example_loads)
     free(example);
 }
 
+/* Returns the schema of a key, an object of JSON Schema. */
+static json_t *schema_of(const json_t *schema, const char *section, const char *key)
+{
+    json_t *place = json_object_get(json_object_get(schema, "properties"), section);
+
+    if (json_object_get(place, "items"))
+        place = json_object_get(place, "items");
+    return json_object_get(json_object_get(place, "properties"), key);
+}
+
+TEST(schema_of_every_type)
+{
+    /* The members that JSON Schema requires for these types and ranges, without descriptions and defaults. */
+    static const struct {
+        const char *section, *key, *members;
+    } rows[] = {
+        {"basic", "count", "{\"type\": \"integer\", \"minimum\": 2, \"maximum\": 4294967296}"},
+        {"basic", "size", "{\"enum\": [4, 8, 16, 32, 64]}"},
+        {"basic", "flag", "{\"type\": \"boolean\"}"},
+        {"basic", "colour", "{\"enum\": [\"red\", \"green\", \"blue\"]}"},
+        {"basic", "name", "{\"type\": \"string\", \"maxLength\": 8}"},
+        {"basic", "position",
+         "{\"type\": \"array\", \"minItems\": 3, \"maxItems\": 3, \"items\": {\"type\": \"number\", \"minimum\": "
+         "-10000000, "
+         "\"maximum\": 10000000}}"},
+        {"items", "width", "{\"type\": \"integer\"}"},
+    };
+    char *text;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    json_error_t error;
+
+    config_print_schema(&table, out);
+    fclose(out);
+    json_t *schema = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    ck_assert_msg(schema, "line %d: %s\n%s", error.line, error.text, text);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        json_t *expected = json_loads(rows[i].members, 0, &error), *value, *key = NULL;
+        const char *member;
+        key = schema_of(schema, rows[i].section, rows[i].key);
+        ck_assert_ptr_nonnull(expected);
+        json_object_foreach(expected, member, value)
+        {
+            const json_t *given = json_object_get(key, member);
+            /* 2 and 2.0 are the same number */
+            bool same =
+                json_is_number(value) ? json_number_value(value) == json_number_value(given) : json_equal(value, given);
+            ck_assert_msg(same, "%s.%s has another %s in:\n%s", rows[i].section, rows[i].key, member, text);
+        }
+        json_decref(expected);
+    }
+    json_decref(schema);
+    free(text);
+}
+
 /* ---- What is wrong ----------------------------------------------------------------------------------------------- */
 
 /* A file that is good but for the lines that follow. */
@@ -318,6 +374,10 @@ static const struct {
                                 "colour, to, cpus, position\n"},
     {COUNT "items:\n  - naem: a\n    width: 1\n", "4:5: unknown key 'naem' in items; did you mean 'name'?\n4:5: "
                                                   "items[0].name is missing and has no default (Who)\n"},
+    /* A long value is cut between two characters: byte 60 is the second byte of a character. */
+    {COUNT "  size: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeefffffffff\xc3\xa4ggg\n",
+     "3:9: basic.size must be a power of two from 4 to 64 bytes, but "
+     "'aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeefffffffff...' is given\n"},
     {COUNT "  count: 3\n", "3:3: basic.count was already given in line 2\n"},
     {COUNT "http: {}\nbasic: {}\n", "4:1: the section basic was already given in line 1\n"},
     {COUNT "  [a]: 3\n", "3:3: a key of basic must be a word\n"},

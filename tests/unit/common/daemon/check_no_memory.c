@@ -8,77 +8,15 @@
 #include "fgpu/config.h"
 #include "tests/unit/test_file.h"
 #include "tests/unit/test_main.h"
+#include "tests/unit/test_no_memory.h"
 #include "xbgpu/config.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#ifdef CBF_SANITIZE
-static const char *const skipped = "sanitizers replace malloc() themselves";
-#else
-static const char *const skipped = NULL;
-#endif
-
-/* ---- Allocations that fail --------------------------------------------------------------------------------------- */
-
-static size_t n_allocations;         /* number of calls since the begin of the run */
-static size_t first_fail = SIZE_MAX; /* index of the first call that fails */
-static size_t n_fail;                /* number of calls that fail, from first_fail on */
-static size_t n_blocks;              /* number of blocks that exist */
-
-#ifndef CBF_SANITIZE
-/* These functions replace glibc's functions in the whole process, so allocations of libyaml and of glibc fail, too. */
-void *__libc_malloc(size_t n_bytes);
-void *__libc_calloc(size_t n, size_t n_bytes);
-void *__libc_realloc(void *memory, size_t n_bytes);
-void __libc_free(void *memory);
-
-/* Counts a call.  Returns true if the call must fail. */
-static bool fails(void)
-{
-    size_t i = n_allocations++;
-
-    if (i < first_fail || i - first_fail >= n_fail)
-        return false;
-    errno = ENOMEM;
-    return true;
-}
-
-static void *counted(void *memory)
-{
-    n_blocks += memory != NULL;
-    return memory;
-}
-
-void *malloc(size_t n_bytes)
-{
-    return fails() ? NULL : counted(__libc_malloc(n_bytes));
-}
-
-void *calloc(size_t n, size_t n_bytes)
-{
-    return fails() ? NULL : counted(__libc_calloc(n, n_bytes));
-}
-
-void *realloc(void *memory, size_t n_bytes)
-{
-    if (fails())
-        return NULL;
-    return memory ? __libc_realloc(memory, n_bytes) : counted(__libc_malloc(n_bytes));
-}
-
-void free(void *memory)
-{
-    n_blocks -= memory != NULL;
-    __libc_free(memory);
-}
-#endif
 
 /* ---- Runs -------------------------------------------------------------------------------------------------------- */
 
@@ -114,11 +52,9 @@ static void run(const struct program *program, char *path, size_t first, size_t 
     ck_assert_int_eq(ftruncate(said_fd, 0), 0);
     ck_assert_int_eq(lseek(said_fd, 0, SEEK_SET), 0);
     dup2(said_fd, STDERR_FILENO);
-    n_allocations = 0;
-    first_fail = first;
-    n_fail = n;
+    memory_fails(first, n);
     result->exit_code = command_line_main(program->table, 2, argv, program->check, &values, &config);
-    first_fail = SIZE_MAX;
+    memory_suffices();
     dup2(stderr_fd, STDERR_FILENO);
     close(stderr_fd);
     size_t n_said = (size_t)pread(said_fd, result->said, sizeof(result->said) - 1, 0);
@@ -206,7 +142,7 @@ static void check_result(const struct result *result, const struct result *norma
     ck_assert_str_eq(result->values, normal->values);
 }
 
-static void try_each(const struct program *program, char *path, size_t n_fails, int exit_code)
+static void try_each(const struct program *program, char *path, size_t n_failing, int exit_code)
 {
     static struct result normal, result;
     size_t n_failed = 0;
@@ -217,7 +153,7 @@ static void try_each(const struct program *program, char *path, size_t n_fails, 
     size_t n = n_allocations;
     for (size_t i = 0; i < n; i++) {
         size_t n_before = n_blocks;
-        run(program, path, i, n_fails, &result);
+        run(program, path, i, n_failing, &result);
         ck_assert_msg(n_blocks == n_before, "allocation %zu: %zd blocks too many", i, (ssize_t)(n_blocks - n_before));
         check_result(&result, &normal, i);
         n_failed += result.exit_code == 1;
@@ -225,7 +161,7 @@ static void try_each(const struct program *program, char *path, size_t n_fails, 
     ck_assert_uint_gt(n_failed, n / 2);
 }
 
-SUITE(.timeout_s = 20, .skip = skipped);
+NO_MEMORY_SUITE(.timeout_s = 20);
 
 TEST(files_without_memory, .end = 2 * ARRAY_LEN(files))
 {
