@@ -426,7 +426,7 @@ template <int N> static __device__ __forceinline__ void fewer_registers(void)
 #endif
 }
 
-/* Correlates the slots [at, to) in 'n_chunks' chunks, of which the first begins at 'time'. */
+/* Correlates the slots [at, to) in 'n_chunks' chunks.  The first chunk begins at 'time'. */
 static __device__ __forceinline__ uint32_t correlate_slots(const struct gnss_correlate_args &args, uint32_t at,
                                                            uint32_t n_slots, int64_t time, uint32_t n_chunks)
 {

@@ -21,7 +21,7 @@
 
 enum { PLAIN_C, CUDA, N_VARIANTS };
 
-/* What runs the kernel: the C version, or a device with the CUDA variant for one set of sizes. */
+/* Runs the C version, or the CUDA variant for one set of sizes on a device. */
 static struct {
     int n_threads;             /* of the C version */
     struct test_device device; /* without a kernel: the C version */
