@@ -140,11 +140,16 @@ class Life:
         self.name, self.is_judged, self.samples = name, is_judged, []
 
     def thirds(self):
-        """Returns the medians of the second and of the last third of the samples; None if the life was short."""
+        """Returns figures of the second and of the last third of the samples; None if the life was short.
+
+        The memory is a mean.  A recorder's memory has a few levels that differ by 2 %, because HDF5 frees the tables of
+        each file, so a median may jump from one level to another.  Descriptors and threads are medians.
+        """
         n = len(self.samples) // 3
         if len(self.samples) < MIN_SAMPLES:
             return None
-        return [[statistics.median(column) for column in zip(*part)] for part in (self.samples[n:2 * n], self.samples[-n:])]
+        thirds = [list(zip(*part)) for part in (self.samples[n:2 * n], self.samples[-n:])]
+        return [[statistics.fmean(memory), statistics.median(fds), statistics.median(threads)] for memory, fds, threads in thirds]
 
     def grows(self):
         first, last = self.thirds()
