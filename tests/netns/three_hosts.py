@@ -151,6 +151,20 @@ class Array:
         wait(lambda: self.n_dumps() >= goal, f"{n} dumps more", STEP_S)
         return goal
 
+    def wait_whole_dumps(self, n):
+        """Waits for n consecutive dumps without flags.  Returns the number of all dumps."""
+        first = None
+
+        def are_whole():
+            nonlocal first
+            now = metrics(f"{BRIDGE_ADDRESS}:8100")
+            if first is None or now["visrec_flagged_values_total"] != first["visrec_flagged_values_total"]:
+                first = now
+            return now["visrec_dumps_total"] >= first["visrec_dumps_total"] + n
+
+        wait(are_whole, f"{n} dumps without flags", STEP_S)
+        return self.n_dumps()
+
     def lose(self, host):
         """All its processes are killed, and its link goes down.  Copies of their configurations stay on it."""
         disk = self.out / host
@@ -308,7 +322,7 @@ def run_twins(array, prometheus, events):
     events["twin ends"] = array.n_dumps()
     for name in twins:
         array.processes.pop(name).end(signal.SIGKILL)
-    events["one again"] = array.wait_dumps(10)
+    events["one again"] = array.wait_whole_dumps(4)
 
 
 def run(out):

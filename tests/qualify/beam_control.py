@@ -21,7 +21,7 @@ def starts(plan, work):
     with Engine(work, "starts", settings) as engine:
         with engine.client() as client:
             engine.write(sent[:len(sent) // 2])
-            client.wait("rx.timestamp", lambda _, value: int(value) >= 0, "data")
+            engine.wait_taken(client)
             client.request("beam-quant-gains", "beam0", 0.0)
             client.request("beam-weights", "beam1", *[0.0] * 4)
             client.request("beam-delays", "beam2", *[f"0:{np.pi}"] * 4)
