@@ -108,8 +108,8 @@ const struct kernel beamform_kernel = {
 #define WHOLE_WARPS       20  /* four warpgroups that compute, and one that loads */
 #define WHOLE_SPECTRA     256 /* number of spectra of an item */
 #define WHOLE_BUFFERS     2
-#define WHOLE_BYTES       4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
-#define WHOLE_OTHER_BYTES 288 /* bytes of the items and barriers */
+#define WHOLE_BYTES       4  /* bytes of one spectrum of one antenna, with parts of 8 bits */
+#define WHOLE_OTHER_BYTES 64 /* bytes of the items and barriers */
 /* minimum number of groups for beamform_whole.h; with fewer groups, some warps would have no group */
 #define WHOLE_GROUPS 5
 /* maximum numbers of groups of a block, with up to 5 steps and with 6 steps; the shared memory limits these numbers */

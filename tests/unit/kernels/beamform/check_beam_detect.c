@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-#define N_BATCHES 3
+#define N_BATCHES 4
 #define GUARD     0x5a5a5a5a5a5a
 
 /* The windows' spectra and number, and how far behind the first spectrum they begin (before it, if negative).  More
@@ -28,8 +28,8 @@ static const struct {
              {2, 257, 1, 48, 1, 9, 16, 0},    {1, 1024, 1, 16, 1, 3, 16, 1},   {9, 97, 2, 48, 1, 32, 3, 0},
              {12, 80, 1, 264, 1, 33, 16, -2}, {140, 96, 1, 72, 1, 5, 40, -1},  {10, 65, 1, 160, 1, 32, 9, 32},
              {65, 80, 2, 328, 2, 47, 14, 3},  {64, 16, 1, 64, 1, 32, 4, 0},    {72, 5, 1, 40, 1, 16, 9, -30},
-             {530, 3, 1, 24, 1, 16, 4, -5}};
-static const unsigned of_wgmma[] = {10, 12, 13, 14, 15}; /* sizes with enough beams and few enough antennas */
+             {530, 3, 1, 24, 1, 16, 4, -5},   {64, 5, 8, 104, 2, 20, 9, 3},    {64, 16, 4, 360, 1, 47, 14, 3}};
+static const unsigned of_wgmma[] = {10, 12, 13, 14, 15, 16, 17}; /* sizes with enough beams and few enough antennas */
 static const enum voltage_format formats[] = {VOLTAGES_8_BITS, VOLTAGES_4_BITS, VOLTAGES_4_BITS_OFFSET};
 static const enum beam_products products[] = {BEAM_STOKES, BEAM_TOTAL, BEAM_POWER_0, BEAM_POWER_1};
 
