@@ -19,7 +19,7 @@
 
 /* The windows' spectra and number, and how far behind the first spectrum they begin (before it, if negative).  More
  * than 8 beams of up to 96 antennas: warps hold their voltages; 140 beams in two blocks.  530 beams need two blocks
- * with wgmma. */
+ * with wgmma.  With up to 128 spectra, and in the last part of 360 spectra, half of the producer's warps load nothing. */
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra, group_channels, window_spectra, n_windows;
     int begin;
@@ -162,7 +162,7 @@ static void model(const struct work *w, int64_t *powers, uint32_t *saturated)
     }
 }
 
-static void run_twin(struct work *w)
+static void run_plain_c(struct work *w)
 {
     w->args.form.voltages = w->voltages;
     w->args.form.coefficients = w->coefficients;
@@ -184,7 +184,7 @@ TEST(plain_c, .end = 3 * ARRAY_LEN(sizes))
     memcpy(powers, w.powers, powers_bytes);
     memcpy(saturated, w.saturated, (n_beams + 1) * sizeof(*saturated));
     model(&w, powers, saturated);
-    run_twin(&w);
+    run_plain_c(&w);
     for (size_t i = 0; i <= w.n_powers; i++)
         ck_assert_msg(w.powers[i] == powers[i], "power %zu of %zu: %lld, not %lld", i, w.n_powers,
                       (long long)w.powers[i], (long long)powers[i]);
@@ -256,7 +256,7 @@ static void compare(size_t size, enum voltage_format format, enum beam_products 
     int64_t *powers = malloc(powers_bytes);
     uint32_t *saturated = malloc(saturated_bytes);
     run_cuda(&d, &w, powers, saturated);
-    run_twin(&w);
+    run_plain_c(&w);
     ck_assert_int_eq(memcmp(powers, w.powers, powers_bytes), 0);
     ck_assert_int_eq(memcmp(saturated, w.saturated, saturated_bytes), 0);
     free(powers);
@@ -289,7 +289,7 @@ static void random_powers(int64_t powers[N_POWERS])
         powers[i] = i % N_CELLS ? (int64_t)random_u64() >> (2 + random_below(59)) : 12345;
 }
 
-static void finish_twin(const int64_t *powers, void *out, float *offsets, float *scales)
+static void finish_plain_c(const int64_t *powers, void *out, float *offsets, float *scales)
 {
     const struct beam_finish_args args = {powers, out, offsets, scales, N_WINDOWS, N_BEAMS, N_CELLS};
 
@@ -303,8 +303,8 @@ TEST(finish)
     uint8_t bytes[N_POWERS];
 
     random_powers(powers);
-    finish_twin(powers, floats, NULL, NULL);
-    finish_twin(powers, bytes, offsets, scales);
+    finish_plain_c(powers, floats, NULL, NULL);
+    finish_plain_c(powers, bytes, offsets, scales);
     for (size_t i = 0; i < N_POWERS; i++) {
         size_t window = i / N_CELLS % N_WINDOWS, beam = i / N_CELLS / N_WINDOWS, cell = i % N_CELLS;
         double power = (double)powers[(window * N_BEAMS + beam) * N_CELLS + cell];
@@ -345,7 +345,7 @@ TEST(finish_cuda)
             test_download(&d, found.offsets, args.offsets, sizeof(found.offsets));
             test_download(&d, found.scales, args.scales, sizeof(found.scales));
         }
-        finish_twin(powers, expected.out, bits == 8 ? expected.offsets : NULL, expected.scales);
+        finish_plain_c(powers, expected.out, bits == 8 ? expected.offsets : NULL, expected.scales);
         ck_assert_int_eq(memcmp(&found, &expected, sizeof(expected)), 0);
         device_kernel_destroy(kernel);
         device_free(d.device, (void *)args.powers);
