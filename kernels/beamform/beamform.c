@@ -108,8 +108,8 @@ const struct kernel beamform_kernel = {
 #define WHOLE_WARPS       20  /* four warpgroups that compute, and one that loads */
 #define WHOLE_SPECTRA     256 /* number of spectra of an item */
 #define WHOLE_BUFFERS     2
-#define WHOLE_BYTES       4   /* bytes of one spectrum of one antenna, with parts of 8 bits */
-#define WHOLE_OTHER_BYTES 288 /* bytes of the items and barriers */
+#define WHOLE_BYTES       4  /* bytes of one spectrum of one antenna, with parts of 8 bits */
+#define WHOLE_OTHER_BYTES 64 /* bytes of the items and barriers */
 /* minimum number of groups for beamform_whole.h; with fewer groups, some warps would have no group */
 #define WHOLE_GROUPS 5
 /* maximum numbers of groups of a block, with up to 5 steps and with 6 steps; the shared memory limits these numbers */
@@ -206,6 +206,8 @@ static struct kernel_grid whole_grid(const struct beamform_args *args)
     uint32_t n_items = args->n_chan * args->n_batches * ((args->n_spectra + WHOLE_SPECTRA - 1) / WHOLE_SPECTRA);
     uint32_t n_blocks = args->wgmma > n_tiles(args) ? args->wgmma / n_tiles(args) : 1;
 
+    /* the producer computes the number of bytes of an antenna's voltages in 32 bits */
+    assert((uint64_t)args->n_chan * args->n_spectra * 2 * voltage_bytes(args->format) <= UINT32_MAX);
     return (struct kernel_grid){.blocks = {(n_items < n_blocks ? n_items : n_blocks) * n_tiles(args), 1, 1},
                                 .threads = 32 * WHOLE_WARPS,
                                 .shared_bytes = BEAMFORM_STAGES(n_ants / BEAM_STEP_ANTS) * BEAMFORM_STAGE_BYTES +

@@ -19,7 +19,8 @@
  *            to single precision once and scaled exactly.  Two later operations also round: the product with
  *            'renormalise', and the sum with 128.5 + dither.
  * Requires:  magnitudes of 'renormalise' from 2^-20 to 2^20; n_spectra and first_spectrum multiples of 8 (of 4 in
- *            the C version); 1 to 4096 antennas; voltages and out aligned to 16 bytes.
+ *            the C version); 1 to 4096 antennas; voltages and out aligned to 16 bytes.  With wgmma, the voltages of an
+ *            antenna in a batch have less than 4 GiB.
  * Bound by:  CUDA, up to 16 beams: memory; the voltages of both polarisations are read once for each 16 beams.  CUDA,
  *            more beams and up to 96 antennas: the instructions for dither and rounding; voltages are read once for 256
  *            beams, or once for up to 1024 beams with wgmma.  The C version: 8 integer multiply-adds for each voltage

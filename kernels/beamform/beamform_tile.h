@@ -88,7 +88,7 @@ struct shared {
     uint8_t columns[2][2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* indices [buffer][pol][piece] */
     uint4 stages[BEAMFORM_STAGES(N_STEPS)][4][8][32]; /* indices [stage][warp of the producer][antenna][lane] */
     struct listed slots[BLOCK_SLOTS];
-    struct item items[4][4];    /* indices [warp of the producer][item % 4] */
+    struct item items[2];       /* items of the buffers */
     uint64_t full[2], empty[2]; /* barriers of the buffers */
 };
 static_assert(sizeof(struct listed) == BEAMFORM_LISTED_BYTES, "beamform_grid() must request this size");

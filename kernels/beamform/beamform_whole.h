@@ -112,11 +112,8 @@ static __device__ __forceinline__ struct item item_of(const struct beamform_args
     return item;
 }
 
-/* Returns the place of the block's item k, which a warp of the producer has listed. */
-static __device__ __forceinline__ struct place place_of(uint32_t warp, uint32_t k)
+static __device__ __forceinline__ struct place place_of(const struct item &item)
 {
-    const struct item item = shared_of_block()->items[warp][k % 4];
-
     return {blockIdx.x % N_TILES * BLOCK_GROUPS, item.chan, item.batch, item.first, item.n_pieces};
 }
 
@@ -124,12 +121,10 @@ static __device__ __forceinline__ struct place place_of(uint32_t warp, uint32_t 
 
 /* Loads of a warp of the producer.  A load has 128 spectra of the 8 antennas of half a step.  Each warp processes one
  * half of each step, for one half of the item's spectra.  A lane loads 4 spectra.  Loads are copied to a stage in
- * shared memory.  Each lane reads only data that the lane itself has copied.  Each warp lists the items that it
- * loads. */
+ * shared memory.  Each lane reads only data that the lane itself has copied. */
 struct loads {
     struct walk walk;  /* the item of the next load */
     const uint8_t *at; /* address of the next load's first antenna */
-    uint32_t k;        /* index of the item in the block */
     uint32_t n_steps;  /* number of the item's steps that are left */
 };
 
@@ -152,8 +147,7 @@ static __device__ __forceinline__ uint32_t first_ant(uint32_t step)
     return min(step * STEP_ANTS + threadIdx.x / 32 % 2 * HALF_ANTS, N_ANTS - 1u);
 }
 
-/* Finds the first load of the item, and lists the item.  Instead of spectra beyond the batch, a lane loads the last
- * spectra. */
+/* Finds the first load of the item.  Instead of spectra beyond the batch, a lane loads the last spectra. */
 static __device__ __forceinline__ void find_loads(const struct beamform_args &args, struct loads &loads)
 {
     const uint32_t spectrum = loads.walk.part * PART_SPECTRA + first_of_warp() + threadIdx.x % 32 * 4;
@@ -162,9 +156,6 @@ static __device__ __forceinline__ void find_loads(const struct beamform_args &ar
     loads.at = (const uint8_t *)args.voltages +
                ((run + loads.walk.chan) * args.n_spectra + min(spectrum, args.n_spectra - 4)) * 2 * SAMPLE_BYTES;
     loads.n_steps = steps_of(args, loads.walk.part * PART_SPECTRA);
-    if (threadIdx.x % 32 == 0)
-        shared_of_block()->items[threadIdx.x / 32 % WARPGROUP_WARPS][loads.k % 4] = item_of(args, loads.walk);
-    __syncwarp();
 }
 
 /* Begins the next load, if there is one.  'stage' is the lane's part of a stage. */
@@ -175,7 +166,6 @@ static __device__ __forceinline__ void begin_load(const struct beamform_args &ar
 
     while (loads.n_steps == 0 && loads.walk.n_left > 0) {
         advance(args, loads.walk);
-        loads.k++;
         if (loads.walk.n_left > 0)
             find_loads(args, loads);
     }
@@ -224,9 +214,10 @@ static __device__ __forceinline__ void store_load(const uint4 (*stage)[32], uint
     }
 }
 
-/* Stores the voltages of the block's items in the buffers.  Calls prepare(place, buffer) for each item. */
+/* Stores the block's items and their voltages in the buffers.  'walk' is at the first item.  Calls prepare(place,
+ * buffer) for each item. */
 template <typename PREPARE>
-static __device__ __forceinline__ void produce(const struct beamform_args &args, const struct walk &walk,
+static __device__ __forceinline__ void produce(const struct beamform_args &args, struct walk walk,
                                                const PREPARE &prepare)
 {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPGROUP_WARPS;
@@ -238,17 +229,19 @@ static __device__ __forceinline__ void produce(const struct beamform_args &args,
     struct loads loads;
 
     loads.walk = walk;
-    loads.k = 0;
     find_loads(args, loads);
 #pragma unroll
     for (uint32_t i = 0; i < N_STAGES; i++)
         begin_load(args, stages + i * (WARPGROUP_WARPS * HALF_ANTS), loads);
 #pragma unroll 1
     for (uint32_t k = 0; k < n_items; k++) {
-        const uint32_t buffer = k % 2, n_steps = steps_of(args, shared->items[warp][k % 4].first);
+        const struct item item = item_of(args, walk);
+        const uint32_t buffer = k % 2, n_steps = steps_of(args, item.first);
         uint8_t *to = &shared->columns[buffer][0][piece][warp % 2 * HALF_BYTES + lane % 8 * 16];
         if (k >= 2)
             barrier_wait_long(&shared->empty[buffer], k / 2 - 1);
+        if (threadIdx.x % WARPGROUP_THREADS == 0)
+            shared->items[buffer] = item;
 #pragma unroll 1
         for (uint32_t step = 0; step < n_steps; step++) {
             uint4(*const from)[32] = stages + stage * (WARPGROUP_WARPS * HALF_ANTS);
@@ -258,9 +251,10 @@ static __device__ __forceinline__ void produce(const struct beamform_args &args,
             to += WHOLE_STEP_BYTES;
             stage = (stage + 1) % N_STAGES;
         }
-        prepare(place_of(warp, k), buffer);
+        prepare(place_of(item), buffer);
         fence_proxy_async();
         barrier_arrive(&shared->full[buffer]);
+        advance(args, walk);
     }
 }
 
@@ -483,7 +477,7 @@ static __device__ __forceinline__ void consume(const struct beamform_args &args,
     for (uint32_t k = 0; k < n_items; k++) {
         const uint32_t buffer = k % 2;
         barrier_wait_long(&shared_of_block()->full[buffer], k / 2);
-        const struct place place = place_of(0, k);
+        const struct place place = place_of(shared_of_block()->items[buffer]);
 #pragma unroll 1
         for (uint32_t u = consumer; u < n_units; u += N_CONSUMERS) {
             const uint32_t turn = u >> log_splits, n_pieces = WHOLE_PIECES >> log_splits;

@@ -17,9 +17,8 @@
  *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable after the last used sample; 'out' aligned to
  *           16 bytes; n_taps <= 64 A.
  * Exactness: the C version multiplies and adds in float32; all other steps are in double.  CUDA: samples are exact,
- *            weights
- *           have a relative error of at most 2^-22, and the tensor cores truncate sums to float32.  The outputs of both
- *           variants are within DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
+ *           weights have a relative error of at most 2^-22, and the tensor cores truncate sums to float32.  The outputs
+ *           of both variants are within DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
  * Bound by: memory; 2 * sample_bits / 8 B in + 16 / A B out per dual-polarisation sample of input. */
 #ifndef KERNELS_DDC_DDC_H
 #define KERNELS_DDC_DDC_H

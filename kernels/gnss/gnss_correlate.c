@@ -220,6 +220,8 @@ static struct shape shape_of(const struct gnss_correlate_args *args, size_t shar
     struct shape shape = {.satellites = column_tiles < MMA_WARPS ? MMA_WARPS / column_tiles : 1};
 
     shape.n_pieces = MMA_GROUPS * shape.satellites;
+    assert(shape.n_pieces <= MMA_PIECES);
+    assert(shared_bytes >= columns_bytes(&shape, args->n_taps) + 16 * MMA_MAX_TILES * MMA_RUN_BYTES);
     for (uint32_t tiles = MMA_MAX_TILES; tiles > 0; tiles--) {
         shape.row_blocks = divide_up(n_tiles, tiles);
         shape.row_tiles = divide_up(n_tiles, shape.row_blocks);

@@ -409,12 +409,12 @@ static __device__ __forceinline__ void multiply_replicas(uint32_t at, uint32_t t
                 write_sums(group * SATELLITES + satellite, first_row + 16 * tile, products[group].sums[tile]);
 }
 
-/* Changes the number of registers of a thread.  Four warps must do so together (compute capability 9.0). */
+/* Change the number of registers of a thread, if the shape has MOVES_REGISTERS (compute capability 9.0). */
 template <int N> static __device__ __forceinline__ void more_registers(void)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     if (MOVES_REGISTERS)
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+        setmaxnreg_inc<N>();
 #endif
 }
 
@@ -422,7 +422,7 @@ template <int N> static __device__ __forceinline__ void fewer_registers(void)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     if (MOVES_REGISTERS)
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+        setmaxnreg_dec<N>();
 #endif
 }
 

@@ -19,14 +19,13 @@ struct octet {
         uint32_t words[2]; /* eight consecutive levels */
         uint32_t indices;  /* index of each sample's level in 'words', 4 bits each */
     } lookups[EARLY_TAPS];
-    uint64_t code; /* code phase of the first sample */
+    uint64_t code;           /* code phase of the first sample */
     bool is_there, is_split; /* is_split: the levels are not in 'words' */
 };
 
 static __device__ __forceinline__ struct phases phases_begin(const struct mma_slot &slot, uint32_t first)
 {
-    return {gnss_code_at(slot.code, slot.code_step, first, slot.n_subchips),
-            slot.carrier + first * slot.carrier_step};
+    return {gnss_code_at(slot.code, slot.code_step, first, slot.n_subchips), slot.carrier + first * slot.carrier_step};
 }
 
 /* Returns the phase of a tap. */
@@ -135,8 +134,7 @@ static __device__ __forceinline__ void unpack_levels(const struct octet::lookup 
     }
 }
 
-/* Writes an octet of the replica to the columns.  In the last tile, columns without a tap keep old bytes.  The sums of
- * these columns are not used. */
+/* Writes an octet of the replica to the columns of all taps. */
 static __device__ __forceinline__ void write_octet(const int8_t *codes, const struct mma_slot &slot,
                                                    const struct octet &octet, uint8_t *to)
 {

@@ -10,7 +10,7 @@
  *   --shapes:  measures all candidates of correlate_candidates(), on a device that compiles kernels.
  *   --once:    no timing: runs each kernel once to warm up and once more, for a profiler.
  *
- * On devices that compile kernels, a few channels and spectra of each shape are compared with the plain C kernel .  If
+ * On devices that compile kernels, a few channels and spectra of each shape are compared with the plain C version.  If
  * the GPU has wgmma, the variant on wgmma is measured, too.
  *
  * A Jones vector, or jones, is a sample of both polarisations of an antenna.  For each pair of inputs a <= b, each

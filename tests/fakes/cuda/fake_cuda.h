@@ -3,7 +3,7 @@
  *
  * The fake tests the host's side: the choice of a GPU, messages, memory, callbacks and failures.  Under the thread
  * sanitizer the fake also tests the order of operations.  A stream is a stream of the cpu device.  A kernel is its C
- * plain_c, or the CUDA variant on the emulator (device_emulated.h).  FFTs are the FFTs of the cpu device.
+ * version, or the CUDA variant on the emulator (device_emulated.h).  FFTs are the FFTs of the cpu device.
  *
  * $CBF_FAKE_CUDA is a list "name=number,...":
  *   gpus, major, memory_mib, driver:  number of GPUs, compute capability, memory in MiB, and driver version (0: no

@@ -1,5 +1,5 @@
 /* device_emulated.c - see device_emulated.h.  The cpu device does everything but kernels.  An emulated launch is a
- * launch of the cpu device.  The kernel's 'plain_c' in that launch runs the shared object. */
+ * launch of the cpu device.  In that launch, run_launch() is the kernel's C version, and runs the shared object. */
 #include "tests/fakes/emulator/device_emulated.h"
 
 #include "common/device/tensor_map.h"
@@ -35,9 +35,9 @@ struct module {
 
 struct emulated_kernel {
     struct device_kernel base;
-    struct device_kernel *plain_c; /* of the cpu device, where there is no .cu file or EMULATE=compile */
+    struct device_kernel *plain_c; /* on the cpu device; NULL unless the .cu file is absent or EMULATE=compile */
     struct device_kernel as_cpu;
-    struct module *module; /* NULL with a plain_c or EMULATE=compile */
+    struct module *module; /* NULL with 'plain_c' or EMULATE=compile */
 };
 
 /* What a launch hands to run_launch(), which frees it. */

@@ -181,7 +181,7 @@ static void check(const struct work *w)
     check_fragments(w);
 }
 
-static void run_twin(struct work *w)
+static void run_plain_c(struct work *w)
 {
     w->args.steering = w->steering;
     w->args.starts = w->starts;
@@ -203,7 +203,7 @@ TEST(plain_c, .end = 2 * ARRAY_LEN(sizes))
     struct work w;
 
     work_init(&w, sizes[_i / 2].n_beams, sizes[_i / 2].n_ants, sizes[_i / 2].n_chan, _i % 2);
-    run_twin(&w);
+    run_plain_c(&w);
     check(&w);
     work_fini(&w);
 }
@@ -217,7 +217,7 @@ TEST(whole_numbers_stay_whole)
     for (size_t i = 0; i < w.n_steering; i++)
         w.steering[i] =
             (struct beam_steering){.phase = (uint64_t)random_below(4) << 62, .amplitude = (float)random_below(300)};
-    run_twin(&w);
+    run_plain_c(&w);
     for (size_t row = 0; row < w.n_exponents; row++)
         for (size_t ant = 0; ant < w.args.n_ants; ant++) {
             const int16_t *found = w.coefficients + (row * w.args.n_ants + ant) * 2;
@@ -234,13 +234,13 @@ TEST(listed_beams)
     struct work w;
 
     work_init(&w, 5, 7, 3, false);
-    run_twin(&w);
+    run_plain_c(&w);
     int16_t *before = malloc(w.n_coefficients * sizeof(*before));
     memcpy(before, w.coefficients, w.n_coefficients * sizeof(*before));
     w.args.time++;
     w.args.listed = listed;
     w.args.n_listed = ARRAY_LEN(listed);
-    run_twin(&w);
+    run_plain_c(&w);
     check_fragments(&w);
     for (size_t row = 0; row < w.n_exponents; row++) {
         bool same = memcmp(w.coefficients + row * 7 * 2, before + row * 7 * 2, 7 * 2 * sizeof(*before)) == 0;
@@ -248,7 +248,7 @@ TEST(listed_beams)
     }
     w.args.listed = NULL;
     memcpy(before, w.coefficients, w.n_coefficients * sizeof(*before));
-    run_twin(&w);
+    run_plain_c(&w);
     check(&w);
     for (size_t row = 0; row < w.n_exponents; row++)
         if (row % 5 == 4 || row % 5 == 1)
@@ -263,15 +263,15 @@ TEST(a_wild_channel_spoils_no_other)
     struct work w, wild;
 
     work_init(&w, 2, 9, 6, true);
-    run_twin(&w);
+    run_plain_c(&w);
     wild = w;
     wild.coefficients = malloc(w.n_coefficients * sizeof(*w.coefficients));
     wild.exponents = malloc(w.n_exponents * sizeof(*w.exponents));
     w.calibration[(4 * N_POLS * 6 + 3) * 2] = 0x1p30f; /* antenna 4, polarisation 0, channel 3 */
     w.beams[0].pol = w.beams[1].pol = 0;
-    run_twin(&w);
+    run_plain_c(&w);
     w.calibration[(4 * N_POLS * 6 + 3) * 2] = 1;
-    run_twin(&wild);
+    run_plain_c(&wild);
     for (size_t row = 0; row < w.n_exponents; row++) {
         bool same = memcmp(w.coefficients + row * 9 * 2, wild.coefficients + row * 9 * 2, 9 * 2 * sizeof(int16_t)) == 0;
         ck_assert(same == (row / 2 != 3) && (w.exponents[row] == wild.exponents[row]) == (row / 2 != 3));
@@ -290,7 +290,7 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
     if (!test_device_open(&d))
         return;
     work_init(&w, sizes[_i / 2].n_beams, sizes[_i / 2].n_ants, sizes[_i / 2].n_chan, _i % 2);
-    run_twin(&w);
+    run_plain_c(&w);
     struct beam_coefficients_args args = w.args;
     size_t coefficients_bytes = w.n_coefficients * sizeof(*w.coefficients),
            exponents_bytes = w.n_exponents * sizeof(*w.exponents);

@@ -129,7 +129,7 @@ static void model(const struct work *w, int64_t *powers)
     }
 }
 
-static void run_twin(struct work *w)
+static void run_plain_c(struct work *w)
 {
     w->args.voltages = w->voltages;
     w->args.weights = w->weights;
@@ -137,7 +137,7 @@ static void run_twin(struct work *w)
     beam_incoherent_kernel.cpu(&w->args, 1 + (int)random_below(3));
 }
 
-static void check_twin(size_t size, enum voltage_format format, enum beam_products wanted, bool is_extreme)
+static void check_plain_c(size_t size, enum voltage_format format, enum beam_products wanted, bool is_extreme)
 {
     struct work w;
 
@@ -145,7 +145,7 @@ static void check_twin(size_t size, enum voltage_format format, enum beam_produc
     int64_t *powers = malloc((w.n_powers + 1) * sizeof(*powers)), largest = 0;
     memcpy(powers, w.powers, (w.n_powers + 1) * sizeof(*powers));
     model(&w, powers);
-    run_twin(&w);
+    run_plain_c(&w);
     for (size_t i = 0; i <= w.n_powers; i++) {
         ck_assert_msg(w.powers[i] == powers[i], "power %zu of %zu: %lld, not %lld", i, w.n_powers,
                       (long long)w.powers[i], (long long)powers[i]);
@@ -177,7 +177,7 @@ static void check_cuda(const struct test_device *d, size_t size, enum voltage_fo
     struct kernel_grid grid = beam_incoherent_grid(&args);
     device_launch(d->stream, kernel, &grid, &args);
     test_download(d, powers, args.powers, powers_bytes);
-    run_twin(&w);
+    run_plain_c(&w);
     for (size_t i = 0; i <= w.n_powers; i++)
         ck_assert_msg(powers[i] == w.powers[i], "power %zu of %zu: %lld, not %lld", i, w.n_powers, (long long)powers[i],
                       (long long)w.powers[i]);
@@ -191,12 +191,12 @@ static void check_cuda(const struct test_device *d, size_t size, enum voltage_fo
 
 TEST(plain_c, .end = 6 * ARRAY_LEN(sizes))
 {
-    check_twin((size_t)_i / 6, formats[_i % 3], products[(_i + _i / 6) % 4], false);
+    check_plain_c((size_t)_i / 6, formats[_i % 3], products[(_i + _i / 6) % 4], false);
 }
 
-TEST(twin_largest, .end = 3 * ARRAY_LEN(sizes))
+TEST(plain_c_largest, .end = 3 * ARRAY_LEN(sizes))
 {
-    check_twin((size_t)_i / 3, formats[_i % 3], products[_i % 2], true);
+    check_plain_c((size_t)_i / 3, formats[_i % 3], products[_i % 2], true);
 }
 
 TEST(cuda, .end = 3 * ARRAY_LEN(sizes))

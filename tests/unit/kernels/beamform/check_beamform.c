@@ -181,7 +181,7 @@ static void check(const struct work *w)
     ck_assert_uint_eq(w->saturated[w->n_saturated], 7);
 }
 
-static void run_twin(struct work *w)
+static void run_plain_c(struct work *w)
 {
     w->args.voltages = w->voltages;
     w->args.coefficients = w->coefficients;
@@ -197,7 +197,7 @@ TEST(plain_c, .end = 3 * ARRAY_LEN(sizes))
     struct work w;
 
     work_init(&w, (size_t)_i / 3, formats[_i % 3], _i % 2);
-    run_twin(&w);
+    run_plain_c(&w);
     check(&w);
     work_fini(&w);
 }
@@ -214,7 +214,7 @@ TEST(plain_sums_are_exact)
         w.exponents[i] = 14;
     for (size_t i = 0; i < w.n_voltages; i++)
         w.voltages[i] = (uint8_t)((int)random_below(51) - 25);
-    run_twin(&w);
+    run_plain_c(&w);
     for (size_t i = 0; i < (size_t)w.args.n_chan * w.args.n_spectra; i++) {
         int64_t total[2];
         sum(&w, 1, 0, i / w.args.n_spectra, i % w.args.n_spectra, total);
@@ -285,7 +285,7 @@ TEST(cuda, .end = 6 * ARRAY_LEN(sizes))
     int8_t *out = malloc(w.n_out + 1);
     uint32_t *saturated = malloc((w.n_saturated + 1) * sizeof(*saturated));
     run_cuda(&d, &w, out, saturated);
-    run_twin(&w);
+    run_plain_c(&w);
     ck_assert_int_eq(memcmp(out, w.out, w.n_out + 1), 0);
     ck_assert_int_eq(memcmp(saturated, w.saturated, (w.n_saturated + 1) * sizeof(*saturated)), 0);
     free(out);
@@ -342,7 +342,7 @@ TEST(full_scale, .end = ARRAY_LEN(full_ants))
     int8_t *out = malloc(w.n_out + 1);
     uint32_t *saturated = malloc((w.n_saturated + 1) * sizeof(*saturated));
     run_cuda(&d, &w, out, saturated);
-    run_twin(&w);
+    run_plain_c(&w);
     check(&w);
     ck_assert_int_eq(memcmp(out, w.out, w.n_out + 1), 0);
     double expected = ldexp(2.0 * 128 * BEAM_COEFFICIENT_MAX * full_ants[_i], -25);

@@ -176,7 +176,7 @@ static struct checksum_args random_sizes(enum voltage_format format, size_t max_
                                   .n_batches = 1 + (uint32_t)random_below(4)};
 }
 
-TEST(rows_of_the_twin, .end = ARRAY_LEN(formats))
+TEST(rows_of_plain_c, .end = ARRAY_LEN(formats))
 {
     for (int trial = 0; trial < 40; trial++)
         run_and_compare(NULL, random_sizes(formats[_i], trial % 4 ? 12 : 70, 320), FILL_RANDOM,
@@ -398,7 +398,7 @@ static void check_dumps(struct test_device *d, enum voltage_format format, bool 
     free_bed(&b);
 }
 
-TEST(dumps_by_the_twin, .end = ARRAY_LEN(formats))
+TEST(dumps_by_plain_c, .end = ARRAY_LEN(formats))
 {
     for (int trial = 0; trial < 40; trial++)
         check_dumps(NULL, formats[_i], trial % 2, 12);

@@ -158,7 +158,7 @@ static void check_all(const struct select_spectra_args *a, const struct memory *
     ck_assert_mem_eq(m->out + m->out_bytes, guard, GUARD);
 }
 
-static void run_twin(struct select_spectra_args a, struct memory *m)
+static void run_plain_c(struct select_spectra_args a, struct memory *m)
 {
     uint8_t guard[GUARD];
 
@@ -216,7 +216,7 @@ TEST(plain_c)
         struct select_spectra_args a = random_sizes();
         struct memory m;
         make_memory(&a, &m, random_below(2), random_below(2), random_below(4) > 0);
-        run_twin(a, &m);
+        run_plain_c(a, &m);
         free_memory(&m);
     }
 }

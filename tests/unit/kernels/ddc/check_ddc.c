@@ -127,7 +127,7 @@ static void compare(const struct work *w, size_t n_checked, struct error *error)
     }
 }
 
-static void run_twin(const struct ddc_args *shape, int n_threads, struct error *error)
+static void run_plain_c(const struct ddc_args *shape, int n_threads, struct error *error)
 {
     float *weights = malloc(ddc_weights_bytes(shape, NULL, false));
     struct work w;
@@ -206,7 +206,7 @@ TEST(every_width, .end = N_WIDTHS)
     for (int64_t offset = 0; offset < 9; offset++) {
         struct ddc_args args = {
             .offset = offset, .n_out = 40, .n_taps = 70, .subsampling = 6, .sample_bits = widths[_i]};
-        run_twin(&args, 1, &error);
+        run_plain_c(&args, 1, &error);
     }
 }
 
@@ -222,7 +222,7 @@ TEST(random_shapes)
             .subsampling = 1 + (uint32_t)random_below(random_below(2) ? 9 : 130),
             .sample_bits = widths[random_below(N_WIDTHS)],
         };
-        run_twin(&args, 1 + (int)random_below(3), &error);
+        run_plain_c(&args, 1 + (int)random_below(3), &error);
     }
     print_error("plain_c", &error);
 }
@@ -233,7 +233,7 @@ TEST(many_taps)
     struct ddc_args args = {.offset = 1, .n_out = 130, .n_taps = 700, .subsampling = 3, .sample_bits = 10};
     struct error error = {0};
 
-    run_twin(&args, 2, &error);
+    run_plain_c(&args, 2, &error);
 }
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */

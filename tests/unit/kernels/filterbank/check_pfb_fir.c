@@ -88,7 +88,7 @@ static void compare(const struct pfb_fir_args *a, const struct memory *m, bool e
     ck_assert_uint_eq(m->power, power);
 }
 
-static void run_twin(const struct pfb_fir_args *shape, int n_threads)
+static void run_plain_c(const struct pfb_fir_args *shape, int n_threads)
 {
     struct pfb_fir_args a = *shape;
     struct memory m;
@@ -130,7 +130,7 @@ TEST(every_width, .end = N_WIDTHS)
         for (int64_t offset = 0; offset < 9; offset++) {
             struct pfb_fir_args args = {
                 .offset = offset, .n_spectra = 5, .n_chan = 64, .n_taps = 4, .sample_bits = widths[_i], .unzip = unzip};
-            run_twin(&args, 1);
+            run_plain_c(&args, 1);
         }
 }
 
@@ -146,7 +146,7 @@ TEST(random_shapes)
             .sample_bits = widths[random_below(N_WIDTHS)],
             .unzip = unzip,
         };
-        run_twin(&args, 1 + (int)random_below(3));
+        run_plain_c(&args, 1 + (int)random_below(3));
     }
 }
 
@@ -155,7 +155,7 @@ TEST(long_runs)
 {
     struct pfb_fir_args args = {
         .offset = 3, .n_spectra = 700, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
-    run_twin(&args, 2);
+    run_plain_c(&args, 2);
 }
 
 TEST(no_spectra)

@@ -57,7 +57,7 @@ static void compare(const struct pfb_fir_complex_args *a, const struct memory *m
         ck_assert(isnan(m->out[i]));
 }
 
-static void run_twin(struct pfb_fir_complex_args a, int n_threads)
+static void run_plain_c(struct pfb_fir_complex_args a, int n_threads)
 {
     struct memory m;
 
@@ -87,7 +87,7 @@ static void run_cuda(struct test_device *d, struct pfb_fir_complex_args a, uint3
 TEST(plain_c)
 {
     for (int trial = 0; trial < 60; trial++)
-        run_twin(
+        run_plain_c(
             (struct pfb_fir_complex_args){
                 .offset = (int64_t)random_below(300),
                 .n_spectra = (uint32_t)random_below(100),

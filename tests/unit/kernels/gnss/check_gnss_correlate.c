@@ -188,7 +188,7 @@ static int64_t *copy_of_sums(const struct work *w)
     return copy;
 }
 
-static void run_twin(const struct gnss_correlate_args *args)
+static void run_plain_c(const struct gnss_correlate_args *args)
 {
     gnss_correlate_kernel.cpu(args, 1 + (int)random_below(3));
 }
@@ -303,7 +303,7 @@ TEST(plain_c, .end = 3 * ARRAY_LEN(sizes))
     int64_t *expected = copy_of_sums(&w);
     for (size_t i = 0; i < w.args.n_pieces; i++)
         model_piece(&w.args, &w.pieces[i], expected + 1);
-    run_twin(&w.args);
+    run_plain_c(&w.args);
     check_sums(&w, w.sums, expected);
     free(expected);
     work_fini(&w);
@@ -330,7 +330,7 @@ static struct gnss_piece *cut_pieces(const struct work *w)
 }
 
 /* Correlates what cutting results in, in one launch or each by itself. */
-TEST(twin_cut, .end = 2 * ARRAY_LEN(sizes))
+TEST(plain_c_cut, .end = 2 * ARRAY_LEN(sizes))
 {
     struct work w;
 
@@ -339,12 +339,12 @@ TEST(twin_cut, .end = 2 * ARRAY_LEN(sizes))
     struct gnss_piece *pieces = cut_pieces(&w);
     struct gnss_correlate_args args = w.args;
     uint32_t n = N_CUTS * w.args.n_pieces;
-    run_twin(&w.args);
+    run_plain_c(&w.args);
     args.sums = cut + 1;
     args.n_pieces = _i % 2 ? n : 1;
     for (uint32_t i = 0; i < n; i += args.n_pieces) {
         args.pieces = pieces + i;
-        run_twin(&args);
+        run_plain_c(&args);
     }
     check_sums(&w, cut, w.sums);
     free(pieces);
@@ -382,14 +382,14 @@ static void check_largest(const struct work *w, const int64_t *sums, const int64
 
 static const uint32_t largest_samples[] = {65000, 300001};
 
-TEST(twin_largest, .end = ARRAY_LEN(largest_samples))
+TEST(plain_c_largest, .end = ARRAY_LEN(largest_samples))
 {
     struct work w;
 
     largest_init(&w, largest_samples[_i]);
     int64_t *before = copy_of_sums(&w);
 
-    run_twin(&w.args);
+    run_plain_c(&w.args);
     check_largest(&w, w.sums, before);
     free(before);
     work_fini(&w);
@@ -431,7 +431,7 @@ TEST_ON_DEVICE(cuda, .end = 2 * ARRAY_LEN(sizes))
     work_init(&w, (size_t)_i / 2);
     int64_t *sums = copy_of_sums(&w);
     run_cuda(d, variants[_i % 2], &w, sums);
-    run_twin(&w.args);
+    run_plain_c(&w.args);
     check_sums(&w, sums, w.sums);
     free(sums);
     work_fini(&w);
@@ -445,7 +445,7 @@ TEST_ON_DEVICE(cuda_cut, .end = 2 * ARRAY_LEN(cut_sizes))
     work_init(&w, cut_sizes[_i / 2]);
     int64_t *sums = copy_of_sums(&w);
     struct gnss_piece *pieces = cut_pieces(&w), *whole = w.pieces;
-    run_twin(&w.args);
+    run_plain_c(&w.args);
     int64_t *expected = copy_of_sums(&w);
     memcpy(w.sums, sums, (w.n_sums + 2) * sizeof(*sums));
     w.pieces = pieces;
@@ -544,7 +544,7 @@ static double loss_of(double complex sum, double power, double complex ideal, do
     return 10 * log10(creal(ideal * conj(ideal)) / ideal_power / (creal(sum * conj(sum)) / power));
 }
 
-TEST(twin_loss, .end = ARRAY_LEN(signals))
+TEST(plain_c_loss, .end = ARRAY_LEN(signals))
 {
     static struct received r;
     int32_t offset = 0;
@@ -563,8 +563,8 @@ TEST(twin_loss, .end = ARRAY_LEN(signals))
                                .carrier_step = gnss_carrier_turns(r.turns_a_sample),
                                .n_samples = r.n_samples};
     gnss_carrier_table(carrier);
-    run_twin(&(struct gnss_correlate_args){r.samples, r.n_samples, carrier, r.table, &satellite, &offset, &piece,
-                                           sums[0], 1, r.n_samples, 1, 1});
+    run_plain_c(&(struct gnss_correlate_args){r.samples, r.n_samples, carrier, r.table, &satellite, &offset, &piece,
+                                              sums[0], 1, r.n_samples, 1, 1});
     for (uint32_t i = 0; i < r.n_samples; i++) {
         double complex x = r.samples[2 * i] + I * (double)r.samples[2 * i + 1];
         double complex wanted = r.replica[2 * i] + I * r.replica[2 * i + 1];

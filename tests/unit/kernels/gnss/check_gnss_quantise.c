@@ -1,7 +1,6 @@
 /* check_gnss_quantise - the C version against a model in double precision; the CUDA variant gives the same bits.
  * Cases: ties, both sides of the limit, NaN and infinity; guards around all outputs.  The test also checks the control
- *        of the
- * scale, and the loss that the header states. */
+ * of the scale, and the loss that the header states. */
 #include "kernels/gnss/gnss_quantise.h"
 
 #include "common/base/units.h"
@@ -101,7 +100,7 @@ static void work_init(struct work *w, size_t n_samples, bool all_clipped)
     model(w);
 }
 
-static void run_twin(struct work *w)
+static void run_plain_c(struct work *w)
 {
     memcpy(w->args.in, w->in, sizeof(w->in));
     w->args.out = w->out + GUARD_BYTES;
@@ -145,7 +144,7 @@ TEST(plain_c, .end = ARRAY_LEN(sizes))
     for (int trial = 0; trial < 10; trial++) {
         struct work w;
         work_init(&w, sizes[_i], trial == 9);
-        run_twin(&w);
+        run_plain_c(&w);
         work_fini(&w);
     }
 }
