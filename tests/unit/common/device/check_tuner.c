@@ -247,6 +247,10 @@ TEST(file_is_whole_and_checked, .setup = setup, .teardown = teardown, .unless = 
         strstr(text, "kernel: ddc\ngpu: GPU/0\nsizes: subsampling 8, 128 taps, 10 bits, 500 at a time\nkernels: "));
     file = fopen(path, "w");
     ck_assert(fprintf(file, "%s%5000s", text, "") > 5000 && fclose(file) == 0 && load(&jobs[0]) == 1);
+    snprintf(changed, sizeof(changed), "%s", text);
+    *strpbrk(strstr(changed, "n_warps"), "35") = '2'; /* a valid file of somebody's hand */
+    file = fopen(path, "w");
+    ck_assert(fputs(changed, file) >= 0 && fclose(file) == 0 && load(&jobs[0]) == 2);
     /* For each byte, the text ends before the byte, or the byte is changed, inserted changed, or left out. */
     for (size_t i = 0; i < 2 * strlen(text) + 2; i++) {
         size_t n = i / 2, edit = i % 2 ? 0 : 1 + (strlen(text) - n) % 3;
