@@ -532,9 +532,10 @@ def environment_of_programs():
 class Daemon:
     """One running program. 'stderr': a descriptor instead of its log; 'clock': a Clock instead of the kernel's;
     'first': it has priority over the machine's other work, if this user may set priorities.  'wrapper': the command that
-    runs it, such as Python.  'variables': of its environment."""
+    runs it, such as Python.  'variables': of its environment.  'options': of its command line."""
 
-    def __init__(self, program, config, work, name, stderr=None, clock=None, first=False, wrapper=(), variables=None):
+    def __init__(self, program, config, work, name, stderr=None, clock=None, first=False, wrapper=(), variables=None,
+                 options=()):
         if DIRECT and program in ("fgpu", "xbgpu"):
             config = directly(config)
         binary = BUILD / program
@@ -559,7 +560,7 @@ class Daemon:
         if first and os.geteuid() == 0:
             wrapper = ["nice", "-n", "-10", *wrapper]
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([*wrapper, str(binary), str(path)], stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen([*wrapper, str(binary), *options, str(path)], stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=stderr or log, env=environment, cwd=work)
         self.pidfd = os.pidfd_open(self.process.pid)
 
