@@ -91,8 +91,10 @@ int main(int argc, char **argv)
         return common.command(argc, argv);
     Suite *suite = suite_create(program_invocation_short_name);
     SRunner *runner = srunner_create(suite);
-    if (add_all(suite) == 0)
+    if (add_all(suite) == 0) {
+        srunner_free(runner);
         return TEST_EXIT_SKIPPED;
+    }
     if (common.start)
         common.start();
     srunner_run_all(runner, CK_ENV);
