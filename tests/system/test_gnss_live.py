@@ -216,7 +216,7 @@ def test_live(daemon):
         with control.Client(fgpu) as client:
             steer(client, fgpu, STEERED, time.time(), 0)  # before there are data
         daemon("dsim", dsim, first=True).wait_ready()
-        # A search may take a strong satellite for the absent one, because codes correlate.  The loops lose it in a second.
+        # A search may take a strong satellite for the absent one, because codes correlate.  The loops must then lose it.
         metrics = fgpu.wait_metric(lambda m: all(of(m, "stage", prn) == 3 for prn in SEEN) and of(m, "stage", UNSEEN) == 0,
                                    "satellites are tracked")
         check_metrics(metrics)
