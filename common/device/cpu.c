@@ -121,9 +121,15 @@ static void *alloc_aligned(size_t align_bytes, size_t bytes)
     return memory;
 }
 
+/* Touches the memory.  Otherwise a buffer that is used for the first time hours after the start would cause page faults
+ * in the data path, and the process would seem to leak memory. */
 static void *cpu_alloc(struct device *device, size_t bytes)
 {
-    return alloc_aligned(DEVICE_ALIGN_BYTES, bytes);
+    void *memory = alloc_aligned(DEVICE_ALIGN_BYTES, bytes);
+
+    if (memory)
+        memory_touch(memory, bytes);
+    return memory;
 }
 
 /* Allocates memory for packets.  Populates all pages immediately (by memset() before Linux 5.14), so that packets cause
