@@ -430,10 +430,14 @@ static size_t close_loops(struct gnss_stream *s, struct gnss_buffer *b)
 
     for (size_t p = 0; p < b->n_pieces; p++) {
         struct gnss_followed *sat = &s->satellites[b->infos[p].satellite];
-        const int64_t(*sums)[N_POLS][2] = (const int64_t(*)[N_POLS][2])(b->sums + p * GNSS_SUMS_OF_PIECE);
+        const int64_t *of_piece = b->sums + p * GNSS_SUMS_OF_PIECE;
+        double sums[FGPU_GNSS_N_TAPS][N_POLS][2];
         struct fgpu_gnss_integration ended[2];
+        for (size_t k = 0; k < GNSS_SUMS_OF_PIECE; k++)
+            sums[k / 4][k / 2 % 2][k % 2] = (double)of_piece[k] * unit[k / 2 % 2];
         const uint32_t n_losses = sat->track.n_losses;
-        const size_t n = fgpu_gnss_track_sums(&sat->track, sums, unit, b->infos[p].n_missing, ended);
+        const size_t n = fgpu_gnss_track_sums(&sat->track, (const double(*)[N_POLS][2])sums,
+                                              b->pieces[p].n_samples - b->infos[p].n_missing, 0, ended);
         for (size_t i = 0; i < n; i++)
             follow_peak(s, sat, &ended[i]);
         for (size_t i = 0; i < n && n_records < s->sizes.max_pieces; i++)
