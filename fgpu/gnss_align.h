@@ -7,25 +7,42 @@
  *            at the reference antenna.  The offset is a whole number of samples.
  * Reference: the antenna whose acquisition started the loops.  Until other antennas are aligned, the loops use only the
  *            reference antenna's sums.  Delay and phase of the reference antenna are 0 by definition.  If the reference
- *            antenna is lost, the loops continue with the other aligned antennas.
+ *            antenna is lost or leaves, the strongest aligned antenna becomes the reference antenna.  Its delay and its
+ *            phase then keep their values, and its rate becomes part of the model's Doppler.  So the aligned sum has no
+ *            step.
  * Aligned:   z_a = A_a c + n_a is antenna a's sum in one polarisation, turned back by the antenna's phase.  The noise
  *            n_a has the power N_a.  The estimate c = sum(A_a / N_a z_a) / sum(A_a^2 / N_a) has the least noise (weighted
- *            least squares).  A_a^2 and N_a come from the antenna's own C/N0 (gnss_lock.h).  They are relative to the
- *            reference antenna's signal at the time of the first alignment.  So the amplitude of c does not change when
- *            antennas come and go.  With one antenna c is that antenna's sum, bit for bit.
+ *            least squares).  A_a^2 is relative to the reference antenna's signal at the time of the first alignment.
+ *            So the amplitude of c does not change when antennas come and go.  Until the first alignment, c is the
+ *            reference antenna's sum, bit for bit.
+ * Power:     A_a^2 is |mean of z_a^2|, where z_a is relative to the model's phase: the loops hold the phase, the square
+ *            removes data and secondary codes, and the noise's mean square is 0.  N_a is the mean of |z_a|^2 minus A_a^2.
+ *            The time constant is 0.5 s.  At 25 dB-Hz the C/N0 has an error of 0.6 dB rms, a third of the error of
+ *            moments (gnss_lock.h).  A_a^2 also falls if the antenna's phase is wrong.
  * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  The number of present samples of
  *            the aligned sum is the mean over the antennas, with the weights A_a^2 / N_a.
  * Phase:     antenna a's phase relative to c is measured from z_a conj(c), in which data and secondary codes cancel, in
- *            blocks of 20 ms.  A second-order loop follows the phase of each polarisation and the rate that both
- *            polarisations have in common.  The rate is the difference of the Dopplers, at most 10 Hz on the Earth's
- *            surface for baselines of 10 km.  In stage PULL_IN, 0.5 s of data, a frequency loop finds the rate first.
- * Delay:     the antenna's code discriminator, as in gnss_track.h, with a time constant of 0.5 s.  The delay is relative
- *            to the model.  The mean delay of an aligned sum is subtracted from the discriminator of the loops.  If the
- *            delay differs from the offset by more than 0.75 samples, the offset changes for the next pieces.
+ *            blocks of 20 ms.  Here c is without the antenna's own part, so that an antenna does not measure itself.
+ *            A second-order loop follows the phase of each polarisation and the rate that both polarisations have in
+ *            common.  The rate is the difference of the Dopplers, at most 10 Hz on the Earth's surface for baselines of
+ *            10 km.  In stage PULL_IN, the first 0.5 s of data measure the rate: the phase of the sum of R_k conj(R_k-1)
+ *            for the blocks' products R_k.  The loop's bandwidth is then 2 Hz, and 1 Hz for aligned antennas.
+ * Delay:     the distance of the early and late sums' projections on c, with a time constant of 2 s.  The rate aids the
+ *            delay, so a drift does not make the delay late.  The delay is relative to the model.  The mean delay of an
+ *            aligned sum is added to the code error of the loops.  If the delay differs from the offset by more than 0.6
+ *            samples, the offset changes for the next pieces.
  * Stages:    of an antenna: SEARCH: not followed; PULL_IN: the offset is known, and the phase is being measured; then
  *            the stage of the loops, SETTLING or TRACKING.  The reference antenna has the stage of the loops.
- * Lost:      an antenna is lost if its C/N0 is below 25 dB-Hz, or if the coherence of its phase is below 0.25.  If the
- *            loops are lost, all antennas are lost.
+ * Alignment: an antenna is aligned after 1 s of data, if the loops are in SETTLING or TRACKING and one polarisation has
+ *            a coherence above 0.5 and a C/N0 above 27 dB-Hz.  Coherence is the mean cosine of the blocks' phase errors.
+ *            Only such polarisations have weights.  An antenna that is not aligned after 2.5 s of data is lost.
+ * Lost:      an aligned polarisation loses its weight if its C/N0 is below 25 dB-Hz, or if its coherence is below 0.25.
+ *            An antenna without weights is lost.  An antenna is also lost if its samples are missing for 2 s, or if its
+ *            offset leaves the permitted range.  If the loops are lost, all antennas are lost.  The last aligned antenna
+ *            is lost only with the loops.
+ * Limits:    an antenna is aligned only if it receives the signal in a polarisation in which the reference antenna also
+ *            receives the signal.  Delays are exact if the taps and the signal lie on straight parts of the
+ *            autocorrelation: for BPSK within a quarter of a chip, for CBOC within half a sub-chip.
  * Ownership: all state is in the caller's structs.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
 #ifndef FGPU_GNSS_ALIGN_H
@@ -33,33 +50,64 @@
 
 #include "fgpu/gnss_track.h"
 
+/* An antenna's part of the open integration. */
+struct fgpu_gnss_own {
+    uint32_t integration; /* index of the integration; the other members are valid only for this integration */
+    bool is_valid;        /* false: the offset changed within the integration, or the antenna has no piece */
+    int32_t offset_samples;
+    uint32_t n_present;
+    double sums[FGPU_GNSS_N_TAPS][N_POLS][2]; /* units of the baseband's samples */
+    double rotor[N_POLS][2];                  /* turns the sums back by the antenna's phase */
+    double in_sum[N_POLS][2];                 /* the antenna's part of the aligned sum's prompt tap */
+    double share[N_POLS];                     /* number of present samples times the antenna's share of the amplitude */
+};
+
 /* Delay and Doppler of an antenna are never so far from the reference antenna's that a search is narrower. */
 struct fgpu_gnss_antenna {
     enum fgpu_gnss_stage stage; /* SEARCH: not followed; PULL_IN; then the stage of the loops */
-    double stage_s;             /* seconds of data since PULL_IN began */
+    double stage_s;             /* seconds of data since the antenna joined */
     uint32_t n_starts, n_losses;
-    int32_t offset_samples; /* for the next pieces */
-    double delay_subchips;  /* the signal's delay relative to the model, including the offset */
-    double turns[N_POLS];   /* phase relative to the aligned sum, at 'sample' */
-    double rate_hz;
-    int64_t sample;
-    struct fgpu_gnss_lock locks[N_POLS];
-    /* plus what the implementation needs: the open block, the open integration's sums, the coherence */
+    int32_t offset_samples, max_offset_samples; /* for the next pieces; permitted magnitude */
+    /* At the middle of the latest integration: */
+    double delay_subchips; /* the signal's delay relative to the model, including the offset */
+    double turns[N_POLS];  /* phase relative to the aligned sum, as if the offset were 0 */
+    double rate_hz;        /* Doppler relative to the model */
+
+    bool is_used[N_POLS];                    /* the polarisation has a weight in the aligned sum */
+    double missing_s;                        /* seconds for which only other antennas have had data */
+    double power_s;                          /* seconds of data in the means of powers, at most their time constant */
+    double data_s;                           /* mean number of seconds of data in a sum */
+    double square[N_POLS][2], power[N_POLS]; /* mean of z^2 and |z|^2 */
+    double coherence[N_POLS];
+    double block_s[2]; /* time constants so far, in seconds: of coherence and span; of the delay */
+    double span;       /* mean of early plus late in a second of data, projected on the aligned sum */
+    int64_t block;     /* open block: code period divided by the number of periods in a block; -1: none */
+    int64_t first_sample, last_sample; /* middles of the first and last integration in the open block */
+    double open_s;                     /* seconds of data in the open block */
+    double replica_subchips;           /* sum over the open block: seconds of data times the replica's mean delay */
+    double products[FGPU_GNSS_N_TAPS][N_POLS][2]; /* open block: sum of z_a conj(c) */
+    int64_t last_block;                           /* latest block in 'last'; -1: none */
+    double last[N_POLS][2];                       /* R_k of this block */
+    double turn[2];                               /* sum of R_k conj(R_k-1) */
+    struct fgpu_gnss_own own;
 };
 
 struct fgpu_gnss_align {
     struct fgpu_gnss_track track;
     size_t n_ants;
-    size_t reference; /* index of the reference antenna; SIZE_MAX: lost, or no antenna is followed */
+    size_t reference;          /* index of the reference antenna; SIZE_MAX: no antenna is followed */
+    size_t n_aligned;          /* number of antennas with weights in the aligned sum, including the reference antenna */
+    double unit_power[N_POLS]; /* A_a^2 = 1; 0: no antenna has been aligned since the start */
+    int64_t sample;            /* middle of the latest integration: time of the antennas' phases and delays */
     struct fgpu_gnss_antenna *ants; /* [n_ants] */
 };
 
 /* The part of an antenna in a piece. */
 struct fgpu_gnss_part {
-    const int64_t *sums;    /* sum of tap t, polarisation p, part i at [t * tap_stride + 2 * p + i] */
+    const int64_t *sums; /* sum of tap t, polarisation p, part i at [t * tap_stride + 2 * p + i] */
     size_t tap_stride;
     double unit[N_POLS];    /* factor from sums to units of the baseband's samples */
-    uint32_t n_missing;     /* number of samples that were zeros; all: no data */
+    uint32_t n_missing;     /* number of samples that were zeros; all: no data, and 'sums' may be NULL */
     int32_t offset_samples; /* offset with which the sums were computed */
 };
 
@@ -83,18 +131,28 @@ void fgpu_gnss_align_init(struct fgpu_gnss_align *align, const struct fgpu_gnss_
  * in SEARCH afterwards. */
 void fgpu_gnss_align_start(struct fgpu_gnss_align *align, size_t ant, const struct fgpu_gnss_acquisition *acquisition);
 
-/* Adds antenna 'ant' while the loops run.  An acquisition has found the signal at this antenna.  Returns false if the
- * delay relative to the model is more than 'max_offset_samples'; the antenna then stays in SEARCH. */
+/* Adds antenna 'ant', which is in SEARCH.  An acquisition has found the signal at this antenna.  Returns false if the
+ * loops do not run, or if the delay relative to the model is more than 'max_offset_samples'.  The antenna then stays in
+ * SEARCH. */
 bool fgpu_gnss_align_join(struct fgpu_gnss_align *align, size_t ant, const struct fgpu_gnss_acquisition *acquisition,
                           int32_t max_offset_samples);
 
-/* The antenna's stage becomes SEARCH.  If no antenna is left, the loops end (fgpu_gnss_track_stop()). */
+/* The antenna's stage becomes SEARCH.  If no aligned antenna is left, the loops end (fgpu_gnss_track_stop()), and all
+ * antennas are in SEARCH. */
 void fgpu_gnss_align_leave(struct fgpu_gnss_align *align, size_t ant);
 
+/* Makes pieces for all antennas; as fgpu_gnss_track_pieces(). */
+size_t fgpu_gnss_align_pieces(struct fgpu_gnss_align *align, int64_t begin, int64_t end, struct gnss_piece *pieces,
+                              size_t max_pieces);
+
 /* Adds the sums of the oldest piece whose sums are outstanding; as fgpu_gnss_track_sums().  parts [n_ants].  Writes the
- * integrations that ended, and measured[i][ant] for integration i; an antenna that took no part has the stage SEARCH.
- * 'measured' has two rows of n_ants.  Returns the number of integrations that ended, 0 to 2. */
+ * integrations that ended, and measured[i * n_ants + ant] for integration i; an antenna that was not followed has the
+ * stage SEARCH.  'measured' has two rows of n_ants.  Returns the number of integrations that ended, 0 to 2. */
 size_t fgpu_gnss_align_sums(struct fgpu_gnss_align *align, const struct fgpu_gnss_part *parts,
                             struct fgpu_gnss_integration ended[2], struct fgpu_gnss_measured *measured);
+
+/* Returns the loops' estimates, extrapolated to a sample, with the antenna's own stage, locks, C/N0 and Doppler.  The
+ * phases are the phases of the model.  While only the reference antenna is aligned, its state is the loops' state. */
+struct fgpu_gnss_state fgpu_gnss_align_at(const struct fgpu_gnss_align *align, size_t ant, int64_t sample);
 
 #endif
