@@ -57,7 +57,10 @@ void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 
-/* Ends the tracking of all satellites of an antenna.  The antenna's next input may have any timestamp. */
+/* Finishes the inputs of an antenna that has ended.  Returns false if the caller must call again. */
+bool fgpu_gnss_flush(struct fgpu_gnss *gnss, size_t ant);
+
+/* Ends the tracking of all satellites at an antenna.  The antenna's next input may have any timestamp. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
 
 /* Applies an order.  The order takes effect with the next input. */
@@ -75,8 +78,8 @@ void fgpu_gnss_describe(const struct fgpu_gnss *gnss, json_t *into);
 /* Logs the heaps that each stream sent.  Called after the senders have stopped. */
 void fgpu_gnss_log(const struct fgpu_gnss *gnss);
 
-/* Adds the memory of the satellite streams of 'n' antennas to 'memory'. */
+/* Adds the memory of a satellite stream of all antennas to 'memory'. */
 void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_config *config,
-                          const struct fgpu_config_gnss *gnss, bool compiles, size_t n, struct memory_use *memory);
+                          const struct fgpu_config_gnss *gnss, bool compiles, struct memory_use *memory);
 
 #endif

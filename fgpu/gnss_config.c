@@ -35,6 +35,9 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
             "Number of coherent sums whose powers a search adds; with 50 sums of 20 periods a search finds signals of "
             "30 dB-Hz."),
+    KEY_DOUBLE("max_antenna_delay", max_delay_s, "100e-6", UNIT_S, 0, 1e-3,
+               "Largest delay of a satellite's signal between two antennas of this process: cables and geometry. All "
+               "antennas share the replicas of a satellite, so the sums are late by this time."),
 };
 #undef KEYS_OF
 
@@ -127,6 +130,11 @@ static size_t period_samples(const struct fgpu_gnss_satellite *satellite, double
     return (size_t)ceil((double)n_periods * facts->n_chips / facts->chip_rate_hz * sample_rate_hz);
 }
 
+unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config)
+{
+    return (unsigned)config->recv.base.window_chunks + 1;
+}
+
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
 {
     const double rate_hz = fgpu_gnss_sample_rate_hz(config, gnss);
@@ -135,7 +143,9 @@ struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const s
 
     z.n_satellites = least(fgpu_gnss_satellites(config, gnss, satellites), FGPU_GNSS_MAX_SATELLITES);
     z.chunk_samples = (size_t)(config->recv.chunk_samples / fgpu_band_subsampling(&gnss->band)) + 3;
-    z.pitch_samples = (size_t)round_up((int64_t)z.chunk_samples, 8);
+    z.delay_samples = config->antennas.n > 1 ? (int64_t)ceil(gnss->max_delay_s * rate_hz) : 0;
+    z.pitch_samples = (size_t)round_up((int64_t)z.chunk_samples + 2 * z.delay_samples, 8);
+    z.n_slots = config->antennas.n > 1 ? fgpu_gnss_wait_chunks(config) + 4 : 2;
     for (size_t s = 0; s < z.n_satellites; s++) {
         const size_t period = period_samples(&satellites[s], rate_hz, 1);
         const int64_t n_periods =
@@ -187,6 +197,9 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples must be at most %g s of data if there are gnss streams, not %.3g s", MAX_CHUNK_S,
                      chunk_s);
+    if (config->antennas.n > GNSS_MAX_ANTS)
+        config_error(errors, &config->antennas, "with gnss streams there may be at most %d antennas, not %zu",
+                     GNSS_MAX_ANTS, config->antennas.n);
     if (n == 0)
         config_error(errors, &gnss->sky_hz, "no satellite of 'satellites' has its carrier in the band of stream %s",
                      gnss->name);

@@ -14,7 +14,7 @@
 /* number of code periods in a narrow search's block, if the data bits allow more than one period */
 #define FGPU_GNSS_NARROW_PERIODS 4
 
-#define FGPU_GNSS_N_KEYS      12
+#define FGPU_GNSS_N_KEYS      13
 #define FGPU_SATELLITE_N_KEYS 5
 extern const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS], fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS];
 extern const char fgpu_gnss_example[], fgpu_satellite_example[];
@@ -48,12 +48,18 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
 struct fgpu_gnss_sizes {
     size_t n_satellites;
     size_t chunk_samples;  /* maximum number of complex samples from one chunk */
-    size_t pitch_samples;  /* length of a row; a row contains the 8-bit samples of one polarisation */
+    int64_t delay_samples; /* largest delay between two antennas; 0 for a single antenna */
+    size_t pitch_samples;  /* length of a row: earlier samples (2 delay_samples) and the samples of one chunk */
+    size_t n_slots;        /* number of chunks of an antenna that can wait for chunks of other antennas */
     size_t max_pieces;     /* maximum number of pieces of integrations in a chunk */
     size_t heap_bytes;     /* max_pieces records */
     size_t search_samples; /* number of samples per polarisation in the longest block of a search */
     size_t table_bytes;    /* bytes of the tables of all codes */
 };
+
+/* Returns the number of chunks by which an antenna may be ahead before the round of an absent antenna is computed.  An
+ * antenna that loses packets is up to recv.window_chunks late. */
+unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config);
 
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 

@@ -55,6 +55,14 @@ static double period_s(const struct fgpu_gnss_search *s)
     return s->config.facts->n_chips / s->config.facts->chip_rate_hz;
 }
 
+/* Lengthens the blocks of a narrow search, if data bits allow this. */
+static void lengthen(struct gnss_acquire_config *config)
+{
+    if (config->facts->symbol_periods > FGPU_GNSS_NARROW_PERIODS && config->facts->secondary[1] == '\0' &&
+        config->n_periods < FGPU_GNSS_NARROW_PERIODS)
+        config->n_periods = FGPU_GNSS_NARROW_PERIODS;
+}
+
 /* Begins the narrow search around the peak of the wide search.  The narrow search goes beyond the satellite's range of
  * Dopplers by a step of the wide search, as the wide search does. */
 static void narrow(struct fgpu_gnss_search *s, const struct gnss_acquired *peak)
@@ -68,9 +76,7 @@ static void narrow(struct fgpu_gnss_search *s, const struct gnss_acquired *peak)
     s->is_narrow = true;
     s->config.min_doppler_hz = fmax(s->config.min_doppler_hz - step_hz, doppler_hz - NARROW_STEPS * step_hz);
     s->config.max_doppler_hz = fmin(s->config.max_doppler_hz + step_hz, doppler_hz + NARROW_STEPS * step_hz);
-    if (s->config.facts->symbol_periods > FGPU_GNSS_NARROW_PERIODS && s->config.facts->secondary[1] == '\0' &&
-        s->config.n_periods < FGPU_GNSS_NARROW_PERIODS)
-        s->config.n_periods = FGPU_GNSS_NARROW_PERIODS;
+    lengthen(&s->config);
     open_acquire(s);
 }
 
@@ -153,6 +159,19 @@ void fgpu_gnss_search_begin(struct fgpu_gnss_searcher *searcher, struct fgpu_gns
     search->config = *config;
     search->n_blocks = n_blocks;
     search->is_narrow = false;
+    fgpu_gnss_search_push(searcher, search);
+}
+
+void fgpu_gnss_search_begin_narrow(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search,
+                                   const struct gnss_acquire_config *config, uint32_t n_blocks, double period_begin,
+                                   double period_samples)
+{
+    search->config = *config;
+    lengthen(&search->config);
+    search->n_blocks = n_blocks;
+    search->is_narrow = true;
+    search->period_begin = period_begin;
+    search->period_samples = period_samples;
     fgpu_gnss_search_push(searcher, search);
 }
 

@@ -67,6 +67,12 @@ void fgpu_gnss_searcher_destroy(struct fgpu_gnss_searcher *searcher);
 void fgpu_gnss_search_begin(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search,
                             const struct gnss_acquire_config *config, uint32_t n_blocks);
 
+/* Begins a search whose Dopplers are so few that it needs no wide search first.  A code period of the signal begins at
+ * sample 'period_begin' and has 'period_samples' samples. */
+void fgpu_gnss_search_begin_narrow(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search,
+                                   const struct gnss_acquire_config *config, uint32_t n_blocks, double period_begin,
+                                   double period_samples);
+
 /* Returns the first sample at or after 'sample' at which the wanted block may begin. */
 int64_t fgpu_gnss_search_block(const struct fgpu_gnss_search *search, int64_t sample);
 

@@ -121,8 +121,8 @@ static bool advance_lanes(struct engine *e)
     if (!e->draining || !idle)
         return false;
     for (size_t i = 0; i < e->n_lanes; i++)
-        e->ops->flush(e->lanes[i]);
-    return e->n_downloading == 0;
+        idle = e->ops->flush(e->lanes[i]) && idle;
+    return idle && e->n_downloading == 0;
 }
 
 static void *run_worker(void *arg)

@@ -62,7 +62,8 @@ struct engine_ops {
      * results.  If no output buffer is free and 'may_wait' is false, drops the data that the buffer would hold. */
     bool (*process)(struct lane *lane, bool may_wait);
     void (*release)(struct lane *lane);                               /* releases the current input */
-    void (*flush)(struct lane *lane);                                 /* finishes the outputs after the last input */
+    /* Finishes the outputs after the last input.  Returns false if work is left; the worker then calls 'flush' again. */
+    bool (*flush)(struct lane *lane);
     void (*apply)(struct engine *engine, struct command *command);    /* applies and answers a command */
     void (*downloaded)(struct engine *engine, struct outbuf *buffer); /* checks a buffer, and passes it to its sender */
 };
