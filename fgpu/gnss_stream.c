@@ -305,7 +305,7 @@ static int create_kernels(struct gnss_stream *s)
     struct kernel_constant quantise_constants[GNSS_QUANTISE_N_CONSTANTS];
     struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
 
-    s->variant = gnss_correlate_variant(args.n_ants);
+    s->variant = device_compiles(device_of(s)) ? gnss_correlate_variant(args.n_ants) : &gnss_correlate_kernel;
     gnss_quantise_constants(quantise_constants);
     gnss_correlate_constants(s->variant, &args, device_shared_bytes(device_of(s)), constants);
     int err = device_kernel_create(device_of(s), &gnss_quantise_kernel, quantise_constants, GNSS_QUANTISE_N_CONSTANTS,
