@@ -113,16 +113,23 @@ static bool follow(struct gnss_antenna *a, size_t satellite, const struct fgpu_g
     return true;
 }
 
+/* Lets other antennas search for the satellite, too. */
+static void end_wide(struct gnss_antenna *a)
+{
+    if (a->is_wide)
+        a->stream->satellites[a->search.satellite].n_wide--;
+    a->is_wide = false;
+}
+
 /* Begins to follow the satellite that a search has found, or sets the earliest sample of the next search. */
 static void end_search(struct gnss_antenna *a, int64_t sample)
 {
-    struct gnss_followed *sat = &a->stream->satellites[a->search.satellite];
+    const struct gnss_followed *sat = &a->stream->satellites[a->search.satellite];
     struct gnss_view *view = &a->views[a->search.satellite];
 
     a->is_searching = false;
     a->search.state = FGPU_GNSS_SEARCH_IDLE;
-    sat->n_wide -= a->is_wide;
-    a->is_wide = false;
+    end_wide(a);
     if (stage_at(sat, a->ant) != FGPU_GNSS_SEARCH || view->is_dropped || a->is_stale)
         return; /* a request steered or dropped the satellite during the search, or time restarted */
     if (!a->search.is_found || !follow(a, a->search.satellite, &a->search.found, sample))
@@ -292,6 +299,8 @@ static void make_round(struct gnss_stream *s, struct gnss_chunk *const *set, str
     for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
         if (set[ant])
             search(&s->antennas[ant], set[ant], &b->parts[ant]);
+        else
+            end_wide(&s->antennas[ant]);
     make_pieces(s, set, b);
     if (b->n_pieces > 0)
         correlate(s, b);
@@ -547,7 +556,7 @@ static void write_records(struct gnss_stream *s, struct gnss_buffer *b, size_t s
 {
     for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
         struct gnss_part *part = &b->parts[ant];
-        if (measured[ant].stage == FGPU_GNSS_SEARCH)
+        if (measured[ant].stage == FGPU_GNSS_SEARCH || !part->is_present)
             continue;
         follow_peak(s, &s->antennas[ant].views[satellite], ended->n_samples, &measured[ant]);
         if (part->n_records < s->sizes.max_pieces)
