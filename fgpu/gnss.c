@@ -1,7 +1,6 @@
 /* gnss.c - the worker's part of satellite tracking: converts device inputs to heaps of correlation sums. */
 #include "fgpu/gnss.h"
 
-#include "common/base/inbox.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
@@ -444,15 +443,10 @@ bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream 
 
     if (!gnss)
         return true;
-    if (is_replay(gnss) && is_ahead(gnss, ant, in->timestamp_samples)) {
-        gnss->has_waiting = true;
+    if (is_replay(gnss) && is_ahead(gnss, ant, in->timestamp_samples))
         return false;
-    }
     for (size_t i = 0; i < gnss->n_streams; i++)
         is_done = process(&gnss->streams[i].antennas[ant], compute, in, may_wait) && is_done;
-    if (is_done && gnss->has_waiting)
-        inbox_push(gnss->engine->inbox, &(struct inbox_item){ENGINE_WAKE, 0, NULL});
-    gnss->has_waiting = gnss->has_waiting && !is_done;
     return is_done;
 }
 

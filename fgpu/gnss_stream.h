@@ -156,7 +156,6 @@ struct fgpu_gnss {
     size_t n_ants, n_streams;
     struct gnss_stream *streams; /* [n_streams] */
     struct fgpu_gnss_searcher *searcher;
-    bool has_waiting; /* in a replay an antenna waits for another antenna's earlier data */
 };
 
 /* The names of the values of enum fgpu_gnss_stage. */

@@ -549,7 +549,7 @@ struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const st
         .n_commands = layout->n_ants * layout->n_outputs + N_SPARE_COMMANDS,
         .command_bytes = sizeof(struct fgpu_command),
         .n_recv_threads = layout->n_recv_threads,
-        .n_wakes = layout->n_ants * (config->gnss.n + 1), /* searches, and replays in which antennas wait */
+        .n_wakes = layout->n_ants * config->gnss.n,
     };
 
     sizes.n_outbufs = config->gnss.n * FGPU_GNSS_N_BUFFERS;

@@ -104,20 +104,27 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
         if (!e->ops->process(lane, may_wait))
             return false;
         lane->busy = false;
+        e->n_processed++;
         e->ops->release(lane);
     }
 }
 
-/* Advances all lanes.  While draining, returns true once nothing is left to compute or to download. */
+/* Advances all lanes.  A lane may wait until another lane has processed an input, so the function repeats after such
+ * progress.  While draining, returns true once nothing is left to compute or to download. */
 static bool advance_lanes(struct engine *e)
 {
-    bool idle = true, may_wait = e->draining || receiver_set_can_wait(e->receivers);
+    bool idle, may_wait = e->draining || receiver_set_can_wait(e->receivers);
     bool late = e->draining && clock_monotonic_ns() >= e->give_up_ns;
+    size_t n_before;
 
     for (size_t i = 0; late && i < e->n_lanes; i++)
         e->n_given_up += matcher_drop(e->lanes[i]->matcher);
-    for (size_t i = 0; i < e->n_lanes; i++)
-        idle = advance(e, e->lanes[i], may_wait) && idle;
+    do {
+        n_before = e->n_processed;
+        idle = true;
+        for (size_t i = 0; i < e->n_lanes; i++)
+            idle = advance(e, e->lanes[i], may_wait) && idle;
+    } while (!idle && e->n_processed != n_before);
     if (!e->draining || !idle)
         return false;
     for (size_t i = 0; i < e->n_lanes; i++)

@@ -61,7 +61,7 @@ struct engine_ops {
      * an input takes its buffer before it begins.  In a replay, false may also mean that a stream waits for its own
      * results.  If no output buffer is free and 'may_wait' is false, drops the data that the buffer would hold. */
     bool (*process)(struct lane *lane, bool may_wait);
-    void (*release)(struct lane *lane);                               /* releases the current input */
+    void (*release)(struct lane *lane); /* releases the current input */
     /* Finishes the outputs after the last input.  Returns false if work is left; the worker then calls 'flush' again. */
     bool (*flush)(struct lane *lane);
     void (*apply)(struct engine *engine, struct command *command);    /* applies and answers a command */
@@ -81,6 +81,7 @@ struct engine {
     struct thread worker;
     bool started;
     /* [worker] */
+    size_t n_processed;   /* number of device inputs that lanes have finished */
     size_t n_downloading; /* number of output buffers whose ENGINE_DOWNLOADED item has not arrived */
     bool draining;
     int64_t give_up_ns; /* deadline of the drain, monotonic; INT64_MAX: not set */

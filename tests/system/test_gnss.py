@@ -74,12 +74,12 @@ def make_samples(rng, satellites, first, n, is_inverted=False):
     return out
 
 
-def make_config(satellites, **gnss):
+def make_config(satellites, n_ants=1, **gnss):
     by_signal = {}
     for s in satellites:
         by_signal.setdefault(s.signal, []).append(s.prn)
     config = scenario.fgpu_config(
-        outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4}],
+        outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4}], feng_ids=range(n_ants),
         time={"adc_sample_rate": RATE}, recv={"sample_bits": 8, "packet_samples": PACKET, "chunk_samples": CHUNK})
     config["gnss"] = [{"name": "gnss", "destination": harness.groups(1), "centre_frequency": CENTRE, "decimation": 1,
                        "pass_bandwidth": 4500000, "sky_frequency": SKY} | gnss]
@@ -189,6 +189,52 @@ def test_losses(daemon, work):
     assert np.any(mine["n_present"] < mine["n_samples"])
     locked = mine[(mine["stage"] == 3) & (mine["flags"] & 3 == LOCKED)][100:-2]
     check_phases(locked[locked["n_present"] == locked["n_samples"]], satellite, False, what)
+
+
+def test_antennas(daemon, work):
+    """Three antennas share the loops of a satellite: the antenna that finds the satellite stops after 1.85 s, an antenna
+    receives the signal half a complex sample beside the replica, an antenna receives only noise."""
+    rng = np.random.default_rng(SEED)
+    first, late, n_packets, n_first = int(rng.integers(1, 2**30)) * PACKET, 75, 21_500_000 // PACKET, 18_500_000 // PACKET
+    sky = Satellite("L1CA", 7, 48, first + 1234.5, -1500, 0.4, (0.1, 0.35), seed=1)
+    n = n_packets * PACKET
+    signal = np.concatenate([np.float32(sky.samples(first - late + np.arange(at, min(at + (1 << 19), n + late)), False))
+                             for at in range(0, n + late, 1 << 19)], axis=1)
+    samples = np.empty((3, 2, n), np.int16)
+    for ant, of_ant in enumerate((signal[:, late:], signal[:, :n], 0)):
+        noise = rng.standard_normal((2, n), np.float32) * NOISE
+        samples[ant] = np.clip(np.rint(noise + of_ant), -128, 127)
+    present = np.ones((3, 2, n_packets), bool)
+    present[0, :, n_first:] = False
+    config = make_config([sky], 3, max_antenna_delay=20e-6)
+    heaps, _ = run(daemon, work, config, samples, first, present)
+    n_again = 6_000_000 // PACKET * PACKET
+    again, _ = run(daemon, work, config, samples[:, :, :n_again], first, present, "again")
+    both = [sorted((h.items["timestamp"], h.items["feng_id"], h.items["gnss_sums"].tobytes()) for h in of
+                   if h.items["timestamp"] < first + n_again - 8 * CHUNK) for of in (heaps, again)]
+    assert len(both[0]) > 300 and both[0] == both[1], "a recording gives the same heaps every time"
+    what, ends = f"CBF_SEED={SEED}", (n_first * PACKET, n)
+    of_ant = [np.concatenate([h.items["gnss_sums"] for h in heaps if h.items["feng_id"] == ant]) for ant in range(3)]
+    assert len(records_of(of_ant[2], sky)) == 0, f"{what}: noise was followed"
+    for ant, delay in enumerate((0, late)):
+        mine = records_of(of_ant[ant], sky)
+        assert np.all(mine["n_starts"] == 1) and np.all(np.diff(mine["code_period"]) == 1), f"{what}: m{ant} was lost"
+        whole = mine[mine["n_present"] == mine["n_samples"]]
+        assert len(whole) > len(mine) - 12, f"{what}: samples of m{ant} are missing"
+        assert ends[ant] - 2 * CHUNK < whole["timestamp"][-1] - first < ends[ant], f"{what}: m{ant} ends early"
+        there = Satellite("L1CA", 7, 48, sky.delay + delay, -1500, 0.4, [t - CENTRE * delay / RATE for t in sky.turns], seed=1)
+        t = middle(whole)
+        code = whole["code_phase"] - there.chips(t) % 1023
+        residual = (code - 1023 * np.rint(code / 1023)) * RATE / SUBSAMPLING / 1.023e6  # complex samples
+        assert np.all(np.abs(residual[200:]) < 0.65), f"{what}: m{ant} is {residual[200:].min()} to {residual[200:].max()} off"
+        prompt = whole["sums"][:, 1, :, 0] + 1j * whole["sums"][:, 1, :, 1]
+        locked = (whole["stage"] == 3) & (whole["flags"] & 3 == LOCKED)
+        assert np.count_nonzero(locked) > 100 * (1 + ant), f"{what}: m{ant}"
+        for pol in range(2):
+            turns = whole["carrier_phase"] + np.angle(prompt[:, pol]) / (2 * np.pi) - there.turns_at(t, pol)
+            halves = np.angle(np.exp(4j * np.pi * turns[locked])) / (4 * np.pi)
+            assert abs(np.mean(halves)) < 5 / 360 and np.std(halves) < 20 / 360, f"{what}: m{ant} pol{pol}"
+        assert abs(whole["doppler"][-1] - there.doppler - 0.4 * there.seconds(t[-1])) < 5
 
 
 def test_time_goes_back(daemon, work):
