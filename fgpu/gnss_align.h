@@ -53,42 +53,48 @@
 /* An antenna's part of the open integration. */
 struct fgpu_gnss_own {
     uint32_t integration; /* index of the integration; the other members are valid only for this integration */
-    bool is_valid;        /* false: the offset changed within the integration, or the antenna has no piece */
+    bool is_valid;        /* false: the offset changed within the integration */
     int32_t offset_samples;
     uint32_t n_present;
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2]; /* units of the baseband's samples */
     double rotor[N_POLS][2];                  /* turns the sums back by the antenna's phase */
+    double amplitude[N_POLS];                 /* A_a */
+    double weight[N_POLS];                    /* A_a / N_a */
     double in_sum[N_POLS][2];                 /* the antenna's part of the aligned sum's prompt tap */
-    double share[N_POLS];                     /* number of present samples times the antenna's share of the amplitude */
+    double
+        share[N_POLS]; /* sum over the pieces: number of present samples times the antenna's share of the amplitude */
+    uint32_t n_piece;  /* number of present samples in the current piece */
+    double piece[FGPU_GNSS_N_TAPS][N_POLS][2]; /* sums of the current piece */
 };
 
 /* Delay and Doppler of an antenna are never so far from the reference antenna's that a search is narrower. */
 struct fgpu_gnss_antenna {
     enum fgpu_gnss_stage stage; /* SEARCH: not followed; PULL_IN; then the stage of the loops */
-    double stage_s;             /* seconds of data since the antenna joined */
+    double stage_s;             /* seconds of data in the blocks since the antenna joined */
     uint32_t n_starts, n_losses;
     int32_t offset_samples, max_offset_samples; /* for the next pieces; permitted magnitude */
-    /* At the middle of the latest integration: */
+    /* at the middle of the latest integration */
     double delay_subchips; /* the signal's delay relative to the model, including the offset */
-    double turns[N_POLS];  /* phase relative to the aligned sum, as if the offset were 0 */
+    double turns[N_POLS];  /* phase relative to the aligned sum, without the offset's phase */
     double rate_hz;        /* Doppler relative to the model */
+    bool is_used[N_POLS];  /* the polarisation has a weight in the aligned sum */
+    double missing_s;      /* seconds of data of the aligned sum since the antenna's latest data */
 
-    bool is_used[N_POLS];                    /* the polarisation has a weight in the aligned sum */
-    double missing_s;                        /* seconds for which only other antennas have had data */
-    double power_s;                          /* seconds of data in the means of powers, at most their time constant */
-    double data_s;                           /* mean number of seconds of data in a sum */
-    double square[N_POLS][2], power[N_POLS]; /* mean of z^2 and |z|^2 */
-    double coherence[N_POLS];
-    double block_s[2]; /* time constants so far, in seconds: of coherence and span; of the delay */
-    double span;       /* mean of early plus late in a second of data, projected on the aligned sum */
-    int64_t block;     /* open block: code period divided by the number of periods in a block; -1: none */
-    int64_t first_sample, last_sample; /* middles of the first and last integration in the open block */
+    /* Means, and the seconds of data that they cover, at most their time constants. */
+    double power_s, square[N_POLS][2], power[N_POLS]; /* mean of z^2, complex, and of |z|^2 */
+    double data_s;                                    /* mean number of seconds of data in an integration */
+    double coherence_s, coherence[N_POLS];
+    double span_s, span; /* early plus late product, per second of data */
+    double delay_s;
+
+    int64_t block;                     /* open block: code period divided by block_periods; -1: none */
+    int64_t first_sample, last_sample; /* middles of the open block's first and last integrations */
     double open_s;                     /* seconds of data in the open block */
-    double replica_subchips;           /* sum over the open block: seconds of data times the replica's mean delay */
-    double products[FGPU_GNSS_N_TAPS][N_POLS][2]; /* open block: sum of z_a conj(c) */
-    int64_t last_block;                           /* latest block in 'last'; -1: none */
-    double last[N_POLS][2];                       /* R_k of this block */
-    double turn[2];                               /* sum of R_k conj(R_k-1) */
+    double replica_subchips;           /* sum over the open block: seconds of data times the replica's delay */
+    double products[FGPU_GNSS_N_TAPS][N_POLS][2]; /* open block: sums of z_a conj(c) */
+    int64_t last_block;                           /* block of 'last'; -1: none */
+    double last[N_POLS][2];                       /* R_k */
+    double turn[2];                               /* sum of R_k conj(R_k-1) over blocks and polarisations */
     struct fgpu_gnss_own own;
 };
 
@@ -99,6 +105,7 @@ struct fgpu_gnss_align {
     size_t n_aligned;          /* number of antennas with weights in the aligned sum, including the reference antenna */
     double unit_power[N_POLS]; /* A_a^2 = 1; 0: no antenna has been aligned since the start */
     int64_t sample;            /* middle of the latest integration: time of the antennas' phases and delays */
+    int64_t block_periods;     /* number of code periods in a block */
     struct fgpu_gnss_antenna *ants; /* [n_ants] */
 };
 
