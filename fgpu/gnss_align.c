@@ -22,9 +22,10 @@
 #define PULL_IN_HZ        2.0 /* bandwidths of the phase loop */
 #define ALIGNED_HZ        1.0
 #define MIN_CN0           25.0 /* an aligned polarisation; dB-Hz */
-#define MIN_COHERENCE     0.25
 #define JOIN_CN0          27.0 /* a polarisation that becomes aligned */
+#define MIN_COHERENCE     0.25 /* an aligned antenna whose phase and delay are corrected */
 #define JOIN_COHERENCE    0.5
+#define MAX_LATE_CHIPS    0.5 /* largest distance of the delay from the offset of a piece */
 #define MAX_DELAY_SAMPLES 0.6 /* largest distance of the delay from the offset */
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
@@ -243,11 +244,14 @@ static void begin_own(const struct fgpu_gnss_align *align, struct fgpu_gnss_ante
     }
 }
 
-/* Adds a piece to an antenna's part of the integration. */
+/* Adds a piece to an antenna's part of the integration.  A piece that was made before the antenna joined may have an
+ * offset far from the delay; such a piece counts as missing. */
 static void add_part(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
                      const struct fgpu_gnss_piece_pending *piece, const struct fgpu_gnss_part *part)
 {
-    const uint32_t n_present = piece->n_samples - part->n_missing;
+    const double late_subchips = a->delay_subchips - part->offset_samples * step_subchips(&align->track);
+    const bool is_near = fabs(late_subchips) < MAX_LATE_CHIPS * align->track.chip_subchips;
+    const uint32_t n_present = is_near ? piece->n_samples - part->n_missing : 0;
     struct fgpu_gnss_own *own = &a->own;
 
     assert(part->n_missing <= piece->n_samples);
@@ -338,6 +342,12 @@ static bool has_block(const struct fgpu_gnss_align *align, const struct fgpu_gns
            a->open_s >= MIN_FRACTION * (double)align->block_periods * align->track.period_s;
 }
 
+/* Returns false while an aligned antenna seems to have lost its signal.  Its phase and delay then keep their values. */
+static bool is_coherent(const struct fgpu_gnss_antenna *a)
+{
+    return !is_aligned(a) || fmax(a->coherence[0], a->coherence[1]) > MIN_COHERENCE;
+}
+
 /* Returns the signal's delay minus the antenna's delay, as the block's early and late products measure it.  Until the
  * phase is known, the products are projected on the prompt product.  The code gain is for powers, so the gain for
  * amplitudes is twice as large (gnss_track.c). */
@@ -357,7 +367,9 @@ static double late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gns
     if (a->span <= 0)
         return 0;
     const double code_subchips = 2 * align->track.code_gain * (early - late) / (a->open_s * a->span);
-    return a->replica_subchips / a->open_s - code_subchips - a->delay_subchips;
+    const double limit_subchips = align->track.chip_subchips / 2.0;
+    const double late_subchips = a->replica_subchips / a->open_s - code_subchips - a->delay_subchips;
+    return fmin(fmax(late_subchips, -limit_subchips), limit_subchips);
 }
 
 /* Adds the block's phase advance.  After RATE_S the advances give the rate, and the last block gives the phases. */
@@ -389,8 +401,13 @@ static void follow_phase(struct fgpu_gnss_antenna *a)
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
         const double *product = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(product[0], product[1]);
-        const double error_turns = (1 - a->open_share[pol] / a->open_s) * angle_turns(product);
         a->coherence[pol] += weight * ((size > 0 ? product[0] / size : 0) - a->coherence[pol]);
+    }
+    if (!is_coherent(a))
+        return;
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        const double *product = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(product[0], product[1]);
+        const double error_turns = (1 - a->open_share[pol] / a->open_s) * angle_turns(product);
         a->turns[pol] += sqrt(2) * w * a->open_s * error_turns;
         sum += size * size * error_turns;
         weights += size * size;
@@ -404,7 +421,8 @@ static void close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_an
 {
     if (is_aligned(a) && align->n_aligned == 1)
         return;
-    a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * (a->late_subchips - mean_subchips);
+    if (is_coherent(a))
+        a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * (a->late_subchips - mean_subchips);
     if (!is_aligned(a) && a->stage_s < RATE_S)
         find_rate(align, a);
     else
@@ -446,6 +464,8 @@ static void close_blocks(struct fgpu_gnss_align *align)
         if (!has_block(align, a))
             continue;
         a->late_subchips = late_subchips(align, a);
+        if (!is_coherent(a) && align->n_aligned > 1)
+            continue;
         sum += (a->open_share[0] + a->open_share[1]) * a->late_subchips;
         weights += a->open_share[0] + a->open_share[1];
     }
@@ -587,8 +607,8 @@ static void choose_pols(struct fgpu_gnss_align *align, size_t ant)
     if (!is_ready || a->stage_s < ALIGN_S || a->power_s < MIN_POWER_S)
         return;
     for (size_t pol = 0; pol < N_POLS; pol++)
-        is_used[pol] = cn0_db_hz(a, pol) > (a->is_used[pol] ? MIN_CN0 : JOIN_CN0) &&
-                       a->coherence[pol] > (a->is_used[pol] ? MIN_COHERENCE : JOIN_COHERENCE);
+        is_used[pol] = a->is_used[pol] ? cn0_db_hz(a, pol) > MIN_CN0
+                                       : cn0_db_hz(a, pol) > JOIN_CN0 && a->coherence[pol] > JOIN_COHERENCE;
     if (is_used[0] || is_used[1]) {
         memcpy(a->is_used, is_used, sizeof(is_used));
         if (!was_aligned)
@@ -630,32 +650,57 @@ static void move(struct fgpu_gnss_align *align, int64_t sample)
     }
 }
 
-/* Changes the loops' state to the antenna's. */
-static void set_state(const struct fgpu_gnss_align *align, size_t ant, struct fgpu_gnss_state *state)
+/* Changes the loops' state to the state of an antenna that is followed.  C/N0 and locks of the only aligned antenna are
+ * those of the loops. */
+static void set_state(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a,
+                      struct fgpu_gnss_state *state)
 {
-    const struct fgpu_gnss_antenna *a = &align->ants[ant];
-
-    if (a->stage != FGPU_GNSS_SEARCH)
-        state->doppler_hz += a->rate_hz;
-    if (a->stage != FGPU_GNSS_SEARCH && is_aligned(a) && align->n_aligned == 1)
+    state->doppler_hz += a->rate_hz;
+    if (is_aligned(a) && align->n_aligned == 1)
         return;
-    state->stage = a->stage;
     for (size_t pol = 0; pol < N_POLS; pol++)
         state->cn0_db_hz[pol] = cn0_db_hz(a, pol);
-    state->is_code_locked = a->stage != FGPU_GNSS_SEARCH && fmax(state->cn0_db_hz[0], state->cn0_db_hz[1]) > MIN_CN0;
-    state->is_carrier_locked = state->is_carrier_locked && a->stage == FGPU_GNSS_TRACKING;
+    state->is_code_locked =
+        state->stage != FGPU_GNSS_SEARCH && fmax(state->cn0_db_hz[0], state->cn0_db_hz[1]) > MIN_CN0;
+    state->is_carrier_locked = state->is_carrier_locked && is_aligned(a);
 }
 
 struct fgpu_gnss_state fgpu_gnss_align_at(const struct fgpu_gnss_align *align, size_t ant, int64_t sample)
 {
     struct fgpu_gnss_state state = fgpu_gnss_track_at(&align->track, sample);
 
-    set_state(align, ant, &state);
+    if (align->ants[ant].stage != FGPU_GNSS_SEARCH)
+        set_state(align, &align->ants[ant], &state);
+    else
+        state.is_code_locked = state.is_carrier_locked = false;
+    state.stage = align->ants[ant].stage;
     return state;
 }
 
+/* Uses an antenna's part of an integration that has ended. */
+static struct fgpu_gnss_measured use_own(struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
+                                         const struct ended *e)
+{
+    struct fgpu_gnss_measured measured = {.stage = a->stage, .n_starts = a->n_starts};
+    struct fgpu_gnss_state state = e->of->after;
+
+    if (a->stage == FGPU_GNSS_SEARCH)
+        return measured;
+    measured.n_present = n_present_of(a, e);
+    measured.offset_samples = a->own.offset_samples;
+    if (measured.n_present > 0)
+        memcpy(measured.sums, a->own.sums, sizeof(measured.sums));
+    measure(align, a, e);
+    set_state(align, a, &state);
+    measured.is_code_locked = state.is_code_locked;
+    measured.is_carrier_locked = state.is_carrier_locked;
+    measured.doppler_hz = state.doppler_hz;
+    memcpy(measured.cn0_db_hz, state.cn0_db_hz, sizeof(measured.cn0_db_hz));
+    return measured;
+}
+
 /* Measures all antennas with an integration that has ended. */
-static void end_integration(struct fgpu_gnss_align *align, struct fgpu_gnss_integration *of,
+static void end_integration(struct fgpu_gnss_align *align, const struct fgpu_gnss_integration *of,
                             struct fgpu_gnss_measured *measured)
 {
     const struct ended e = ended_of(align, of);
@@ -668,17 +713,8 @@ static void end_integration(struct fgpu_gnss_align *align, struct fgpu_gnss_inte
         align->first_sample = of->sample;
     align->block = block;
     align->last_sample = of->sample;
-    for (size_t i = 0; i < align->n_ants; i++) {
-        const struct fgpu_gnss_antenna *a = &align->ants[i];
-        measured[i] = (struct fgpu_gnss_measured){.stage = a->stage, .n_starts = a->n_starts};
-        if (a->stage == FGPU_GNSS_SEARCH)
-            continue;
-        measured[i].n_present = n_present_of(a, &e);
-        measured[i].offset_samples = a->own.offset_samples;
-        if (measured[i].n_present > 0)
-            memcpy(measured[i].sums, a->own.sums, sizeof(measured[i].sums));
-        measure(align, &align->ants[i], &e);
-    }
+    for (size_t i = 0; i < align->n_ants; i++)
+        measured[i] = use_own(align, &align->ants[i], &e);
     if (align->track.stage == FGPU_GNSS_SEARCH)
         lose_all(align);
     for (size_t i = 0; i < align->n_ants; i++)
@@ -686,16 +722,8 @@ static void end_integration(struct fgpu_gnss_align *align, struct fgpu_gnss_inte
             judge(align, i);
     for (size_t i = 0; i < align->n_ants; i++) {
         struct fgpu_gnss_antenna *a = &align->ants[i];
-        struct fgpu_gnss_state state = of->after;
         if (a->stage != FGPU_GNSS_SEARCH && is_aligned(a))
             a->stage = align->track.stage;
-        if (measured[i].stage == FGPU_GNSS_SEARCH)
-            continue;
-        set_state(align, i, &state);
-        measured[i].is_code_locked = state.is_code_locked;
-        measured[i].is_carrier_locked = state.is_carrier_locked;
-        measured[i].doppler_hz = state.doppler_hz;
-        memcpy(measured[i].cn0_db_hz, state.cn0_db_hz, sizeof(measured[i].cn0_db_hz));
     }
 }
 

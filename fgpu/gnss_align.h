@@ -20,7 +20,9 @@
  *            removes data and secondary codes, and the noise's mean square is 0.  N_a is the mean of |z_a|^2 minus A_a^2.
  *            The time constant is 0.5 s.  At 25 dB-Hz the C/N0 has an error of 0.6 dB rms, a third of the error of
  *            moments (gnss_lock.h).  A_a^2 also falls if the antenna's phase is wrong.
- * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  The number of present samples of
+ * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  A piece whose offset differs from
+ *            the delay by half a chip also counts as missing.  If the offset changes between two pieces of an
+ *            integration, the antenna's part of the integration counts as missing.  The number of present samples of
  *            the aligned sum is the mean over the antennas, with the weights A_a^2 / N_a.
  * Phase:     antenna a's phase relative to c is measured from z_a conj(c), in which data and secondary codes cancel, in
  *            blocks of 20 ms.  Here c is without the antenna's own part, so that an antenna does not measure itself.
@@ -41,10 +43,9 @@
  * Alignment: an antenna is aligned after 1 s of data, if the loops are in SETTLING or TRACKING and one polarisation has
  *            a coherence above 0.5 and a C/N0 above 27 dB-Hz.  Coherence is the mean cosine of the blocks' phase errors.
  *            Only such polarisations have weights.  An antenna that is not aligned after 2.5 s of data is lost.
- * Lost:      an aligned polarisation loses its weight if its C/N0 is below 25 dB-Hz, or if its coherence is below 0.25.
- *            An antenna without weights is lost.  An antenna is also lost if its samples are missing for 2 s, or if its
- *            offset leaves the permitted range.  If the loops are lost, all antennas are lost.  The last aligned antenna
- *            is lost only with the loops.
+ * Lost:      an aligned polarisation loses its weight if its C/N0 is below 25 dB-Hz.  An aligned antenna without weights
+ *            is lost.  An antenna is also lost if its samples are missing for 2 s, or if its offset leaves the permitted
+ *            range.  If the loops are lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
  * Limits:    an antenna is aligned only if it receives the signal in a polarisation in which the reference antenna also
  *            receives the signal.  Delays are exact if the taps and the signal lie on straight parts of the
  *            autocorrelation: for BPSK within a quarter of a chip, for CBOC within half a sub-chip.
