@@ -13,6 +13,7 @@
 #define RATE_S            0.5  /* seconds of data that measure the rate of a new antenna */
 #define ALIGN_S           1.0  /* minimum number of seconds of data before the alignment */
 #define MAX_PULL_IN_S     2.5
+#define MIN_SHARE         1e-3 /* minimum share of the other antennas in the aligned sum */
 #define MAX_MISSING_S     2.0
 #define MIN_POWER_S       0.4 /* minimum number of seconds of data in means of powers that decide */
 #define POWER_S           0.5 /* time constants of the means */
@@ -21,9 +22,10 @@
 #define PULL_IN_HZ        2.0 /* bandwidths of the phase loop */
 #define ALIGNED_HZ        1.0
 #define MIN_CN0           25.0 /* an aligned polarisation; dB-Hz */
-#define MIN_COHERENCE     0.25
 #define JOIN_CN0          27.0 /* a polarisation that becomes aligned */
+#define MIN_COHERENCE     0.25 /* an aligned antenna whose phase and delay are corrected */
 #define JOIN_COHERENCE    0.5
+#define MAX_LATE_CHIPS    0.5 /* largest distance of the delay from the offset of a piece */
 #define MAX_DELAY_SAMPLES 0.6 /* largest distance of the delay from the offset */
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
@@ -100,7 +102,6 @@ static void begin_antenna(struct fgpu_gnss_antenna *a)
     *a = (struct fgpu_gnss_antenna){.stage = FGPU_GNSS_PULL_IN,
                                     .n_starts = a->n_starts + 1,
                                     .n_losses = a->n_losses,
-                                    .block = -1,
                                     .last_block = -1,
                                     .own.integration = UINT32_MAX};
 }
@@ -122,7 +123,10 @@ void fgpu_gnss_align_start(struct fgpu_gnss_align *align, size_t ant, const stru
     for (size_t pol = 0; pol < N_POLS; pol++) {
         align->ants[ant].is_used[pol] = true;
         align->unit_power[pol] = 0;
+        align->reference_turns[pol] = 0;
     }
+    align->reference_subchips = 0;
+    align->block = -1;
     align->reference = ant;
     align->n_aligned = 1;
     align->sample = acquisition->sample;
@@ -159,8 +163,8 @@ static void lose_all(struct fgpu_gnss_align *align)
     align->reference = SIZE_MAX;
 }
 
-/* Makes the strongest aligned antenna the reference antenna.  The rates of all antennas become relative to this antenna's
- * Doppler.  A polarisation that no antenna uses begins with this antenna. */
+/* Makes the strongest aligned antenna the reference antenna.  A polarisation that no antenna uses begins with this
+ * antenna. */
 static void choose_reference(struct fgpu_gnss_align *align)
 {
     bool is_used[N_POLS] = {false};
@@ -181,13 +185,10 @@ static void choose_reference(struct fgpu_gnss_align *align)
         }
     }
     struct fgpu_gnss_antenna *chosen = &align->ants[align->reference];
-    const double rate_hz = chosen->rate_hz;
-    align->track.model.doppler_hz += rate_hz;
-    for (size_t i = 0; i < align->n_ants; i++)
-        align->ants[i].rate_hz -= rate_hz;
     for (size_t pol = 0; pol < N_POLS; pol++)
         chosen->is_used[pol] = chosen->is_used[pol] || !is_used[pol];
-    chosen->block = -1;
+    memcpy(align->reference_turns, chosen->turns, sizeof(align->reference_turns));
+    align->reference_subchips = chosen->delay_subchips;
 }
 
 void fgpu_gnss_align_leave(struct fgpu_gnss_align *align, size_t ant)
@@ -243,11 +244,14 @@ static void begin_own(const struct fgpu_gnss_align *align, struct fgpu_gnss_ante
     }
 }
 
-/* Adds a piece to an antenna's part of the integration. */
+/* Adds a piece to an antenna's part of the integration.  A piece that was made before the antenna joined may have an
+ * offset far from the delay; such a piece counts as missing. */
 static void add_part(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
                      const struct fgpu_gnss_piece_pending *piece, const struct fgpu_gnss_part *part)
 {
-    const uint32_t n_present = piece->n_samples - part->n_missing;
+    const double late_subchips = a->delay_subchips - part->offset_samples * step_subchips(&align->track);
+    const bool is_near = fabs(late_subchips) < MAX_LATE_CHIPS * align->track.chip_subchips;
+    const uint32_t n_present = is_near ? piece->n_samples - part->n_missing : 0;
     struct fgpu_gnss_own *own = &a->own;
 
     assert(part->n_missing <= piece->n_samples);
@@ -332,15 +336,28 @@ static double angle_turns(const double of[2])
     return atan2(of[1], of[0]) / (2 * M_PI);
 }
 
-/* Follows the delay with the block's early and late products.  Until the phase is known, the products are projected on
- * the prompt product. */
-static void follow_delay(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
+static bool has_block(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a)
 {
+    return a->stage != FGPU_GNSS_SEARCH &&
+           a->open_s >= MIN_FRACTION * (double)align->block_periods * align->track.period_s;
+}
+
+/* Returns false while an aligned antenna seems to have lost its signal.  Its phase and delay then keep their values. */
+static bool is_coherent(const struct fgpu_gnss_antenna *a)
+{
+    return !is_aligned(a) || fmax(a->coherence[0], a->coherence[1]) > MIN_COHERENCE;
+}
+
+/* Returns the signal's delay minus the antenna's delay, as the block's early and late products measure it.  Until the
+ * phase is known, the products are projected on the prompt product.  The code gain is for powers, so the gain for
+ * amplitudes is twice as large (gnss_track.c). */
+static double late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
+{
+    const bool has_phase = is_aligned(a) || a->stage_s >= RATE_S;
     double early = 0, late = 0;
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
         const double *prompt = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(prompt[0], prompt[1]);
-        const bool has_phase = a->stage_s >= RATE_S;
         const double re = has_phase ? 1 : size > 0 ? prompt[0] / size : 0;
         const double im = has_phase ? 0 : size > 0 ? prompt[1] / size : 0;
         early += a->products[FGPU_GNSS_EARLY][pol][0] * re + a->products[FGPU_GNSS_EARLY][pol][1] * im;
@@ -348,32 +365,34 @@ static void follow_delay(const struct fgpu_gnss_align *align, struct fgpu_gnss_a
     }
     a->span += weight_of(&a->span_s, a->open_s, POWER_S) * ((early + late) / a->open_s - a->span);
     if (a->span <= 0)
-        return;
-    /* The gain for powers is half the gain for amplitudes (gnss_track.c). */
-    const double error_subchips = 2 * align->track.code_gain * (early - late) / (a->open_s * a->span);
-    const double delay_subchips = a->replica_subchips / a->open_s - error_subchips;
-    a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * (delay_subchips - a->delay_subchips);
+        return 0;
+    const double code_subchips = 2 * align->track.code_gain * (early - late) / (a->open_s * a->span);
+    const double limit_subchips = align->track.chip_subchips / 2.0;
+    const double late_subchips = a->replica_subchips / a->open_s - code_subchips - a->delay_subchips;
+    return fmin(fmax(late_subchips, -limit_subchips), limit_subchips);
 }
 
 /* Adds the block's phase advance.  After RATE_S the advances give the rate, and the last block gives the phases. */
-static void find_rate(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, double late_s)
+static void find_rate(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
 {
-    const double block_s = (double)align->block_periods * align->track.period_s;
+    const double middle_sample = 0.5 * ((double)align->first_sample + (double)align->last_sample);
+    const double late_s = seconds_of(align, (double)align->sample - middle_sample);
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        if (a->last_block >= 0 && a->last_block == a->block - 1)
+        if (a->last_block >= 0 && a->last_block == align->block - 1)
             add_product(a->products[FGPU_GNSS_PROMPT][pol], a->last[pol], a->turn);
         memcpy(a->last[pol], a->products[FGPU_GNSS_PROMPT][pol], sizeof(a->last[pol]));
     }
-    a->last_block = a->block;
+    a->last_block = align->block;
     if (a->stage_s + a->open_s < RATE_S)
         return;
-    a->rate_hz = angle_turns(a->turn) / block_s;
+    a->rate_hz += angle_turns(a->turn) / ((double)align->block_periods * align->track.period_s);
     for (size_t pol = 0; pol < N_POLS; pol++)
         a->turns[pol] += angle_turns(a->last[pol]) + a->rate_hz * late_s;
 }
 
-/* Corrects phases and rate: the second-order loop of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8. */
+/* Corrects phases and rate: the second-order loop of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8.  The
+ * factor 1 - share keeps the phase of the aligned sum: the mean correction, weighted with the shares, is 0. */
 static void follow_phase(struct fgpu_gnss_antenna *a)
 {
     const double w = (is_aligned(a) ? ALIGNED_HZ : PULL_IN_HZ) / 0.53;
@@ -382,8 +401,13 @@ static void follow_phase(struct fgpu_gnss_antenna *a)
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
         const double *product = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(product[0], product[1]);
-        const double error_turns = angle_turns(product);
         a->coherence[pol] += weight * ((size > 0 ? product[0] / size : 0) - a->coherence[pol]);
+    }
+    if (!is_coherent(a))
+        return;
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        const double *product = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(product[0], product[1]);
+        const double error_turns = (1 - a->open_share[pol] / a->open_s) * angle_turns(product);
         a->turns[pol] += sqrt(2) * w * a->open_s * error_turns;
         sum += size * size * error_turns;
         weights += size * size;
@@ -392,26 +416,69 @@ static void follow_phase(struct fgpu_gnss_antenna *a)
         a->rate_hz += w * w * a->open_s * sum / weights;
 }
 
-/* Uses the open block's products. */
-static void close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
+/* Uses an antenna's products of the open block.  The mean delay belongs to the code loop. */
+static void close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, double mean_subchips)
 {
-    const double middle_sample = 0.5 * ((double)a->first_sample + (double)a->last_sample);
+    if (is_aligned(a) && align->n_aligned == 1)
+        return;
+    if (is_coherent(a))
+        a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * (a->late_subchips - mean_subchips);
+    if (!is_aligned(a) && a->stage_s < RATE_S)
+        find_rate(align, a);
+    else
+        follow_phase(a);
+    a->stage_s += a->open_s;
+}
 
-    if (a->block >= 0 && a->open_s >= MIN_FRACTION * (double)align->block_periods * align->track.period_s) {
-        follow_delay(align, a);
-        if (a->stage_s < RATE_S)
-            find_rate(align, a, seconds_of(align, (double)align->sample - middle_sample));
-        else
-            follow_phase(a);
-        a->stage_s += a->open_s;
+/* Gives the reference antenna's new phase, rate and delay to the model, and subtracts them from all antennas.  The
+ * aligned sum and the model change together, so the loops see no change. */
+static void keep_reference(struct fgpu_gnss_align *align)
+{
+    const struct fgpu_gnss_antenna reference = align->ants[align->reference];
+    struct fgpu_gnss_model *model = &align->track.model;
+    const double delay_subchips = reference.delay_subchips - align->reference_subchips;
+
+    for (size_t i = 0; i < align->n_ants; i++) {
+        struct fgpu_gnss_antenna *a = &align->ants[i];
+        a->delay_subchips -= delay_subchips;
+        a->rate_hz -= reference.rate_hz;
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            a->turns[pol] -= reference.turns[pol] - align->reference_turns[pol];
+        const double offset_samples = a->delay_subchips / step_subchips(&align->track);
+        if (a->stage != FGPU_GNSS_SEARCH && fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
+            a->offset_samples = (int32_t)lrint(offset_samples);
     }
-    a->block = -1;
-    a->open_s = 0;
-    a->replica_subchips = 0;
-    memset(a->products, 0, sizeof(a->products));
-    const double offset_samples = a->delay_subchips / step_subchips(&align->track);
-    if (fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
-        a->offset_samples = (int32_t)lrint(offset_samples);
+    const double turns = reference.turns[align->track.pol] - align->reference_turns[align->track.pol];
+    model->carrier += (__int128)ldexp(turns, 64);
+    model->code -= (__int128)ldexp(delay_subchips, 64);
+    model->doppler_hz += reference.rate_hz;
+}
+
+/* Uses the products of the open block. */
+static void close_blocks(struct fgpu_gnss_align *align)
+{
+    double sum = 0, weights = 0;
+
+    for (size_t i = 0; i < align->n_ants; i++) {
+        struct fgpu_gnss_antenna *a = &align->ants[i];
+        if (!has_block(align, a))
+            continue;
+        a->late_subchips = late_subchips(align, a);
+        if (!is_coherent(a) && align->n_aligned > 1)
+            continue;
+        sum += (a->open_share[0] + a->open_share[1]) * a->late_subchips;
+        weights += a->open_share[0] + a->open_share[1];
+    }
+    for (size_t i = 0; i < align->n_ants; i++) {
+        struct fgpu_gnss_antenna *a = &align->ants[i];
+        if (has_block(align, a) && weights > 0)
+            close_block(align, a, sum / weights);
+        a->open_s = 0;
+        a->replica_subchips = 0;
+        memset(a->open_share, 0, sizeof(a->open_share));
+        memset(a->products, 0, sizeof(a->products));
+    }
+    keep_reference(align);
 }
 
 /* ---- Integrations ------------------------------------------------------------------------------------------------ */
@@ -465,57 +532,49 @@ static void add_power(struct fgpu_gnss_antenna *a, const struct ended *e, double
 }
 
 /* Adds the products of the antenna's sums and the other antennas' part of the aligned sum to the block.  The other
- * antennas' part is scaled to the amplitude of the whole sum. */
+ * antennas' part is scaled to the amplitude of the whole sum.  If only this antenna is aligned, only its delay matters,
+ * and the aligned sum takes the place of the other antennas' part. */
 static void add_to_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, const struct ended *e,
                          double data_s)
 {
     const struct fgpu_gnss_own *own = &a->own;
-    const double min_share = 1e-3 * e->of->n_samples;
+    const double keep = is_aligned(a) && align->n_aligned == 1 ? 0 : 1;
     bool has_others = false;
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        const double others = e->share[pol] - own->share[pol];
+        const double others = e->share[pol] - keep * own->share[pol];
         double c[2], turned[2];
-        if (others < min_share)
+        if (others < MIN_SHARE * e->of->n_samples)
             continue;
         has_others = true;
         for (size_t i = 0; i < 2; i++)
-            c[i] = (e->of->sums[FGPU_GNSS_PROMPT][pol][i] - own->in_sum[pol][i]) * e->of->n_samples / others;
+            c[i] = (e->of->sums[FGPU_GNSS_PROMPT][pol][i] - keep * own->in_sum[pol][i]) * e->of->n_samples / others;
         for (size_t tap = 0; tap < FGPU_GNSS_N_TAPS; tap++) {
             multiply(own->sums[tap][pol], own->rotor[pol], turned);
             add_product(turned, c, a->products[tap][pol]);
         }
+        a->open_share[pol] += data_s * own->share[pol] / e->share[pol];
     }
     if (!has_others)
         return;
-    if (a->block < 0) {
-        a->block = e->of->code_period / align->block_periods;
-        a->first_sample = e->of->sample;
-    }
-    a->last_sample = e->of->sample;
     a->open_s += data_s;
     a->replica_subchips += data_s * (own->offset_samples * step_subchips(&align->track) - e->replica_subchips);
 }
 
 /* Updates an antenna's estimates. */
-static void measure(struct fgpu_gnss_align *align, size_t ant, const struct ended *e)
+static void measure(struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, const struct ended *e)
 {
-    struct fgpu_gnss_antenna *a = &align->ants[ant];
     const uint32_t n_present = n_present_of(a, e), min_samples = (uint32_t)(MIN_FRACTION * e->of->n_samples);
     const double data_s = seconds_of(align, n_present);
-    const bool is_reference = ant == align->reference, has_phase = is_reference || a->stage_s >= RATE_S;
 
-    if (a->block >= 0 && a->block != e->of->code_period / align->block_periods)
-        close_block(align, a);
     if (n_present < min_samples || n_present == 0) {
         a->missing_s += e->of->n_present >= min_samples ? seconds_of(align, e->of->n_present) : 0;
         return;
     }
     a->missing_s = 0;
-    if (has_phase && align->track.stage >= FGPU_GNSS_SETTLING)
+    if (align->track.stage >= FGPU_GNSS_SETTLING && (is_aligned(a) || a->stage_s >= RATE_S))
         add_power(a, e, data_s);
-    if (!is_reference)
-        add_to_block(align, a, e, data_s);
+    add_to_block(align, a, e, data_s);
 }
 
 /* ---- Decisions --------------------------------------------------------------------------------------------------- */
@@ -548,8 +607,8 @@ static void choose_pols(struct fgpu_gnss_align *align, size_t ant)
     if (!is_ready || a->stage_s < ALIGN_S || a->power_s < MIN_POWER_S)
         return;
     for (size_t pol = 0; pol < N_POLS; pol++)
-        is_used[pol] = cn0_db_hz(a, pol) > (a->is_used[pol] ? MIN_CN0 : JOIN_CN0) &&
-                       a->coherence[pol] > (a->is_used[pol] ? MIN_COHERENCE : JOIN_COHERENCE);
+        is_used[pol] = a->is_used[pol] ? cn0_db_hz(a, pol) > MIN_CN0
+                                       : cn0_db_hz(a, pol) > JOIN_CN0 && a->coherence[pol] > JOIN_COHERENCE;
     if (is_used[0] || is_used[1]) {
         memcpy(a->is_used, is_used, sizeof(is_used));
         if (!was_aligned)
@@ -591,47 +650,71 @@ static void move(struct fgpu_gnss_align *align, int64_t sample)
     }
 }
 
-/* Changes the loops' state to the antenna's. */
-static void set_state(const struct fgpu_gnss_align *align, size_t ant, struct fgpu_gnss_state *state)
+/* Changes the loops' state to the state of an antenna that is followed.  C/N0 and locks of the only aligned antenna are
+ * those of the loops. */
+static void set_state(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a,
+                      struct fgpu_gnss_state *state)
 {
-    const struct fgpu_gnss_antenna *a = &align->ants[ant];
-
-    if (ant == align->reference && align->n_aligned == 1)
+    state->doppler_hz += a->rate_hz;
+    if (is_aligned(a) && align->n_aligned == 1)
         return;
-    state->stage = a->stage;
     for (size_t pol = 0; pol < N_POLS; pol++)
         state->cn0_db_hz[pol] = cn0_db_hz(a, pol);
-    state->is_code_locked = a->stage != FGPU_GNSS_SEARCH && fmax(state->cn0_db_hz[0], state->cn0_db_hz[1]) > MIN_CN0;
-    state->is_carrier_locked = state->is_carrier_locked && a->stage == FGPU_GNSS_TRACKING;
-    state->doppler_hz += a->rate_hz;
+    state->is_code_locked =
+        state->stage != FGPU_GNSS_SEARCH && fmax(state->cn0_db_hz[0], state->cn0_db_hz[1]) > MIN_CN0;
+    state->is_carrier_locked = state->is_carrier_locked && is_aligned(a);
 }
 
 struct fgpu_gnss_state fgpu_gnss_align_at(const struct fgpu_gnss_align *align, size_t ant, int64_t sample)
 {
     struct fgpu_gnss_state state = fgpu_gnss_track_at(&align->track, sample);
 
-    set_state(align, ant, &state);
+    if (align->ants[ant].stage != FGPU_GNSS_SEARCH)
+        set_state(align, &align->ants[ant], &state);
+    else
+        state.is_code_locked = state.is_carrier_locked = false;
+    state.stage = align->ants[ant].stage;
     return state;
 }
 
+/* Uses an antenna's part of an integration that has ended. */
+static struct fgpu_gnss_measured use_own(struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
+                                         const struct ended *e)
+{
+    struct fgpu_gnss_measured measured = {.stage = a->stage, .n_starts = a->n_starts};
+    struct fgpu_gnss_state state = e->of->after;
+
+    if (a->stage == FGPU_GNSS_SEARCH)
+        return measured;
+    measured.n_present = n_present_of(a, e);
+    measured.offset_samples = a->own.offset_samples;
+    if (measured.n_present > 0)
+        memcpy(measured.sums, a->own.sums, sizeof(measured.sums));
+    measure(align, a, e);
+    set_state(align, a, &state);
+    measured.is_code_locked = state.is_code_locked;
+    measured.is_carrier_locked = state.is_carrier_locked;
+    measured.doppler_hz = state.doppler_hz;
+    memcpy(measured.cn0_db_hz, state.cn0_db_hz, sizeof(measured.cn0_db_hz));
+    return measured;
+}
+
 /* Measures all antennas with an integration that has ended. */
-static void end_integration(struct fgpu_gnss_align *align, struct fgpu_gnss_integration *of,
+static void end_integration(struct fgpu_gnss_align *align, const struct fgpu_gnss_integration *of,
                             struct fgpu_gnss_measured *measured)
 {
     const struct ended e = ended_of(align, of);
+    const int64_t block = of->code_period / align->block_periods;
 
     move(align, of->sample);
-    for (size_t i = 0; i < align->n_ants; i++) {
-        const struct fgpu_gnss_antenna *a = &align->ants[i];
-        measured[i] = (struct fgpu_gnss_measured){.stage = a->stage, .n_starts = a->n_starts};
-        if (a->stage == FGPU_GNSS_SEARCH)
-            continue;
-        measured[i].n_present = n_present_of(a, &e);
-        measured[i].offset_samples = a->own.offset_samples;
-        if (measured[i].n_present > 0)
-            memcpy(measured[i].sums, a->own.sums, sizeof(measured[i].sums));
-        measure(align, i, &e);
-    }
+    if (align->block >= 0 && align->block != block)
+        close_blocks(align);
+    if (align->block != block)
+        align->first_sample = of->sample;
+    align->block = block;
+    align->last_sample = of->sample;
+    for (size_t i = 0; i < align->n_ants; i++)
+        measured[i] = use_own(align, &align->ants[i], &e);
     if (align->track.stage == FGPU_GNSS_SEARCH)
         lose_all(align);
     for (size_t i = 0; i < align->n_ants; i++)
@@ -639,16 +722,8 @@ static void end_integration(struct fgpu_gnss_align *align, struct fgpu_gnss_inte
             judge(align, i);
     for (size_t i = 0; i < align->n_ants; i++) {
         struct fgpu_gnss_antenna *a = &align->ants[i];
-        struct fgpu_gnss_state state = of->after;
         if (a->stage != FGPU_GNSS_SEARCH && is_aligned(a))
             a->stage = align->track.stage;
-        if (measured[i].stage == FGPU_GNSS_SEARCH)
-            continue;
-        set_state(align, i, &state);
-        measured[i].is_code_locked = state.is_code_locked;
-        measured[i].is_carrier_locked = state.is_carrier_locked;
-        measured[i].doppler_hz = state.doppler_hz;
-        memcpy(measured[i].cn0_db_hz, state.cn0_db_hz, sizeof(measured[i].cn0_db_hz));
     }
 }
 

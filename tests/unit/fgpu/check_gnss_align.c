@@ -1,0 +1,571 @@
+/* check_gnss_align - loops shared by several antennas, against a simulation of each antenna's sums (gnss_signal.h).  The
+ * antennas' signals differ in delay, phases, Doppler, Doppler's rate, C/N0 and gain. */
+#include "fgpu/gnss_align.h"
+
+#include "tests/unit/fgpu/gnss_signal.h"
+#include "tests/unit/test_main.h"
+
+#include <stdlib.h>
+
+#define MAX_ANTS    64
+#define MAX_SAMPLES 1000 /* largest offset */
+
+/* ---- Simulation -------------------------------------------------------------------------------------------------- */
+
+/* A piece on its way. */
+struct late {
+    int64_t due_sample;
+    uint32_t n_samples;
+    struct fgpu_gnss_part parts[MAX_ANTS];
+    int64_t sums[MAX_ANTS][FGPU_GNSS_N_TAPS][N_POLS][2];
+};
+
+struct simulation {
+    struct fgpu_gnss_align align;
+    struct fgpu_gnss_antenna ants[MAX_ANTS];
+    struct satellite signals[MAX_ANTS];
+    double gains[MAX_ANTS];
+    bool is_silent[MAX_ANTS];  /* no signal, only noise */
+    bool is_missing[MAX_ANTS]; /* no samples */
+    double hole_probability;   /* an antenna's part of a piece has lost a random number of samples, or all */
+    double gap_probability;    /* a chunk is missing at all antennas */
+    bool is_quiet;             /* no noise */
+    struct taps taps;
+    int64_t chunk_samples, delay_samples, begin_sample;
+    struct late queue[FGPU_GNSS_MAX_PENDING];
+    size_t n_pushed, n_popped;
+
+    struct fgpu_gnss_integration ended[2];
+    struct fgpu_gnss_measured measured[2 * MAX_ANTS];
+    /* called for each integration */
+    void (*use)(struct simulation *sim, const struct fgpu_gnss_measured *measured);
+    struct fgpu_gnss_track *twin; /* loops of one antenna, which get the same sums; NULL: none */
+    size_t watched; /* the antenna whose carrier the model follows, and the replica's phase minus its phase */
+    double unwrapped_turns, start_turns, worst_turns;
+    double square_turns, square_samples, square_rate; /* sums, of aligned antennas */
+    double n_square, worst_samples;
+    double sum_cn0[N_POLS], n_cn0; /* loops' C/N0 */
+};
+
+/* The other antennas' signals differ from the signal of antenna 0. */
+static struct simulation *simulation_create(int i, enum gnss_signal signal, size_t n_ants, double cn0_db_hz)
+{
+    const struct gnss_signal_facts *facts = gnss_signal_facts(signal);
+    struct simulation *sim = calloc(1, sizeof(*sim));
+
+    random_state += (uint64_t)i << 40;
+    struct satellite s = {.signal = signal,
+                          .carrier_hz = (int64_t)random_between(-8e6, 8e6),
+                          .doppler_hz = random_between(-5000, 5000),
+                          .rate_hz_s = random_between(-1, 1),
+                          .subchips = (int)gnss_subchips(facts->subcarrier),
+                          .code_subchips = random_between(1, 30) * facts->n_chips * gnss_subchips(facts->subcarrier),
+                          .seed = random_u64() | 1};
+    s.n_subchips = (int64_t)facts->n_chips * s.subchips;
+    for (size_t ant = 0; ant < n_ants; ant++) {
+        const double delay_s = random_between(-900, 900) / SAMPLE_RATE_HZ;
+        sim->signals[ant] = s;
+        sim->signals[ant].doppler_hz += ant ? random_between(-10, 10) : 0;
+        sim->signals[ant].rate_hz_s += ant ? random_between(-2e-3, 2e-3) : 0;
+        sim->signals[ant].code_subchips -= ant ? delay_s * facts->chip_rate_hz * s.subchips : 0;
+        sim->signals[ant].phase_turns = random_between(0, 1);
+        sim->signals[ant].pol_turns = random_between(0, 1);
+        sim->gains[ant] = random_between(0.5, 2);
+        for (int pol = 0; pol < N_POLS; pol++)
+            sim->signals[ant].cn0[pol] = pow(10, cn0_db_hz / 10);
+    }
+    sim->chunk_samples = (int64_t)(random_between(0.01, 0.03) * SAMPLE_RATE_HZ);
+    sim->delay_samples = (int64_t)(random_between(0.01, 0.03) * SAMPLE_RATE_HZ);
+    const struct fgpu_gnss_track_config config = {.signal = signal,
+                                                  .subcarrier = facts->subcarrier,
+                                                  .sample_rate_hz = SAMPLE_RATE_HZ,
+                                                  .carrier_hz = (double)s.carrier_hz};
+    memset(&sim->align, 0x5a, sizeof(sim->align));
+    memset(sim->ants, 0x5a, sizeof(sim->ants));
+    fgpu_gnss_align_init(&sim->align, &config, sim->ants, n_ants);
+    taps_init(&sim->taps, signal, sim->align.track.tap_subchips / s.subchips);
+    return sim;
+}
+
+/* What an acquisition finds at an antenna: errors of half of what gnss_track.h allows. */
+static struct fgpu_gnss_acquisition acquire(const struct simulation *sim, size_t ant)
+{
+    const struct satellite *s = &sim->signals[ant];
+    const struct truth truth = truth_at(s, 2 * sim->begin_sample);
+    const double length = (double)s->n_subchips, error = random_between(-0.5, 0.5);
+    const double code =
+        (double)fmodl(truth.code_subchips, s->n_subchips) + error * (s->subchips > 1 ? 0.15 : 0.25) * s->subchips;
+
+    return (struct fgpu_gnss_acquisition){.sample = sim->begin_sample,
+                                          .code_subchips = fmod(code + length, length),
+                                          .doppler_hz = truth.doppler_hz +
+                                                        random_between(-0.5, 0.5) / (8 * sim->align.track.period_s)};
+}
+
+static void start(struct simulation *sim, size_t ant)
+{
+    const struct fgpu_gnss_acquisition acquisition = acquire(sim, ant);
+
+    fgpu_gnss_align_start(&sim->align, ant, &acquisition);
+    sim->watched = ant;
+}
+
+static void join(struct simulation *sim, size_t ant)
+{
+    const struct fgpu_gnss_acquisition acquisition = acquire(sim, ant);
+
+    ck_assert(fgpu_gnss_align_join(&sim->align, ant, &acquisition, MAX_SAMPLES));
+    ck_assert_int_eq(sim->ants[ant].stage, FGPU_GNSS_PULL_IN);
+}
+
+static void join_all(struct simulation *sim)
+{
+    for (size_t ant = 0; ant < sim->align.n_ants; ant++)
+        if (ant != sim->align.reference)
+            join(sim, ant);
+}
+
+/* Compares an antenna with its signal, relative to 'watched'. */
+static void compare(const struct simulation *sim, size_t ant, double turns[N_POLS], double *samples, double *hz)
+{
+    const struct fgpu_gnss_antenna *a = &sim->ants[ant], *b = &sim->ants[sim->watched];
+    const struct satellite *s = &sim->signals[ant], *r = &sim->signals[sim->watched];
+    const struct truth of = truth_at(s, 2 * sim->align.sample), to = truth_at(r, 2 * sim->align.sample);
+    const double step = gnss_signal_facts(s->signal)->chip_rate_hz * s->subchips / SAMPLE_RATE_HZ;
+
+    for (int pol = 0; pol < N_POLS; pol++)
+        turns[pol] =
+            wrap(a->turns[pol] - b->turns[pol] - (double)(of.theta - to.theta) - pol * (s->pol_turns - r->pol_turns));
+    *samples = (a->delay_subchips - b->delay_subchips - (double)(to.code_subchips - of.code_subchips)) / step;
+    *hz = a->rate_hz - b->rate_hz - (of.doppler_hz - to.doppler_hz);
+}
+
+/* Sums of errors of all aligned antennas. */
+static void add_figures(struct simulation *sim)
+{
+    double turns[N_POLS], samples, hz;
+
+    for (size_t ant = 0; ant < sim->align.n_ants; ant++) {
+        if (sim->ants[ant].stage < FGPU_GNSS_SETTLING || ant == sim->watched)
+            continue;
+        compare(sim, ant, turns, &samples, &hz);
+        sim->square_turns += turns[0] * turns[0] / 2 + turns[1] * turns[1] / 2;
+        sim->square_samples += samples * samples;
+        sim->worst_samples = fmax(sim->worst_samples, fabs(samples));
+        sim->square_rate += hz * hz;
+        sim->n_square++;
+    }
+    for (int pol = 0; pol < N_POLS; pol++)
+        sim->sum_cn0[pol] += sim->ended[0].after.cn0_db_hz[pol];
+    sim->n_cn0++;
+}
+
+static void clear_figures(struct simulation *sim)
+{
+    sim->square_turns = sim->square_samples = sim->square_rate = sim->n_square = sim->n_cn0 = 0;
+    sim->sum_cn0[0] = sim->sum_cn0[1] = sim->worst_turns = sim->worst_samples = 0;
+    sim->start_turns = sim->unwrapped_turns;
+}
+
+static void report(const struct simulation *sim, const char *test)
+{
+    printf("%s: %s, %zu antennas, chunks of %.1f ms, %.1f ms late: %zu aligned, stage %d, %u losses; phases %.2f "
+           "degrees, delays %.4f samples, rates %.3f Hz rms; replica worst %.1f degrees; loops' C/N0 %.2f %.2f\n",
+           test, gnss_signal_facts(sim->signals[0].signal)->name, sim->align.n_ants,
+           1e3 * (double)sim->chunk_samples / SAMPLE_RATE_HZ, 1e3 * (double)sim->delay_samples / SAMPLE_RATE_HZ,
+           sim->align.n_aligned, sim->align.track.stage, sim->align.track.n_losses,
+           360 * sqrt(sim->square_turns / sim->n_square), sqrt(sim->square_samples / sim->n_square),
+           sqrt(sim->square_rate / sim->n_square), 360 * sim->worst_turns, sim->sum_cn0[0] / sim->n_cn0,
+           sim->sum_cn0[1] / sim->n_cn0);
+    fflush(stdout);
+}
+
+static void make_parts(struct simulation *sim, const struct gnss_piece *piece, int64_t first, struct late *late)
+{
+    for (size_t ant = 0; ant < sim->align.n_ants; ant++) {
+        const int32_t offset = sim->ants[ant].offset_samples;
+        const double gain = sim->gains[ant];
+        uint32_t n_missing = sim->is_missing[ant] ? piece->n_samples : 0;
+        if (random_between(0, 1) < sim->hole_probability)
+            n_missing = random_below(2) ? piece->n_samples : (uint32_t)random_below(piece->n_samples);
+        make_sums(&sim->signals[ant], &sim->taps, piece, first + offset, piece->n_samples - n_missing,
+                  sim->is_silent[ant] ? 0 : gain, sim->is_quiet ? 0 : gain, late->sums[ant]);
+        late->parts[ant] =
+            (struct fgpu_gnss_part){.sums = n_missing < piece->n_samples ? &late->sums[ant][0][0][0] : NULL,
+                                    .tap_stride = 2 * N_POLS,
+                                    .unit = {0.25, 0.125},
+                                    .n_missing = n_missing,
+                                    .offset_samples = offset};
+    }
+}
+
+static void check_same(const struct fgpu_gnss_integration *a, const struct fgpu_gnss_integration *b)
+{
+    ck_assert(a->stage == b->stage && a->sample == b->sample && a->code_period == b->code_period);
+    ck_assert(a->carrier_turns == b->carrier_turns && a->carrier_phase == b->carrier_phase);
+    ck_assert(a->code_subchips == b->code_subchips && a->n_samples == b->n_samples && a->n_present == b->n_present);
+    ck_assert(!memcmp(a->sums, b->sums, sizeof(a->sums)));
+    ck_assert(a->after.stage == b->after.stage && a->after.code_phase == b->after.code_phase);
+    ck_assert(a->after.carrier_phase == b->after.carrier_phase && a->after.doppler_hz == b->after.doppler_hz);
+    ck_assert(!memcmp(a->after.cn0_db_hz, b->after.cn0_db_hz, sizeof(a->after.cn0_db_hz)));
+}
+
+/* The twin's integrations, and what antenna 0 has measured, are the same, bit for bit. */
+static void check_twin(struct simulation *sim, const struct late *late, size_t n_ended)
+{
+    const struct fgpu_gnss_part *part = &late->parts[0];
+    double sums[FGPU_GNSS_N_TAPS][N_POLS][2] = {{{0}}};
+    struct fgpu_gnss_integration ended[2];
+
+    for (size_t i = 0; part->sums && i < FGPU_GNSS_N_TAPS * N_POLS * 2; i++)
+        (&sums[0][0][0])[i] = (double)part->sums[i] * part->unit[i / 2 % 2];
+    ck_assert_int_eq(
+        fgpu_gnss_track_sums(sim->twin, (const double(*)[N_POLS][2])sums, late->n_samples - part->n_missing, 0, ended),
+        n_ended);
+    for (size_t i = 0; i < n_ended; i++) {
+        const struct fgpu_gnss_measured *m = &sim->measured[i * sim->align.n_ants];
+        const struct fgpu_gnss_state *after = &ended[i].after;
+        check_same(&sim->ended[i], &ended[i]);
+        ck_assert(m->stage == ended[i].stage && m->n_present == ended[i].n_present && m->offset_samples == 0);
+        ck_assert(!memcmp(m->sums, ended[i].sums, sizeof(m->sums)) && m->doppler_hz == after->doppler_hz);
+        ck_assert(!memcmp(m->cn0_db_hz, after->cn0_db_hz, sizeof(m->cn0_db_hz)) && m->n_starts == 1);
+        ck_assert(m->is_code_locked == after->is_code_locked && m->is_carrier_locked == after->is_carrier_locked);
+    }
+}
+
+static void take_late(struct simulation *sim, const struct late *late)
+{
+    memset(sim->ended, 0x5a, sizeof(sim->ended));
+    memset(sim->measured, 0x5a, sizeof(sim->measured));
+    const size_t n = fgpu_gnss_align_sums(&sim->align, late->parts, sim->ended, sim->measured);
+    if (sim->twin)
+        check_twin(sim, late, n);
+    for (size_t i = 0; i < n && sim->use; i++)
+        sim->use(sim, &sim->measured[i * sim->align.n_ants]);
+    if (n)
+        add_figures(sim);
+}
+
+static void run_chunk(struct simulation *sim)
+{
+    const int64_t begin = sim->begin_sample, end = begin + sim->chunk_samples;
+    struct gnss_piece pieces[64], twin_pieces[64];
+    double turns, hz, chips;
+
+    sim->begin_sample = end;
+    while (sim->n_popped < sim->n_pushed && sim->queue[sim->n_popped % FGPU_GNSS_MAX_PENDING].due_sample <= end)
+        take_late(sim, &sim->queue[sim->n_popped++ % FGPU_GNSS_MAX_PENDING]);
+    if (random_between(0, 1) < sim->gap_probability)
+        return;
+    const size_t n = fgpu_gnss_align_pieces(&sim->align, begin, end, pieces, ARRAY_LEN(pieces));
+    if (sim->twin) {
+        ck_assert_int_eq(fgpu_gnss_track_pieces(sim->twin, begin, end, twin_pieces, ARRAY_LEN(pieces)), n);
+        ck_assert(!memcmp(pieces, twin_pieces, n * sizeof(*pieces)));
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct late *late = &sim->queue[sim->n_pushed++ % FGPU_GNSS_MAX_PENDING];
+        const struct satellite *s = &sim->signals[sim->watched];
+        late->due_sample = end + sim->delay_samples;
+        late->n_samples = pieces[i].n_samples;
+        make_parts(sim, &pieces[i], begin + pieces[i].first, late);
+        replica_error(s, &pieces[i], begin + pieces[i].first, &turns, &hz, &chips);
+        turns -= sim->align.track.pol * s->pol_turns;
+        sim->unwrapped_turns += wrap(turns - sim->unwrapped_turns);
+        sim->worst_turns = fmax(sim->worst_turns, fabs(sim->unwrapped_turns - sim->start_turns));
+    }
+}
+
+static void run_for(struct simulation *sim, double seconds)
+{
+    const int64_t end = sim->begin_sample + (int64_t)(seconds * SAMPLE_RATE_HZ);
+
+    while (sim->begin_sample < end)
+        run_chunk(sim);
+}
+
+/* Starts antenna 0, joins all others, and waits until all antennas are aligned. */
+static void align_all(struct simulation *sim)
+{
+    start(sim, 0);
+    join_all(sim);
+    run_for(sim, 4);
+    for (size_t ant = 0; ant < sim->align.n_ants; ant++)
+        ck_assert_msg(sim->ants[ant].stage == FGPU_GNSS_TRACKING, "antenna %zu: stage %d, %u losses", ant,
+                      sim->ants[ant].stage, sim->ants[ant].n_losses);
+    ck_assert_int_eq(sim->align.n_aligned, sim->align.n_ants);
+    clear_figures(sim);
+}
+
+static void check_loops(const struct simulation *sim)
+{
+    ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
+    ck_assert_int_eq(sim->align.track.n_losses, 0);
+    ck_assert_msg(sim->worst_turns < 0.25, "a slip: %g turns", sim->worst_turns);
+}
+
+static double rms_deg(const struct simulation *sim)
+{
+    return 360 * sqrt(sim->square_turns / sim->n_square);
+}
+
+/* The loops' C/N0 is the sum of the aligned antennas' C/N0, less the losses by the rounding of their delays. */
+static void check_cn0(const struct simulation *sim)
+{
+    const struct satellite *to = &sim->signals[sim->watched];
+    const double step = gnss_signal_facts(to->signal)->chip_rate_hz * to->subchips / SAMPLE_RATE_HZ;
+    const struct fgpu_gnss_antenna *watched = &sim->ants[sim->watched];
+
+    for (int pol = 0; pol < N_POLS; pol++) {
+        double cn0 = 0;
+        for (size_t ant = 0; ant < sim->align.n_ants; ant++) {
+            const struct fgpu_gnss_antenna *a = &sim->ants[ant];
+            const long double truth = truth_at(to, 2 * sim->align.sample).code_subchips -
+                                      truth_at(&sim->signals[ant], 2 * sim->align.sample).code_subchips;
+            const double late = (double)truth + watched->delay_subchips - a->offset_samples * step;
+            if (a->stage >= FGPU_GNSS_SETTLING)
+                cn0 += sim->signals[ant].cn0[pol] * pow(autocorrelation(to->signal, late / to->subchips), 2);
+        }
+        ck_assert_double_eq_tol(sim->sum_cn0[pol] / sim->n_cn0, 10 * log10(cn0), 0.5);
+    }
+}
+
+/* ---- Alignment --------------------------------------------------------------------------------------------------- */
+
+TEST(four_antennas, .end = 2 * GNSS_N_SIGNALS)
+{
+    struct simulation *sim = simulation_create(_i, (enum gnss_signal)(_i % GNSS_N_SIGNALS), 4, 45);
+
+    align_all(sim);
+    run_for(sim, 10);
+    report(sim, "four");
+    check_loops(sim);
+    ck_assert_int_eq(sim->align.n_aligned, 4);
+    ck_assert(rms_deg(sim) < 5);
+    free(sim);
+}
+
+/* One antenna's loops are the loops of gnss_track.h, with gaps, missing samples and a lost signal. */
+TEST(one_antenna_is_the_track, .end = GNSS_N_SIGNALS)
+{
+    struct simulation *sim = simulation_create(_i, (enum gnss_signal)_i, 2, 45);
+    const struct fgpu_gnss_acquisition acquisition = acquire(sim, 0);
+
+    sim->hole_probability = 0.05;
+    sim->gap_probability = 0.05;
+    sim->twin = malloc(sizeof(*sim->twin));
+    fgpu_gnss_track_init(sim->twin, &sim->align.track.config);
+    fgpu_gnss_track_start(sim->twin, &acquisition);
+    fgpu_gnss_align_start(&sim->align, 0, &acquisition);
+    run_for(sim, 4);
+    ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
+    sim->is_silent[1] = true;
+    join(sim, 1); /* the other antenna receives only noise, and is lost */
+    run_for(sim, 6);
+    ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->ants[1].n_losses == 1);
+    sim->is_silent[0] = true;
+    run_for(sim, 3);
+    ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_SEARCH);
+    ck_assert_int_eq(sim->ants[0].stage, FGPU_GNSS_SEARCH);
+    ck_assert(sim->ants[0].n_losses == 1 && sim->align.reference == SIZE_MAX && sim->align.n_aligned == 0);
+    free(sim->twin);
+    free(sim);
+}
+
+static void set_cn0(struct simulation *sim, size_t ant, double cn0_db_hz)
+{
+    for (int pol = 0; pol < N_POLS; pol++)
+        sim->signals[ant].cn0[pol] = pow(10, cn0_db_hz / 10);
+}
+
+/* The signals fade to 29 dB-Hz, a decibel a second.  The loops of one antenna lose them. */
+TEST(weak_antennas_together, .end = 40)
+{
+    struct simulation *sim = simulation_create(_i, _i & 1 ? GNSS_L5Q : GNSS_L1CA, _i & 2 ? 1 : 16, 40);
+
+    align_all(sim);
+    for (int cn0_db_hz = 39; cn0_db_hz >= 26 + _i / 8; cn0_db_hz--) {
+        for (size_t ant = 0; ant < sim->align.n_ants; ant++)
+            set_cn0(sim, ant, cn0_db_hz);
+        run_for(sim, 1);
+    }
+    clear_figures(sim);
+    run_for(sim, 20);
+    report(sim, "weak");
+    if (_i & 2) {
+        ck_assert_int_eq(sim->align.track.n_losses, 1);
+    } else {
+        check_loops(sim);
+        check_cn0(sim);
+        ck_assert_int_eq(sim->align.n_aligned, 16);
+        ck_assert_double_lt(rms_deg(sim), 5);
+    }
+    free(sim);
+}
+
+/* Antennas join one after the other.  The loops' C/N0 is the sum of the antennas' C/N0. */
+TEST(sixty_four_antennas, .end = 2)
+{
+    struct simulation *sim = simulation_create(_i, _i ? GNSS_E1C : GNSS_L1CA, MAX_ANTS, 38);
+
+    start(sim, 0);
+    run_for(sim, 4);
+    clear_figures(sim);
+    for (size_t ant = 1; ant < MAX_ANTS; ant++) {
+        join(sim, ant);
+        run_for(sim, 0.1);
+    }
+    run_for(sim, 3);
+    report(sim, "joining");
+    check_loops(sim);
+    clear_figures(sim);
+    run_for(sim, 4);
+    report(sim, "joined");
+    ck_assert_int_eq(sim->align.n_aligned, MAX_ANTS);
+    check_loops(sim);
+    check_cn0(sim);
+    free(sim);
+}
+
+/* ---- Antennas that come and go ----------------------------------------------------------------------------------- */
+
+/* The reference antenna has no samples, or no signal, or leaves.  Then it joins again. */
+TEST(the_reference_is_lost, .end = 12)
+{
+    const size_t n_ants = _i % 2 ? 2 : 4;
+    struct simulation *sim = simulation_create(_i, _i % 4 < 2 ? GNSS_L1CA : GNSS_E1C, n_ants, 42);
+
+    align_all(sim);
+    sim->is_missing[0] = _i / 4 == 0;
+    sim->is_silent[0] = _i / 4 == 1;
+    if (_i / 4 == 2)
+        fgpu_gnss_align_leave(&sim->align, 0);
+    run_for(sim, 4);
+    report(sim, "lost");
+    ck_assert(sim->ants[0].stage == FGPU_GNSS_SEARCH && sim->ants[0].n_losses == (_i / 4 < 2));
+    ck_assert(sim->align.reference != 0 && sim->align.n_aligned == n_ants - 1);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_TRACKING && sim->align.track.n_losses == 0);
+    sim->watched = sim->align.reference;
+    run_chunk(sim);
+    clear_figures(sim);
+    run_for(sim, 2);
+    check_cn0(sim);
+    sim->is_missing[0] = sim->is_silent[0] = false;
+    join(sim, 0);
+    run_for(sim, 4);
+    report(sim, "joined again");
+    ck_assert_int_eq(sim->align.n_aligned, n_ants);
+    ck_assert_double_lt(rms_deg(sim), 5);
+    check_loops(sim);
+    free(sim);
+}
+
+TEST(an_antenna_leaves_and_joins, .end = 4)
+{
+    struct simulation *sim = simulation_create(_i, GNSS_L1CA, 3, 42);
+
+    align_all(sim);
+    for (int k = 0; k < 3; k++) {
+        fgpu_gnss_align_leave(&sim->align, 1);
+        ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->align.n_aligned == 2);
+        run_for(sim, 1);
+        join(sim, 1);
+        run_for(sim, 3);
+        ck_assert(sim->ants[1].stage == FGPU_GNSS_TRACKING && sim->align.n_aligned == 3);
+    }
+    check_loops(sim);
+    ck_assert(sim->ants[1].n_starts == 4 && sim->ants[1].n_losses == 0 && sim->align.reference == 0);
+    for (size_t ant = 0; ant < 3; ant++)
+        fgpu_gnss_align_leave(&sim->align, ant);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.track.n_losses == 0);
+    ck_assert_int_eq(sim->align.reference, SIZE_MAX);
+    free(sim);
+}
+
+static void never_aligned(struct simulation *sim, const struct fgpu_gnss_measured *measured)
+{
+    (void)sim;
+    ck_assert_int_le(measured[2].stage, FGPU_GNSS_PULL_IN);
+}
+
+/* An antenna with 20 dB-Hz, or only with noise. */
+TEST(a_weak_antenna_is_not_aligned, .end = 6)
+{
+    struct simulation *sim = simulation_create(_i, _i % 2 ? GNSS_E1B : GNSS_L1CA, 3, 40);
+
+    set_cn0(sim, 2, 20);
+    sim->is_silent[2] = _i >= 4;
+    sim->use = never_aligned;
+    start(sim, 0);
+    join(sim, 1);
+    for (int k = 0; k < 100; k++) {
+        run_for(sim, 0.3);
+        if (sim->ants[2].stage == FGPU_GNSS_SEARCH)
+            join(sim, 2);
+    }
+    report(sim, "weak antenna");
+    ck_assert(sim->align.n_aligned == 2 && sim->ants[2].n_losses >= 7 && sim->ants[1].n_losses == 0);
+    free(sim);
+}
+
+/* The reference antenna or the other antenna has one polarisation only. */
+TEST(one_polarisation, .end = 4)
+{
+    struct simulation *sim = simulation_create(_i, GNSS_L1CA, 3, 42);
+
+    sim->signals[_i % 2].cn0[_i / 2] = 0;
+    align_all(sim);
+    run_for(sim, 3);
+    ck_assert_int_eq(sim->ants[2].is_used[_i / 2], _i % 2);
+    ck_assert(sim->ants[2].is_used[1 - _i / 2] && sim->align.n_aligned == 3);
+    ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
+    check_loops(sim);
+    free(sim);
+}
+
+TEST(parts_are_missing, .end = GNSS_N_SIGNALS)
+{
+    struct simulation *sim = simulation_create(_i, (enum gnss_signal)_i, 4, 42);
+
+    sim->hole_probability = 0.1;
+    sim->gap_probability = 0.05;
+    align_all(sim);
+    run_for(sim, 10);
+    report(sim, "holes");
+    check_loops(sim);
+    ck_assert_int_eq(sim->align.n_aligned, 4);
+    ck_assert_double_lt(rms_deg(sim), 5);
+    free(sim);
+}
+
+/* ---- Delays ------------------------------------------------------------------------------------------------------ */
+
+static void check_offset(struct simulation *sim, const struct fgpu_gnss_measured *measured)
+{
+    const double step = (double)sim->align.track.rates.subchip_rate_hz / SAMPLE_RATE_HZ;
+
+    for (size_t ant = 0; ant < sim->align.n_ants; ant++)
+        ck_assert_double_le(fabs(sim->ants[ant].offset_samples - sim->ants[ant].delay_subchips / step), 0.61);
+    ck_assert_int_eq(measured[0].offset_samples, 0);
+}
+
+/* 10 Hz of Doppler move the delay of L1 by 0.17 samples a second. */
+TEST(delays_drift, .end = GNSS_N_SIGNALS)
+{
+    struct simulation *sim = simulation_create(_i, (enum gnss_signal)_i, 4, 53);
+
+    sim->signals[1].doppler_hz = sim->signals[0].doppler_hz + 10;
+    sim->signals[2].doppler_hz = sim->signals[0].doppler_hz - 10;
+    align_all(sim);
+    run_for(sim, 6);
+    sim->use = check_offset;
+    clear_figures(sim);
+    const int32_t first = sim->ants[1].offset_samples;
+    run_for(sim, 24);
+    report(sim, "drift");
+    check_loops(sim);
+    ck_assert_int_ge(abs(sim->ants[1].offset_samples - first), 3);
+    ck_assert_double_lt(sim->worst_samples, 0.05);
+    free(sim);
+}
+
+SUITE(.timeout_s = 60, .start = random_start);
