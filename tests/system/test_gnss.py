@@ -80,7 +80,8 @@ def make_config(satellites, n_ants=1, **gnss):
         by_signal.setdefault(s.signal, []).append(s.prn)
     config = scenario.fgpu_config(
         outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4}], feng_ids=range(n_ants),
-        time={"adc_sample_rate": RATE}, recv={"sample_bits": 8, "packet_samples": PACKET, "chunk_samples": CHUNK})
+        time={"adc_sample_rate": RATE}, send={"array_size": max(4, n_ants)},
+        recv={"sample_bits": 8, "packet_samples": PACKET, "chunk_samples": CHUNK})
     config["gnss"] = [{"name": "gnss", "destination": harness.groups(1), "centre_frequency": CENTRE, "decimation": 1,
                        "pass_bandwidth": 4500000, "sky_frequency": SKY} | gnss]
     config["satellites"] = [{"signal": signal, "prns": prns} for signal, prns in by_signal.items()]
@@ -259,18 +260,19 @@ def test_time_goes_back(daemon, work):
         assert np.all(np.abs(code - 1023 * np.rint(code / 1023)) < 0.5)
 
 
-def test_emulated(daemon, work, fake_cuda):
+@pytest.mark.parametrize("n_ants, n_packets", [(1, 150), (8, 110)])  # from 8 antennas on another kernel correlates
+def test_emulated(daemon, work, fake_cuda, n_ants, n_packets):
     """The CUDA kernels make the same of the same samples, but for the rounding of the filter."""
     rng = np.random.default_rng(SEED)
     first = 2**33
     satellite = Satellite("L1CA", 7, 52, first + 100.5, 500, 0)
-    samples = make_samples(rng, [satellite], first, 150 * PACKET)
-    config = make_config([satellite], acquire_blocks=3)
+    samples = np.repeat(make_samples(rng, [satellite], first, n_packets * PACKET), n_ants, axis=0)
+    config = make_config([satellite], n_ants, acquire_blocks=3 if n_ants == 1 else 1)
     cpu = records_of(run(daemon, work, config, samples, first)[1], satellite)
     again = records_of(run(daemon, work, config, samples, first, name="again")[1], satellite)
     assert np.array_equal(cpu, again), "a recording gives the same records every time"
     cuda = records_of(run(daemon, work, merge(config, {"device": {"kind": "cuda"}}), samples, first, name="cuda")[1], satellite)
-    assert len(cpu) == len(cuda) > 15
+    assert len(cpu) == len(cuda) > 15 * n_ants
     for name in ("timestamp", "code_period", "n_samples", "n_present", "stage"):
         assert np.array_equal(cpu[name], cuda[name]), name
     assert np.max(np.abs(cpu["code_phase"] - cuda["code_phase"])) < 1e-5
