@@ -718,7 +718,7 @@ static void end_integration(struct fgpu_gnss_align *align, const struct fgpu_gns
     if (align->track.stage == FGPU_GNSS_SEARCH)
         lose_all(align);
     for (size_t i = 0; i < align->n_ants; i++)
-        if (align->ants[i].stage != FGPU_GNSS_SEARCH && align->track.stage >= FGPU_GNSS_SETTLING)
+        if (align->ants[i].stage != FGPU_GNSS_SEARCH && align->track.stage == FGPU_GNSS_TRACKING)
             judge(align, i);
     for (size_t i = 0; i < align->n_ants; i++) {
         struct fgpu_gnss_antenna *a = &align->ants[i];

@@ -325,7 +325,7 @@ static void check_cn0(const struct simulation *sim)
             if (a->stage >= FGPU_GNSS_SETTLING)
                 cn0 += sim->signals[ant].cn0[pol] * pow(autocorrelation(to->signal, late / to->subchips), 2);
         }
-        ck_assert_double_eq_tol(sim->sum_cn0[pol] / sim->n_cn0, 10 * log10(cn0), 0.5);
+        ck_assert_double_eq_tol(sim->sum_cn0[pol] / sim->n_cn0, 10 * log10(cn0), to->subchips > 1 ? 1 : 0.5);
     }
 }
 
@@ -339,7 +339,16 @@ TEST(four_antennas, .end = 2 * GNSS_N_SIGNALS)
     run_for(sim, 10);
     report(sim, "four");
     check_loops(sim);
+    check_cn0(sim);
     ck_assert_int_eq(sim->align.n_aligned, 4);
+    for (size_t ant = 0; ant < 4; ant++) {
+        const int64_t sample = sim->begin_sample;
+        const struct fgpu_gnss_state state = fgpu_gnss_align_at(&sim->align, ant, sample);
+        ck_assert(state.stage == FGPU_GNSS_TRACKING && state.is_code_locked && state.is_carrier_locked);
+        ck_assert_double_eq_tol(state.doppler_hz, truth_at(&sim->signals[ant], 2 * sample).doppler_hz, 0.5);
+        for (int pol = 0; pol < N_POLS; pol++) /* half a sample is 0.2 chip of L5 */
+            ck_assert_double_eq_tol(state.cn0_db_hz[pol], _i % GNSS_N_SIGNALS ? 44 : 45, _i % GNSS_N_SIGNALS ? 2 : 1);
+    }
     ck_assert(rms_deg(sim) < 5);
     free(sim);
 }
@@ -377,13 +386,13 @@ static void set_cn0(struct simulation *sim, size_t ant, double cn0_db_hz)
         sim->signals[ant].cn0[pol] = pow(10, cn0_db_hz / 10);
 }
 
-/* The signals fade to 29 dB-Hz, a decibel a second.  The loops of one antenna lose them. */
-TEST(weak_antennas_together, .end = 40)
+/* The signals fade to 27 dB-Hz, a decibel a second.  The loops of one antenna lose such a signal. */
+TEST(weak_antennas_together, .end = 4)
 {
-    struct simulation *sim = simulation_create(_i, _i & 1 ? GNSS_L5Q : GNSS_L1CA, _i & 2 ? 1 : 16, 40);
+    struct simulation *sim = simulation_create(_i, GNSS_L1CA, _i % 2 ? 1 : 16, 40);
 
     align_all(sim);
-    for (int cn0_db_hz = 39; cn0_db_hz >= 26 + _i / 8; cn0_db_hz--) {
+    for (int cn0_db_hz = 39; cn0_db_hz >= 27; cn0_db_hz--) {
         for (size_t ant = 0; ant < sim->align.n_ants; ant++)
             set_cn0(sim, ant, cn0_db_hz);
         run_for(sim, 1);
@@ -391,13 +400,13 @@ TEST(weak_antennas_together, .end = 40)
     clear_figures(sim);
     run_for(sim, 20);
     report(sim, "weak");
-    if (_i & 2) {
+    if (_i % 2) {
         ck_assert_int_eq(sim->align.track.n_losses, 1);
     } else {
         check_loops(sim);
         check_cn0(sim);
         ck_assert_int_eq(sim->align.n_aligned, 16);
-        ck_assert_double_lt(rms_deg(sim), 5);
+        ck_assert_double_lt(rms_deg(sim), 6);
     }
     free(sim);
 }
@@ -447,7 +456,7 @@ TEST(the_reference_is_lost, .end = 12)
     sim->watched = sim->align.reference;
     run_chunk(sim);
     clear_figures(sim);
-    run_for(sim, 2);
+    run_for(sim, 4);
     check_cn0(sim);
     sim->is_missing[0] = sim->is_silent[0] = false;
     join(sim, 0);
@@ -565,6 +574,162 @@ TEST(delays_drift, .end = GNSS_N_SIGNALS)
     check_loops(sim);
     ck_assert_int_ge(abs(sim->ants[1].offset_samples - first), 3);
     ck_assert_double_lt(sim->worst_samples, 0.05);
+    free(sim);
+}
+
+/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
+
+/* Antenna 1's signal is 'delay_samples' later than the model. */
+static bool join_late(struct simulation *sim, double delay_samples, int32_t max_offset_samples)
+{
+    const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sim->align.track, 5000000);
+    const double step = (1.023e6 + state.doppler_hz / 1540) / SAMPLE_RATE_HZ;
+    const double code = ldexp((double)state.code_phase, -48) - delay_samples * step;
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 5000000,
+                                                      .code_subchips = code - floor(code / 1023) * 1023};
+
+    return fgpu_gnss_align_join(&sim->align, 1, &acquisition, max_offset_samples);
+}
+
+/* L1CA with 3 antennas, of which antenna 0 has the code phase 17.25 at sample 5000000. */
+static struct simulation *simulation_at(void)
+{
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 5000000, .code_subchips = 17.25, .doppler_hz = 321};
+    struct simulation *sim = simulation_create(0, GNSS_L1CA, 3, 45);
+
+    fgpu_gnss_align_start(&sim->align, 0, &acquisition);
+    return sim;
+}
+
+TEST(a_join_is_refused)
+{
+    struct simulation *sim = simulation_at();
+
+    ck_assert(!join_late(sim, 40.6, 40) && !join_late(sim, -40.6, 40));
+    ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->ants[1].n_starts == 0);
+    ck_assert(join_late(sim, 40.4, 40) && sim->ants[1].offset_samples == 40);
+    fgpu_gnss_align_leave(&sim->align, 1);
+    ck_assert(join_late(sim, -13000.2, 13000) && sim->ants[1].offset_samples == -13000);
+    fgpu_gnss_align_leave(&sim->align, 1);
+    fgpu_gnss_align_leave(&sim->align, 0);
+    ck_assert(!join_late(sim, 0, 40));
+    free(sim);
+}
+
+/* 10 Hz carry the offset out of the range. */
+TEST(an_offset_leaves_the_range)
+{
+    struct simulation *sim = simulation_create(0, GNSS_L1CA, 2, 45);
+    const double step = 1.023e6 / SAMPLE_RATE_HZ;
+
+    sim->signals[1] = sim->signals[0];
+    sim->signals[1].code_subchips -= (MAX_SAMPLES - 1.2) * step;
+    sim->signals[1].doppler_hz -= 10;
+    align_all(sim);
+    run_for(sim, 10);
+    ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->ants[1].n_losses == 1);
+    ck_assert(sim->align.n_aligned == 1 && sim->align.track.stage == FGPU_GNSS_TRACKING);
+    free(sim);
+}
+
+/* Adds the same sums for antennas 0 and 1.  Antenna 2 is not followed. */
+static size_t add_piece(struct simulation *sim, uint32_t n_missing, int32_t offset_samples)
+{
+    static const int64_t sums[FGPU_GNSS_N_TAPS][3][N_POLS][2] = {{{{300, 7}}}, {{{400, -9}}}, {{{300, 5}}}};
+    struct fgpu_gnss_part parts[3];
+
+    memset(parts, 0x5a, sizeof(parts));
+    for (size_t ant = 0; ant < 2; ant++)
+        parts[ant] = (struct fgpu_gnss_part){.sums = &sums[0][0][0][0],
+                                             .tap_stride = 3 * N_POLS * 2,
+                                             .unit = {0.5, 0.25},
+                                             .n_missing = ant ? n_missing : 0,
+                                             .offset_samples = ant ? offset_samples : 0};
+    return fgpu_gnss_align_sums(&sim->align, parts, sim->ended, sim->measured);
+}
+
+static void check_measured(const struct fgpu_gnss_measured *m, uint32_t n_present, double n_pieces)
+{
+    ck_assert(m->stage == FGPU_GNSS_PULL_IN && m->n_starts == 1 && m->n_present == n_present);
+    ck_assert(m->sums[FGPU_GNSS_EARLY][0][0] == 150 * n_pieces && m->sums[FGPU_GNSS_EARLY][0][1] == 3.5 * n_pieces);
+    ck_assert(m->sums[FGPU_GNSS_PROMPT][0][0] == 200 * n_pieces && m->sums[FGPU_GNSS_PROMPT][0][1] == -4.5 * n_pieces);
+    ck_assert(m->sums[FGPU_GNSS_LATE][0][0] == 150 * n_pieces && m->sums[FGPU_GNSS_LATE][0][1] == 2.5 * n_pieces);
+}
+
+/* A gap cuts an integration, and the next integration ends with the same sums.  In a later integration the offset of
+ * antenna 1 changes. */
+TEST(parts_belong_to_their_integration)
+{
+    struct simulation *sim = simulation_at();
+    const size_t n_ants = sim->align.n_ants;
+    struct gnss_piece pieces[4];
+
+    ck_assert(join_late(sim, 10, 40));
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5000000, 5042000, pieces, ARRAY_LEN(pieces)), 1);
+    const uint32_t n_cut = pieces[0].n_samples;
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5100000, 5160000, pieces, ARRAY_LEN(pieces)), 2);
+    const uint32_t n_whole = pieces[0].n_samples, n_begun = pieces[1].n_samples;
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5160000, 5200000, pieces, ARRAY_LEN(pieces)), 3);
+    const uint32_t n_rest = pieces[0].n_samples;
+    memset(sim->measured, 0x5a, sizeof(sim->measured));
+    ck_assert_int_eq(add_piece(sim, 100, 10), 0);
+    ck_assert_int_eq(add_piece(sim, 200, 10), 2);
+    check_measured(&sim->measured[0], n_cut, 1);
+    check_measured(&sim->measured[1], n_cut - 100, 1);
+    check_measured(&sim->measured[n_ants], n_whole, 1);
+    check_measured(&sim->measured[n_ants + 1], n_whole - 200, 1);
+    ck_assert(sim->measured[2].stage == FGPU_GNSS_SEARCH && sim->measured[n_ants + 2].stage == FGPU_GNSS_SEARCH);
+    ck_assert(sim->measured[0].offset_samples == 0 && sim->measured[1].offset_samples == 10);
+    ck_assert_int_eq(sim->ended[0].n_present, n_cut);
+    ck_assert(sim->ended[1].sums[FGPU_GNSS_PROMPT][0][0] == 200); /* only the reference antenna */
+    ck_assert_int_eq(add_piece(sim, 0, 10), 0);
+    ck_assert_int_eq(add_piece(sim, 0, 11), 1);
+    check_measured(&sim->measured[0], n_begun + n_rest, 2);
+    check_measured(&sim->measured[1], 0, 0);
+    ck_assert_int_eq(add_piece(sim, pieces[1].n_samples, 10), 1);
+    check_measured(&sim->measured[0], pieces[1].n_samples, 1);
+    check_measured(&sim->measured[1], 0, 0);
+    free(sim);
+}
+
+/* Sums of pieces before a start, or without loops, change nothing. */
+TEST(sums_belong_to_their_start)
+{
+    struct simulation *sim = simulation_at();
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 6000000, .code_subchips = 1, .doppler_hz = -5};
+    struct gnss_piece pieces[10];
+
+    ck_assert(join_late(sim, 10, 40));
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5000000, 5150000, pieces, ARRAY_LEN(pieces)), 5);
+    ck_assert_int_eq(add_piece(sim, 0, 10), 1);
+    fgpu_gnss_align_start(&sim->align, 2, &acquisition);
+    ck_assert(sim->ants[0].stage == FGPU_GNSS_SEARCH && sim->ants[1].stage == FGPU_GNSS_SEARCH);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(add_piece(sim, 0, 10), 0);
+    ck_assert(sim->align.reference == 2 && sim->align.n_aligned == 1 && sim->ants[2].stage == FGPU_GNSS_PULL_IN);
+    const struct fgpu_gnss_state state = fgpu_gnss_align_at(&sim->align, 2, 6000000);
+    ck_assert(state.doppler_hz == -5 && state.carrier_phase == 0 && state.code_phase == gnss_code_phase(1, 1023));
+    ck_assert_int_eq(fgpu_gnss_align_at(&sim->align, 0, 6000000).stage, FGPU_GNSS_SEARCH);
+    fgpu_gnss_align_leave(&sim->align, 2);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(add_piece(sim, 0, 10), 0);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
+    free(sim);
+}
+
+/* After years without samples the Doppler's rate has carried it out of range. */
+TEST(time_may_jump)
+{
+    struct simulation *sim = simulation_create(0, GNSS_L1CA, 2, 45);
+    const int64_t year_samples = 31557600 * SAMPLE_RATE_HZ;
+    struct gnss_piece pieces[3];
+
+    align_all(sim);
+    sim->align.track.model.rate_hz_s = -0.01;
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, year_samples, year_samples + 1000000, pieces, 3), 0);
+    for (size_t ant = 0; ant < 2; ant++)
+        ck_assert(sim->ants[ant].stage == FGPU_GNSS_SEARCH && sim->ants[ant].n_losses == 1);
+    ck_assert(sim->align.reference == SIZE_MAX && sim->align.n_aligned == 0);
     free(sim);
 }
 
