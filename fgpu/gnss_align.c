@@ -25,7 +25,6 @@
 #define JOIN_CN0          27.0 /* a polarisation that becomes aligned */
 #define MIN_COHERENCE     0.25 /* an aligned antenna whose phase and delay are corrected */
 #define JOIN_COHERENCE    0.5
-#define MAX_LATE_CHIPS    0.5 /* largest distance of the delay from the offset of a piece */
 #define MAX_DELAY_SAMPLES 0.6 /* largest distance of the delay from the offset */
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
@@ -250,7 +249,7 @@ static void add_part(const struct fgpu_gnss_align *align, struct fgpu_gnss_anten
                      const struct fgpu_gnss_piece_pending *piece, const struct fgpu_gnss_part *part)
 {
     const double late_subchips = a->delay_subchips - part->offset_samples * step_subchips(&align->track);
-    const bool is_near = fabs(late_subchips) < MAX_LATE_CHIPS * align->track.chip_subchips;
+    const bool is_near = fabs(late_subchips) < fmax(align->track.tap_subchips, step_subchips(&align->track));
     const uint32_t n_present = is_near ? piece->n_samples - part->n_missing : 0;
     struct fgpu_gnss_own *own = &a->own;
 
@@ -367,7 +366,7 @@ static double late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gns
     if (a->span <= 0)
         return 0;
     const double code_subchips = 2 * align->track.code_gain * (early - late) / (a->open_s * a->span);
-    const double limit_subchips = align->track.chip_subchips / 2.0;
+    const double limit_subchips = align->track.tap_subchips;
     const double late_subchips = a->replica_subchips / a->open_s - code_subchips - a->delay_subchips;
     return fmin(fmax(late_subchips, -limit_subchips), limit_subchips);
 }
@@ -579,12 +578,6 @@ static void measure(struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, 
 
 /* ---- Decisions --------------------------------------------------------------------------------------------------- */
 
-static void lose(struct fgpu_gnss_align *align, size_t ant)
-{
-    align->ants[ant].n_losses++;
-    fgpu_gnss_align_leave(align, ant);
-}
-
 /* The first alignment defines the unit of the amplitudes A_a. */
 static void begin_alignment(struct fgpu_gnss_align *align)
 {
@@ -596,42 +589,50 @@ static void begin_alignment(struct fgpu_gnss_align *align)
             align->unit_power[pol] = fmax(signal_of(reference, pol), DBL_MIN);
 }
 
-/* Aligns an antenna, takes weights away, or loses the antenna. */
-static void choose_pols(struct fgpu_gnss_align *align, size_t ant)
+/* Gives weights to the antenna's polarisations that deserve weights. */
+static void choose_pols(struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
 {
-    const bool is_ready = align->ants[align->reference].power_s >= MIN_POWER_S;
-    struct fgpu_gnss_antenna *a = &align->ants[ant];
     const bool was_aligned = is_aligned(a);
-    bool is_used[N_POLS];
 
-    if (!is_ready || a->stage_s < ALIGN_S || a->power_s < MIN_POWER_S)
+    if (a->stage_s < ALIGN_S || a->power_s < MIN_POWER_S || align->ants[align->reference].power_s < MIN_POWER_S)
         return;
     for (size_t pol = 0; pol < N_POLS; pol++)
-        is_used[pol] = a->is_used[pol] ? cn0_db_hz(a, pol) > MIN_CN0
-                                       : cn0_db_hz(a, pol) > JOIN_CN0 && a->coherence[pol] > JOIN_COHERENCE;
-    if (is_used[0] || is_used[1]) {
-        memcpy(a->is_used, is_used, sizeof(is_used));
-        if (!was_aligned)
-            begin_alignment(align);
-    } else if (was_aligned) {
-        lose(align, ant);
-    }
+        if (cn0_db_hz(a, pol) > JOIN_CN0 && a->coherence[pol] > JOIN_COHERENCE)
+            a->is_used[pol] = true;
+    if (is_aligned(a) && !was_aligned)
+        begin_alignment(align);
 }
 
-static void judge(struct fgpu_gnss_align *align, size_t ant)
+/* Returns true if an antenna must be lost.  The loops judge the last aligned antenna. */
+static bool is_lost(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a)
 {
-    struct fgpu_gnss_antenna *a = &align->ants[ant];
+    double best_db_hz = -INFINITY;
 
     if (is_aligned(a) && align->n_aligned == 1)
-        return; /* the loops judge the last aligned antenna */
-    if (a->missing_s > MAX_MISSING_S || abs(a->offset_samples) > a->max_offset_samples)
-        lose(align, ant);
-    else if (ant != align->reference)
-        choose_pols(align, ant);
-    else if (a->power_s >= MIN_POWER_S && fmax(cn0_db_hz(a, 0), cn0_db_hz(a, 1)) < MIN_CN0)
-        lose(align, ant);
-    if (a->stage != FGPU_GNSS_SEARCH && !is_aligned(a) && a->stage_s >= MAX_PULL_IN_S)
-        lose(align, ant);
+        return false;
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        best_db_hz = a->is_used[pol] ? fmax(best_db_hz, cn0_db_hz(a, pol)) : best_db_hz;
+    if (is_aligned(a) ? a->power_s >= MIN_POWER_S && best_db_hz < MIN_CN0 : a->stage_s >= MAX_PULL_IN_S)
+        return true;
+    return a->missing_s > MAX_MISSING_S || abs(a->offset_samples) > a->max_offset_samples;
+}
+
+/* Aligns and loses antennas. */
+static void judge(struct fgpu_gnss_align *align)
+{
+    for (size_t i = 0; i < align->n_ants; i++) {
+        struct fgpu_gnss_antenna *a = &align->ants[i];
+        if (a->stage == FGPU_GNSS_SEARCH)
+            continue;
+        if (i != align->reference)
+            choose_pols(align, a);
+        if (is_lost(align, a)) {
+            a->n_losses++;
+            fgpu_gnss_align_leave(align, i);
+        } else if (is_aligned(a)) {
+            a->stage = align->track.stage;
+        }
+    }
 }
 
 /* ---- Sums -------------------------------------------------------------------------------------------------------- */
@@ -717,14 +718,10 @@ static void end_integration(struct fgpu_gnss_align *align, const struct fgpu_gns
         measured[i] = use_own(align, &align->ants[i], &e);
     if (align->track.stage == FGPU_GNSS_SEARCH)
         lose_all(align);
-    for (size_t i = 0; i < align->n_ants; i++)
-        if (align->ants[i].stage != FGPU_GNSS_SEARCH && align->track.stage == FGPU_GNSS_TRACKING)
-            judge(align, i);
-    for (size_t i = 0; i < align->n_ants; i++) {
-        struct fgpu_gnss_antenna *a = &align->ants[i];
-        if (a->stage != FGPU_GNSS_SEARCH && is_aligned(a))
-            a->stage = align->track.stage;
-    }
+    else if (align->track.stage == FGPU_GNSS_TRACKING)
+        judge(align);
+    else
+        align->ants[align->reference].stage = align->track.stage;
 }
 
 size_t fgpu_gnss_align_sums(struct fgpu_gnss_align *align, const struct fgpu_gnss_part *parts,

@@ -21,7 +21,7 @@
  *            The time constant is 0.5 s.  At 25 dB-Hz the C/N0 has an error of 0.6 dB rms, a third of the error of
  *            moments (gnss_lock.h).  A_a^2 also falls if the antenna's phase is wrong.
  * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  A piece whose offset differs from
- *            the delay by half a chip also counts as missing.  If the offset changes between two pieces of an
+ *            the delay by a tap's distance and by a sample also counts as missing.  If the offset changes between two pieces of an
  *            integration, the antenna's part of the integration counts as missing.  The number of present samples of
  *            the aligned sum is the mean over the antennas, with the weights A_a^2 / N_a.
  * Phase:     antenna a's phase relative to c is measured from z_a conj(c), in which data and secondary codes cancel, in
@@ -44,9 +44,9 @@
  *            above 0.5 and a C/N0 above 27 dB-Hz.  Coherence is the mean cosine of the blocks' phase errors.  Only such
  *            polarisations have weights.  An antenna that is not aligned after 2.5 s of data is lost.  While an aligned
  *            antenna's coherence is below 0.25, its phase and delay keep their values.
- * Lost:      an aligned polarisation loses its weight if its C/N0 is below 25 dB-Hz.  An aligned antenna without weights
- *            is lost.  An antenna is also lost if its samples are missing for 2 s, or if its offset leaves the permitted
- *            range.  If the loops are lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
+ * Lost:      an aligned antenna is lost if C/N0 is below 25 dB-Hz in all polarisations with weights.  An antenna is also
+ *            lost if its samples are missing for 2 s, or if its offset leaves the permitted range.  If the loops are
+ *            lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
  * Limits:    an antenna is aligned only if it receives the signal in a polarisation in which the reference antenna also
  *            receives the signal.  Rounding of delays to whole samples loses signal: for L5 at 26.75 MHz 0.7 dB on
  *            average.  Delays are exact if the taps and the signal lie on straight parts of the autocorrelation: for
