@@ -372,6 +372,7 @@ static struct fgpu_gnss_measured use_own(struct fgpu_gnss_align *align, struct f
 
     if (a->stage == FGPU_GNSS_SEARCH)
         return measured;
+    measured.stage = gnss_antenna_is_aligned(a) ? e->of->stage : FGPU_GNSS_PULL_IN;
     measured.n_present = gnss_antenna_n_present(a, e);
     measured.offset_samples = a->own.offset_samples;
     if (measured.n_present > 0)

@@ -29,7 +29,6 @@ struct simulation {
     bool is_missing[MAX_ANTS]; /* no samples */
     double hole_probability;   /* an antenna's part of a piece has lost a random number of samples, or all */
     double gap_probability;    /* a chunk is missing at all antennas */
-    bool is_quiet;             /* no noise */
     struct taps taps;
     int64_t chunk_samples, delay_samples, begin_sample;
     struct late queue[FGPU_GNSS_MAX_PENDING];
@@ -118,13 +117,6 @@ static void join(struct simulation *sim, size_t ant)
     ck_assert_int_eq(sim->ants[ant].stage, FGPU_GNSS_PULL_IN);
 }
 
-static void join_all(struct simulation *sim)
-{
-    for (size_t ant = 0; ant < sim->align.n_ants; ant++)
-        if (ant != sim->align.reference)
-            join(sim, ant);
-}
-
 /* Compares an antenna with its signal, relative to 'watched'. */
 static void compare(const struct simulation *sim, size_t ant, double turns[N_POLS], double *samples, double *hz)
 {
@@ -157,7 +149,8 @@ static void add_figures(struct simulation *sim)
             cn0[pol] += sim->signals[ant].cn0[pol] * pow(autocorrelation(to->signal, late / to->subchips), 2);
         if (ant == sim->watched)
             continue;
-        sim->square_turns += turns[0] * turns[0] / 2 + turns[1] * turns[1] / 2;
+        for (int pol = 0; pol < N_POLS; pol++)
+            sim->square_turns += a->is_used[pol] ? turns[pol] * turns[pol] / 2 : 0;
         sim->square_samples += samples * samples;
         sim->worst_samples = fmax(sim->worst_samples, fabs(samples));
         sim->square_rate += hz * hz;
@@ -201,7 +194,7 @@ static void make_parts(struct simulation *sim, const struct gnss_piece *piece, i
         if (random_between(0, 1) < sim->hole_probability)
             n_missing = random_below(2) ? piece->n_samples : (uint32_t)random_below(piece->n_samples);
         make_sums(&sim->signals[ant], &sim->taps, piece, first + offset, piece->n_samples - n_missing,
-                  sim->is_silent[ant] ? 0 : gain, sim->is_quiet ? 0 : gain, late->sums[ant]);
+                  sim->is_silent[ant] ? 0 : gain, gain, late->sums[ant]);
         late->parts[ant] =
             (struct fgpu_gnss_part){.sums = n_missing < piece->n_samples ? &late->sums[ant][0][0][0] : NULL,
                                     .tap_stride = 2 * N_POLS,
@@ -211,18 +204,7 @@ static void make_parts(struct simulation *sim, const struct gnss_piece *piece, i
     }
 }
 
-static void check_same(const struct fgpu_gnss_integration *a, const struct fgpu_gnss_integration *b)
-{
-    ck_assert(a->stage == b->stage && a->sample == b->sample && a->code_period == b->code_period);
-    ck_assert(a->carrier_turns == b->carrier_turns && a->carrier_phase == b->carrier_phase);
-    ck_assert(a->code_subchips == b->code_subchips && a->n_samples == b->n_samples && a->n_present == b->n_present);
-    ck_assert(!memcmp(a->sums, b->sums, sizeof(a->sums)));
-    ck_assert(a->after.stage == b->after.stage && a->after.code_phase == b->after.code_phase);
-    ck_assert(a->after.carrier_phase == b->after.carrier_phase && a->after.doppler_hz == b->after.doppler_hz);
-    ck_assert(!memcmp(a->after.cn0_db_hz, b->after.cn0_db_hz, sizeof(a->after.cn0_db_hz)));
-}
-
-/* The twin's integrations, and what antenna 0 has measured, are the same, bit for bit. */
+/* The twin's integrations, and the measurements of antenna 0, are the same, bit for bit. */
 static void check_twin(struct simulation *sim, const struct late *late, size_t n_ended)
 {
     const struct fgpu_gnss_part *part = &late->parts[0];
@@ -231,17 +213,19 @@ static void check_twin(struct simulation *sim, const struct late *late, size_t n
 
     for (size_t i = 0; part->sums && i < FGPU_GNSS_N_TAPS * N_POLS * 2; i++)
         (&sums[0][0][0])[i] = (double)part->sums[i] * part->unit[i / 2 % 2];
-    ck_assert_int_eq(
-        fgpu_gnss_track_sums(sim->twin, (const double(*)[N_POLS][2])sums, late->n_samples - part->n_missing, 0, ended),
-        n_ended);
+    const uint32_t n_present = late->n_samples - part->n_missing;
+    ck_assert_int_eq(fgpu_gnss_track_sums(sim->twin, (const double(*)[N_POLS][2])sums, n_present, 0, ended), n_ended);
     for (size_t i = 0; i < n_ended; i++) {
         const struct fgpu_gnss_measured *m = &sim->measured[i * sim->align.n_ants];
-        const struct fgpu_gnss_state *after = &ended[i].after;
-        check_same(&sim->ended[i], &ended[i]);
-        ck_assert(m->stage == ended[i].stage && m->n_present == ended[i].n_present && m->offset_samples == 0);
-        ck_assert(!memcmp(m->sums, ended[i].sums, sizeof(m->sums)) && m->doppler_hz == after->doppler_hz);
-        ck_assert(!memcmp(m->cn0_db_hz, after->cn0_db_hz, sizeof(m->cn0_db_hz)) && m->n_starts == 1);
-        ck_assert(m->is_code_locked == after->is_code_locked && m->is_carrier_locked == after->is_carrier_locked);
+        const struct fgpu_gnss_integration *a = &sim->ended[i], *b = &ended[i];
+        ck_assert(a->stage == b->stage && a->sample == b->sample && a->carrier_phase == b->carrier_phase &&
+                  a->n_present == b->n_present);
+        ck_assert(a->after.code_phase == b->after.code_phase && a->after.carrier_phase == b->after.carrier_phase);
+        ck_assert(!memcmp(a->sums, b->sums, sizeof(a->sums)) && !memcmp(m->sums, b->sums, sizeof(a->sums)));
+        ck_assert(m->stage == b->stage && m->n_present == b->n_present && m->offset_samples == 0 && m->n_starts == 1);
+        ck_assert(!memcmp(m->cn0_db_hz, b->after.cn0_db_hz, sizeof(m->cn0_db_hz)));
+        ck_assert(m->doppler_hz == b->after.doppler_hz && m->is_code_locked == b->after.is_code_locked);
+        ck_assert_int_eq(m->is_carrier_locked, b->after.is_carrier_locked);
     }
 }
 
@@ -299,7 +283,8 @@ static void run_for(struct simulation *sim, double seconds)
 static void align_all(struct simulation *sim)
 {
     start(sim, 0);
-    join_all(sim);
+    for (size_t ant = 1; ant < sim->align.n_ants; ant++)
+        join(sim, ant);
     run_for(sim, 4);
     for (size_t ant = 0; ant < sim->align.n_ants; ant++)
         ck_assert_msg(sim->ants[ant].stage == FGPU_GNSS_TRACKING, "antenna %zu: stage %d, %u losses", ant,
@@ -313,11 +298,8 @@ static void check_loops(const struct simulation *sim)
     ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
     ck_assert_int_eq(sim->align.track.n_losses, 0);
     ck_assert_msg(sim->worst_turns < 0.25, "a slip: %g turns", sim->worst_turns);
-}
-
-static double rms_deg(const struct simulation *sim)
-{
-    return 360 * sqrt(sim->square_turns / sim->n_square);
+    if (sim->n_square > 0)
+        ck_assert_double_lt(360 * sqrt(sim->square_turns / sim->n_square), 6); /* degrees */
 }
 
 /* The loops' C/N0 is the sum of the aligned antennas' C/N0, less the losses by the rounding of their delays. */
@@ -348,7 +330,6 @@ TEST(four_antennas, .end = 2 * GNSS_N_SIGNALS)
         for (int pol = 0; pol < N_POLS; pol++) /* half a sample is 0.2 chip of L5 */
             ck_assert_double_eq_tol(state.cn0_db_hz[pol], 44, 2.5);
     }
-    ck_assert(rms_deg(sim) < 5);
     free(sim);
 }
 
@@ -405,7 +386,6 @@ TEST(weak_antennas_together, .end = 4)
         check_loops(sim);
         check_cn0(sim);
         ck_assert_int_eq(sim->align.n_aligned, 16);
-        ck_assert_double_lt(rms_deg(sim), 6);
     }
     free(sim);
 }
@@ -462,7 +442,6 @@ TEST(the_reference_is_lost, .end = 12)
     run_for(sim, 4);
     report(sim, "joined again");
     ck_assert_int_eq(sim->align.n_aligned, n_ants);
-    ck_assert_double_lt(rms_deg(sim), 5);
     check_loops(sim);
     free(sim);
 }
@@ -482,10 +461,17 @@ TEST(an_antenna_leaves_and_joins, .end = 4)
     }
     check_loops(sim);
     ck_assert(sim->ants[1].n_starts == 4 && sim->ants[1].n_losses == 0 && sim->align.reference == 0);
-    for (size_t ant = 0; ant < 3; ant++)
+    for (size_t ant = 0; ant < 3 && _i % 2; ant++)
         fgpu_gnss_align_leave(&sim->align, ant);
-    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.track.n_losses == 0);
-    ck_assert_int_eq(sim->align.reference, SIZE_MAX);
+    if (_i % 2 == 0) { /* years without samples, after which the Doppler's rate has lost the signal */
+        sim->align.track.model.rate_hz_s = -0.01;
+        sim->begin_sample += 31557600 * SAMPLE_RATE_HZ;
+        ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, sim->begin_sample, sim->begin_sample + 100000, NULL, 3),
+                         0);
+    }
+    for (size_t ant = 0; ant < 3; ant++)
+        ck_assert(sim->ants[ant].stage == FGPU_GNSS_SEARCH && (int)sim->ants[ant].n_losses == !(_i % 2));
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
     free(sim);
 }
 
@@ -541,7 +527,6 @@ TEST(parts_are_missing, .end = GNSS_N_SIGNALS)
     report(sim, "holes");
     check_loops(sim);
     ck_assert_int_eq(sim->align.n_aligned, 4);
-    ck_assert_double_lt(rms_deg(sim), 5);
     free(sim);
 }
 
@@ -713,22 +698,6 @@ TEST(sums_belong_to_their_start)
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(add_piece(sim, 0, 10), 0);
     ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
-    free(sim);
-}
-
-/* After years without samples the Doppler's rate has carried it out of range. */
-TEST(time_may_jump)
-{
-    struct simulation *sim = simulation_create(0, GNSS_L1CA, 2, 45);
-    const int64_t year_samples = 31557600 * SAMPLE_RATE_HZ;
-    struct gnss_piece pieces[3];
-
-    align_all(sim);
-    sim->align.track.model.rate_hz_s = -0.01;
-    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, year_samples, year_samples + 1000000, pieces, 3), 0);
-    for (size_t ant = 0; ant < 2; ant++)
-        ck_assert(sim->ants[ant].stage == FGPU_GNSS_SEARCH && sim->ants[ant].n_losses == 1);
-    ck_assert(sim->align.reference == SIZE_MAX && sim->align.n_aligned == 0);
     free(sim);
 }
 
