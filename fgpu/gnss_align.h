@@ -18,12 +18,12 @@
  *            reference antenna's sum, bit for bit.
  * Power:     A_a^2 is |mean of z_a^2|, where z_a is relative to the model's phase: the loops hold the phase, the square
  *            removes data and secondary codes, and the noise's mean square is 0.  N_a is the mean of |z_a|^2 minus A_a^2.
- *            The time constant is 0.5 s.  At 25 dB-Hz the C/N0 has an error of 0.6 dB rms, a third of the error of
- *            moments (gnss_lock.h).  A_a^2 also falls if the antenna's phase is wrong.
- * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  A piece whose offset differs from
- *            the delay by a tap's distance and by a sample also counts as missing.  If the offset changes between two pieces of an
- *            integration, the antenna's part of the integration counts as missing.  The number of present samples of
- *            the aligned sum is the mean over the antennas, with the weights A_a^2 / N_a.
+ *            The time constant is 0.5 s.  Moments (gnss_lock.h) would have a larger error for weak signals.  A_a^2 also
+ *            falls if the antenna's phase is wrong.
+ * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  A piece also counts as missing if
+ *            its offset differs from the delay by more than a sample and a tap's distance.  If the offset changes
+ *            between two pieces of an integration, the antenna's part of the integration counts as missing.  The number
+ *            of present samples of the aligned sum is the mean over the antennas, with the weights A_a^2 / N_a.
  * Phase:     antenna a's phase relative to c is measured from z_a conj(c), in which data and secondary codes cancel, in
  *            blocks of 20 ms.  Here c is without the antenna's own part, so that an antenna does not measure itself.
  *            A second-order loop follows the phase of each polarisation and the rate that both polarisations have in
@@ -69,9 +69,8 @@ struct fgpu_gnss_own {
     double amplitude[N_POLS];                 /* A_a */
     double weight[N_POLS];                    /* A_a / N_a */
     double in_sum[N_POLS][2];                 /* the antenna's part of the aligned sum's prompt tap */
-    double
-        share[N_POLS]; /* sum over the pieces: number of present samples times the antenna's share of the amplitude */
-    uint32_t n_piece;  /* number of present samples in the current piece */
+    double share[N_POLS]; /* sum over the pieces: number of present samples times the share of the sum's amplitude */
+    uint32_t n_piece;     /* number of present samples in the current piece */
     double piece[FGPU_GNSS_N_TAPS][N_POLS][2]; /* sums of the current piece */
 };
 

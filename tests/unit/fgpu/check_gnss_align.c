@@ -41,6 +41,7 @@ struct simulation {
     struct fgpu_gnss_track *twin; /* loops of one antenna, which get the same sums; NULL: none */
     size_t watched; /* the antenna whose carrier the model follows, and the replica's phase minus its phase */
     double unwrapped_turns, start_turns, worst_turns;
+    double worst_chips;                               /* of the replica's error */
     double square_turns, square_samples, square_rate; /* sums, of aligned antennas */
     double n_square, worst_samples;
     double sum_cn0[N_POLS], sum_true_cn0[N_POLS], n_cn0; /* loops' C/N0, and the sum of all antennas */
@@ -168,7 +169,7 @@ static void clear_figures(struct simulation *sim)
     sim->square_turns = sim->square_samples = sim->square_rate = sim->n_square = sim->n_cn0 = 0;
     memset(sim->sum_cn0, 0, sizeof(sim->sum_cn0));
     memset(sim->sum_true_cn0, 0, sizeof(sim->sum_true_cn0));
-    sim->worst_turns = sim->worst_samples = 0;
+    sim->worst_turns = sim->worst_samples = sim->worst_chips = 0;
     sim->start_turns = sim->unwrapped_turns;
 }
 
@@ -265,6 +266,7 @@ static void run_chunk(struct simulation *sim)
         late->n_samples = pieces[i].n_samples;
         make_parts(sim, &pieces[i], begin + pieces[i].first, late);
         replica_error(s, &pieces[i], begin + pieces[i].first, &turns, &hz, &chips);
+        sim->worst_chips = fmax(sim->worst_chips, fabs(chips));
         turns -= sim->align.track.pol * s->pol_turns;
         sim->unwrapped_turns += wrap(turns - sim->unwrapped_turns);
         sim->worst_turns = fmax(sim->worst_turns, fabs(sim->unwrapped_turns - sim->start_turns));
@@ -555,9 +557,12 @@ TEST(delays_drift, .end = GNSS_N_SIGNALS)
     const int32_t first = sim->ants[1].offset_samples;
     run_for(sim, 24);
     report(sim, "drift");
+    printf("worst delay %.4f samples, worst replica %.4f chips\n", sim->worst_samples, sim->worst_chips);
     check_loops(sim);
     ck_assert_int_ge(abs(sim->ants[1].offset_samples - first), 3);
     ck_assert_double_lt(sim->worst_samples, 0.05);
+    const double chip_samples = SAMPLE_RATE_HZ / gnss_signal_facts((enum gnss_signal)_i)->chip_rate_hz;
+    ck_assert_double_lt(sim->worst_chips * chip_samples, 0.1); /* the mean delay is not the model's error */
     free(sim);
 }
 
