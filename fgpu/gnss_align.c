@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_S           0.02 /* duration of a block */
-#define ALIGN_S           1.0  /* minimum number of seconds of data before the alignment */
-#define MAX_PULL_IN_S     2.5
-#define MAX_MISSING_S     2.0
-#define MIN_POWER_S       0.4  /* minimum number of seconds of data in means of powers that decide */
-#define MIN_CN0           25.0 /* an aligned polarisation; dB-Hz */
-#define JOIN_CN0          27.0 /* a polarisation that becomes aligned */
-#define JOIN_COHERENCE    0.5
-#define MAX_DELAY_SAMPLES 0.6 /* largest distance of the delay from the offset */
+#define BLOCK_S        0.02 /* duration of a block */
+#define ALIGN_S        1.0  /* minimum number of seconds of data before the alignment */
+#define MAX_PULL_IN_S  2.5
+#define MAX_MISSING_S  2.0
+#define MIN_POWER_S    0.4  /* minimum number of seconds of data in means of powers that decide */
+#define MIN_CN0        25.0 /* an aligned polarisation; dB-Hz */
+#define JOIN_CN0       27.0 /* a polarisation that becomes aligned */
+#define JOIN_COHERENCE 0.5
 
 /* ---- Antennas ---------------------------------------------------------------------------------------------------- */
 
@@ -38,7 +37,6 @@ void fgpu_gnss_align_start(struct fgpu_gnss_align *align, size_t ant, const stru
         align->unit_power[pol] = 0;
         align->reference_turns[pol] = 0;
     }
-    align->reference_subchips = 0;
     align->block = -1;
     align->reference = ant;
     align->n_aligned = 1;
@@ -101,7 +99,6 @@ static void choose_reference(struct fgpu_gnss_align *align)
     for (size_t pol = 0; pol < N_POLS; pol++)
         chosen->is_used[pol] = chosen->is_used[pol] || !is_used[pol];
     memcpy(align->reference_turns, chosen->turns, sizeof(align->reference_turns));
-    align->reference_subchips = chosen->delay_subchips;
 }
 
 void fgpu_gnss_align_leave(struct fgpu_gnss_align *align, size_t ant)
@@ -250,49 +247,34 @@ static void judge(struct fgpu_gnss_align *align)
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
-/* Gives the reference antenna's new phase, rate and delay to the model, and subtracts them from all antennas.  The
- * aligned sum and the model change together, so the loops see no change. */
+/* Gives the reference antenna's new phase and rate to the model, and subtracts them from all antennas.  The aligned sum
+ * and the model change together, so the loops see no change. */
 static void keep_reference(struct fgpu_gnss_align *align)
 {
     const struct fgpu_gnss_antenna reference = align->ants[align->reference];
-    struct fgpu_gnss_model *model = &align->track.model;
-    const double delay_subchips = reference.delay_subchips - align->reference_subchips;
+    const double turns = reference.turns[align->track.pol] - align->reference_turns[align->track.pol];
 
     for (size_t i = 0; i < align->n_ants; i++) {
         struct fgpu_gnss_antenna *a = &align->ants[i];
-        a->delay_subchips -= delay_subchips;
         a->rate_hz -= reference.rate_hz;
         for (size_t pol = 0; pol < N_POLS; pol++)
             a->turns[pol] -= reference.turns[pol] - align->reference_turns[pol];
-        const double offset_samples = a->delay_subchips / gnss_align_step_subchips(&align->track);
-        if (a->stage != FGPU_GNSS_SEARCH && fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
-            a->offset_samples = (int32_t)lrint(offset_samples);
     }
-    const double turns = reference.turns[align->track.pol] - align->reference_turns[align->track.pol];
-    model->carrier += (__int128)ldexp(turns, 64);
-    model->code -= (__int128)ldexp(delay_subchips, 64);
-    model->doppler_hz += reference.rate_hz;
+    align->track.model.carrier += (__int128)ldexp(turns, 64);
+    align->track.model.doppler_hz += reference.rate_hz;
 }
 
 /* Uses the products of the open block, and then aligns and loses antennas. */
 static void close_blocks(struct fgpu_gnss_align *align)
 {
-    double sum = 0, weights = 0;
+    struct fgpu_gnss_antenna *reference = &align->ants[align->reference];
+    const bool has_block = gnss_antenna_has_block(align, reference);
+    const double reference_subchips = has_block ? gnss_antenna_late_subchips(align, reference) : 0;
 
     for (size_t i = 0; i < align->n_ants; i++) {
         struct fgpu_gnss_antenna *a = &align->ants[i];
-        if (!gnss_antenna_has_block(align, a))
-            continue;
-        a->late_subchips = gnss_antenna_late_subchips(align, a);
-        if (!gnss_antenna_is_coherent(a) && align->n_aligned > 1)
-            continue;
-        sum += (a->open_share[0] + a->open_share[1]) * a->late_subchips;
-        weights += a->open_share[0] + a->open_share[1];
-    }
-    for (size_t i = 0; i < align->n_ants; i++) {
-        struct fgpu_gnss_antenna *a = &align->ants[i];
-        if (gnss_antenna_has_block(align, a) && weights > 0)
-            gnss_antenna_close_block(align, a, sum / weights);
+        if (gnss_antenna_has_block(align, a))
+            gnss_antenna_close_block(align, a, reference_subchips);
         a->open_s = 0;
         a->replica_subchips = 0;
         memset(a->open_share, 0, sizeof(a->open_share));

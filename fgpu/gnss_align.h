@@ -7,10 +7,10 @@
  *            at the reference antenna.  The offset is a whole number of samples.
  * Reference: the antenna whose acquisition started the loops.  Until other antennas are aligned, the loops use only the
  *            reference antenna's sums.  Then the loops follow all aligned antennas.  Delay and phase of the reference
- *            antenna are 0 by definition: after each block, its corrections go to the model and are subtracted from all
- *            antennas.  The model and the aligned sum change together, so the loops see no change.  If the reference
- *            antenna is lost or leaves, the strongest aligned antenna becomes the reference antenna, and its delay and
- *            phase keep their values from then on.
+ *            antenna are 0 by definition.  So after each block, the corrections of its phase and rate go to the model
+ *            and are subtracted from all antennas.  The model and the aligned sum change together, and the loops see no
+ *            change.  If the reference antenna is lost or leaves, the strongest aligned antenna becomes the reference
+ *            antenna.  Its delay and phase then keep their values.
  * Aligned:   z_a = A_a c + n_a is antenna a's sum in one polarisation, turned back by the antenna's phase.  The noise
  *            n_a has the power N_a.  The estimate c = sum(A_a / N_a z_a) / sum(A_a^2 / N_a) has the least noise (weighted
  *            least squares).  A_a^2 is relative to the reference antenna's signal at the time of the first alignment.
@@ -33,11 +33,10 @@
  *            antennas.  The loops are independent of the carrier loop, because corrections of aligned antennas have
  *            the factor 1 - (the antenna's share of c).  Their mean with the shares as weights is 0, so corrections do
  *            not turn c.
- * Delay:     from the projections of the early and late sums on c.  The mean error of the aligned antennas belongs to
- *            the code loop and is subtracted from each antenna's error.  The time constant is 2 s.  The rate aids the
- *            delay, so a drift does not make the delay late.  The mean delay of an aligned sum is added to the code
- *            error of the loops.  If the delay differs from the offset by more than 0.6 samples, the offset changes for
- *            the next pieces.
+ * Delay:     from the projections of the early and late sums on c, relative to the reference antenna's measurement in the
+ *            same block.  So errors of the model cancel.  The time constant is 2 s.  The rate aids the delay, so a drift
+ *            does not make the delay late.  The mean delay of an aligned sum is added to the code error of the loops.
+ *            If the delay differs from the offset by more than 0.6 samples, the offset changes for the next pieces.
  * Stages:    of an antenna: SEARCH: not followed; PULL_IN: the offset is known, and the phase is being measured; then
  *            TRACKING.  The reference antenna has the stage of the loops.
  * Alignment: an antenna is aligned after 1 s of data, if the loops are in TRACKING and one polarisation has a coherence
@@ -99,7 +98,6 @@ struct fgpu_gnss_antenna {
     double open_share[N_POLS]; /* integral of the antenna's share of the aligned sum's amplitude over these seconds */
     double replica_subchips;   /* integral of the replica's delay at the antenna relative to the model */
     double products[FGPU_GNSS_N_TAPS][N_POLS][2]; /* sums of z_a conj(c) */
-    double late_subchips;                         /* measured delay minus delay_subchips */
 
     int64_t last_block;     /* block of 'last'; -1: none */
     double last[N_POLS][2]; /* R_k */
@@ -114,10 +112,9 @@ struct fgpu_gnss_align {
     size_t n_aligned;          /* number of antennas with weights in the aligned sum, including the reference antenna */
     double unit_power[N_POLS]; /* A_a^2 = 1; 0: no antenna has been aligned since the start */
     int64_t sample;            /* middle of the latest integration: time of the antennas' phases and delays */
-    /* phase and delay of the reference antenna: 0, or their values when it became the reference antenna */
-    double reference_turns[N_POLS], reference_subchips;
-    int64_t block_periods;             /* number of code periods in a block */
-    int64_t block;                     /* open block: code period divided by block_periods; -1: none */
+    double reference_turns[N_POLS]; /* phase of the reference antenna: 0, or its phase when it became the reference */
+    int64_t block_periods;          /* number of code periods in a block */
+    int64_t block;                  /* open block: code period divided by block_periods; -1: none */
     int64_t first_sample, last_sample; /* middles of the open block's first and last integrations */
     struct fgpu_gnss_antenna *ants;    /* [n_ants] */
 };

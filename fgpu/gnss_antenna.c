@@ -4,15 +4,16 @@
 #include <assert.h>
 #include <string.h>
 
-#define MIN_FRACTION  0.5  /* minimum fraction of present samples in an integration and in a block */
-#define RATE_S        0.5  /* seconds of data that measure the rate of a new antenna */
-#define MIN_SHARE     1e-3 /* minimum share of the other antennas in the aligned sum */
-#define POWER_S       0.5  /* time constants of the means */
-#define COHERENCE_S   0.5
-#define DELAY_S       2.0
-#define PULL_IN_HZ    2.0 /* bandwidths of the phase loop */
-#define ALIGNED_HZ    1.0
-#define MIN_COHERENCE 0.25 /* an aligned antenna whose phase and delay are corrected */
+#define MIN_FRACTION      0.5  /* minimum fraction of present samples in an integration and in a block */
+#define RATE_S            0.5  /* seconds of data that measure the rate of a new antenna */
+#define MIN_SHARE         1e-3 /* minimum share of the other antennas in the aligned sum */
+#define POWER_S           0.5  /* time constants of the means */
+#define COHERENCE_S       0.5
+#define DELAY_S           2.0
+#define PULL_IN_HZ        2.0 /* bandwidths of the phase loop */
+#define ALIGNED_HZ        1.0
+#define MIN_COHERENCE     0.25 /* an aligned antenna whose phase and delay are corrected */
+#define MAX_DELAY_SAMPLES 0.6  /* largest distance of the delay from the offset */
 
 /* Adds a conj(b) to 'sum'. */
 static void add_product(const double a[2], const double b[2], double sum[2])
@@ -192,7 +193,8 @@ bool gnss_antenna_has_block(const struct fgpu_gnss_align *align, const struct fg
            a->open_s >= MIN_FRACTION * (double)align->block_periods * align->track.period_s;
 }
 
-bool gnss_antenna_is_coherent(const struct fgpu_gnss_antenna *a)
+/* Returns false while an aligned antenna seems to have lost its signal.  Its phase and delay then keep their values. */
+static bool is_coherent(const struct fgpu_gnss_antenna *a)
 {
     return !gnss_antenna_is_aligned(a) || fmax(a->coherence[0], a->coherence[1]) > MIN_COHERENCE;
 }
@@ -202,6 +204,7 @@ bool gnss_antenna_is_coherent(const struct fgpu_gnss_antenna *a)
 double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
 {
     const bool has_phase = gnss_antenna_is_aligned(a) || a->stage_s >= RATE_S;
+    const double limit_subchips = align->track.tap_subchips;
     double early = 0, late = 0;
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
@@ -212,10 +215,9 @@ double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fg
         late += a->products[FGPU_GNSS_LATE][pol][0] * re + a->products[FGPU_GNSS_LATE][pol][1] * im;
     }
     a->span += weight_of(&a->span_s, a->open_s, POWER_S) * ((early + late) / a->open_s - a->span);
-    if (a->span <= 0)
+    if (a->span <= 0 || !is_coherent(a))
         return 0;
     const double code_subchips = 2 * align->track.code_gain * (early - late) / (a->open_s * a->span);
-    const double limit_subchips = align->track.tap_subchips;
     const double late_subchips = a->replica_subchips / a->open_s - code_subchips - a->delay_subchips;
     return fmin(fmax(late_subchips, -limit_subchips), limit_subchips);
 }
@@ -251,7 +253,7 @@ static void follow_phase(struct fgpu_gnss_antenna *a)
         const double *product = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(product[0], product[1]);
         a->coherence[pol] += weight * ((size > 0 ? product[0] / size : 0) - a->coherence[pol]);
     }
-    if (!gnss_antenna_is_coherent(a))
+    if (!is_coherent(a))
         return;
     for (size_t pol = 0; pol < N_POLS; pol++) {
         const double *product = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(product[0], product[1]);
@@ -264,12 +266,24 @@ static void follow_phase(struct fgpu_gnss_antenna *a)
         a->rate_hz += w * w * a->open_s * sum / weights;
 }
 
-void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, double mean_subchips)
+/* Follows the delay relative to the reference antenna. */
+static void follow_delay(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, double reference_subchips)
 {
-    if (gnss_antenna_is_aligned(a) && align->n_aligned == 1)
+    const double late_subchips = gnss_antenna_late_subchips(align, a) - reference_subchips;
+
+    if (!is_coherent(a))
         return;
-    if (gnss_antenna_is_coherent(a))
-        a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * (a->late_subchips - mean_subchips);
+    a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * late_subchips;
+    const double offset_samples = a->delay_subchips / gnss_align_step_subchips(&align->track);
+    if (fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
+        a->offset_samples = (int32_t)lrint(offset_samples);
+}
+
+void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
+                              double reference_subchips)
+{
+    if (a != &align->ants[align->reference])
+        follow_delay(align, a, reference_subchips);
     if (!gnss_antenna_is_aligned(a) && a->stage_s < RATE_S)
         find_rate(align, a);
     else

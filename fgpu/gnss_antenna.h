@@ -61,9 +61,6 @@ double gnss_antenna_signal(const struct fgpu_gnss_antenna *a, size_t pol);
 double gnss_antenna_snr(const struct fgpu_gnss_antenna *a, size_t pol);
 double gnss_antenna_cn0_db_hz(const struct fgpu_gnss_antenna *a, size_t pol);
 
-/* Returns false while an aligned antenna seems to have lost its signal.  Its phase and delay then keep their values. */
-bool gnss_antenna_is_coherent(const struct fgpu_gnss_antenna *a);
-
 /* Adds a piece to the antenna's part of the integration.  A piece that was made before the antenna joined may have an
  * offset far from the delay; such a piece counts as missing. */
 void gnss_antenna_add_part(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
@@ -79,11 +76,13 @@ void gnss_antenna_measure(const struct fgpu_gnss_align *align, struct fgpu_gnss_
 /* Returns true if the open block has enough data. */
 bool gnss_antenna_has_block(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a);
 
-/* Returns the signal's delay minus the antenna's delay, as the open block measures it. */
+/* Returns the signal's delay minus the antenna's delay, as the open block measures it, relative to the model.  Call this
+ * function once for each block. */
 double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a);
 
-/* Corrects delay, phases and rate with the open block.  'mean_subchips' is the mean of late_subchips over the aligned
- * antennas.  The mean belongs to the code loop. */
-void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a, double mean_subchips);
+/* Corrects delay, phases and rate with the open block.  The reference antenna's late_subchips contain the model's error,
+ * and are subtracted. */
+void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
+                              double reference_subchips);
 
 #endif
