@@ -29,7 +29,6 @@ struct simulation {
     bool is_missing[MAX_ANTS]; /* no samples */
     double hole_probability;   /* an antenna's part of a piece has lost a random number of samples, or all */
     double gap_probability;    /* a chunk is missing at all antennas */
-    bool is_quiet;             /* no noise */
     struct taps taps;
     int64_t chunk_samples, delay_samples, begin_sample;
     struct late queue[FGPU_GNSS_MAX_PENDING];
@@ -42,9 +41,10 @@ struct simulation {
     struct fgpu_gnss_track *twin; /* loops of one antenna, which get the same sums; NULL: none */
     size_t watched; /* the antenna whose carrier the model follows, and the replica's phase minus its phase */
     double unwrapped_turns, start_turns, worst_turns;
+    double worst_chips;                               /* of the replica's error */
     double square_turns, square_samples, square_rate; /* sums, of aligned antennas */
     double n_square, worst_samples;
-    double sum_cn0[N_POLS], n_cn0; /* loops' C/N0 */
+    double sum_cn0[N_POLS], sum_true_cn0[N_POLS], n_cn0; /* loops' C/N0, and the sum of all antennas */
 };
 
 /* The other antennas' signals differ from the signal of antenna 0. */
@@ -118,13 +118,6 @@ static void join(struct simulation *sim, size_t ant)
     ck_assert_int_eq(sim->ants[ant].stage, FGPU_GNSS_PULL_IN);
 }
 
-static void join_all(struct simulation *sim)
-{
-    for (size_t ant = 0; ant < sim->align.n_ants; ant++)
-        if (ant != sim->align.reference)
-            join(sim, ant);
-}
-
 /* Compares an antenna with its signal, relative to 'watched'. */
 static void compare(const struct simulation *sim, size_t ant, double turns[N_POLS], double *samples, double *hz)
 {
@@ -140,30 +133,43 @@ static void compare(const struct simulation *sim, size_t ant, double turns[N_POL
     *hz = a->rate_hz - b->rate_hz - (of.doppler_hz - to.doppler_hz);
 }
 
-/* Sums of errors of all aligned antennas. */
+/* Adds the errors of all aligned antennas, and the loops' C/N0.  The true C/N0 has the loss by the offset's rounding. */
 static void add_figures(struct simulation *sim)
 {
-    double turns[N_POLS], samples, hz;
+    const struct satellite *to = &sim->signals[sim->watched];
+    const double step = gnss_signal_facts(to->signal)->chip_rate_hz * to->subchips / SAMPLE_RATE_HZ;
+    double turns[N_POLS], samples, hz, cn0[N_POLS] = {0, 0};
 
     for (size_t ant = 0; ant < sim->align.n_ants; ant++) {
-        if (sim->ants[ant].stage < FGPU_GNSS_SETTLING || ant == sim->watched)
+        const struct fgpu_gnss_antenna *a = &sim->ants[ant];
+        if (a->stage < FGPU_GNSS_SETTLING)
             continue;
         compare(sim, ant, turns, &samples, &hz);
-        sim->square_turns += turns[0] * turns[0] / 2 + turns[1] * turns[1] / 2;
+        const double late = a->delay_subchips - (samples + a->offset_samples) * step;
+        for (int pol = 0; pol < N_POLS; pol++)
+            cn0[pol] += sim->signals[ant].cn0[pol] * pow(autocorrelation(to->signal, late / to->subchips), 2);
+        if (ant == sim->watched)
+            continue;
+        for (int pol = 0; pol < N_POLS; pol++)
+            sim->square_turns += a->is_used[pol] ? turns[pol] * turns[pol] / 2 : 0;
         sim->square_samples += samples * samples;
         sim->worst_samples = fmax(sim->worst_samples, fabs(samples));
         sim->square_rate += hz * hz;
         sim->n_square++;
     }
-    for (int pol = 0; pol < N_POLS; pol++)
+    for (int pol = 0; pol < N_POLS; pol++) {
         sim->sum_cn0[pol] += sim->ended[0].after.cn0_db_hz[pol];
+        sim->sum_true_cn0[pol] += 10 * log10(cn0[pol]);
+    }
     sim->n_cn0++;
 }
 
 static void clear_figures(struct simulation *sim)
 {
     sim->square_turns = sim->square_samples = sim->square_rate = sim->n_square = sim->n_cn0 = 0;
-    sim->sum_cn0[0] = sim->sum_cn0[1] = sim->worst_turns = sim->worst_samples = 0;
+    memset(sim->sum_cn0, 0, sizeof(sim->sum_cn0));
+    memset(sim->sum_true_cn0, 0, sizeof(sim->sum_true_cn0));
+    sim->worst_turns = sim->worst_samples = sim->worst_chips = 0;
     sim->start_turns = sim->unwrapped_turns;
 }
 
@@ -189,7 +195,7 @@ static void make_parts(struct simulation *sim, const struct gnss_piece *piece, i
         if (random_between(0, 1) < sim->hole_probability)
             n_missing = random_below(2) ? piece->n_samples : (uint32_t)random_below(piece->n_samples);
         make_sums(&sim->signals[ant], &sim->taps, piece, first + offset, piece->n_samples - n_missing,
-                  sim->is_silent[ant] ? 0 : gain, sim->is_quiet ? 0 : gain, late->sums[ant]);
+                  sim->is_silent[ant] ? 0 : gain, gain, late->sums[ant]);
         late->parts[ant] =
             (struct fgpu_gnss_part){.sums = n_missing < piece->n_samples ? &late->sums[ant][0][0][0] : NULL,
                                     .tap_stride = 2 * N_POLS,
@@ -199,18 +205,7 @@ static void make_parts(struct simulation *sim, const struct gnss_piece *piece, i
     }
 }
 
-static void check_same(const struct fgpu_gnss_integration *a, const struct fgpu_gnss_integration *b)
-{
-    ck_assert(a->stage == b->stage && a->sample == b->sample && a->code_period == b->code_period);
-    ck_assert(a->carrier_turns == b->carrier_turns && a->carrier_phase == b->carrier_phase);
-    ck_assert(a->code_subchips == b->code_subchips && a->n_samples == b->n_samples && a->n_present == b->n_present);
-    ck_assert(!memcmp(a->sums, b->sums, sizeof(a->sums)));
-    ck_assert(a->after.stage == b->after.stage && a->after.code_phase == b->after.code_phase);
-    ck_assert(a->after.carrier_phase == b->after.carrier_phase && a->after.doppler_hz == b->after.doppler_hz);
-    ck_assert(!memcmp(a->after.cn0_db_hz, b->after.cn0_db_hz, sizeof(a->after.cn0_db_hz)));
-}
-
-/* The twin's integrations, and what antenna 0 has measured, are the same, bit for bit. */
+/* The twin's integrations, and the measurements of antenna 0, are the same, bit for bit. */
 static void check_twin(struct simulation *sim, const struct late *late, size_t n_ended)
 {
     const struct fgpu_gnss_part *part = &late->parts[0];
@@ -219,17 +214,19 @@ static void check_twin(struct simulation *sim, const struct late *late, size_t n
 
     for (size_t i = 0; part->sums && i < FGPU_GNSS_N_TAPS * N_POLS * 2; i++)
         (&sums[0][0][0])[i] = (double)part->sums[i] * part->unit[i / 2 % 2];
-    ck_assert_int_eq(
-        fgpu_gnss_track_sums(sim->twin, (const double(*)[N_POLS][2])sums, late->n_samples - part->n_missing, 0, ended),
-        n_ended);
+    const uint32_t n_present = late->n_samples - part->n_missing;
+    ck_assert_int_eq(fgpu_gnss_track_sums(sim->twin, (const double(*)[N_POLS][2])sums, n_present, 0, ended), n_ended);
     for (size_t i = 0; i < n_ended; i++) {
         const struct fgpu_gnss_measured *m = &sim->measured[i * sim->align.n_ants];
-        const struct fgpu_gnss_state *after = &ended[i].after;
-        check_same(&sim->ended[i], &ended[i]);
-        ck_assert(m->stage == ended[i].stage && m->n_present == ended[i].n_present && m->offset_samples == 0);
-        ck_assert(!memcmp(m->sums, ended[i].sums, sizeof(m->sums)) && m->doppler_hz == after->doppler_hz);
-        ck_assert(!memcmp(m->cn0_db_hz, after->cn0_db_hz, sizeof(m->cn0_db_hz)) && m->n_starts == 1);
-        ck_assert(m->is_code_locked == after->is_code_locked && m->is_carrier_locked == after->is_carrier_locked);
+        const struct fgpu_gnss_integration *a = &sim->ended[i], *b = &ended[i];
+        ck_assert(a->stage == b->stage && a->sample == b->sample && a->carrier_phase == b->carrier_phase &&
+                  a->n_present == b->n_present);
+        ck_assert(a->after.code_phase == b->after.code_phase && a->after.carrier_phase == b->after.carrier_phase);
+        ck_assert(!memcmp(a->sums, b->sums, sizeof(a->sums)) && !memcmp(m->sums, b->sums, sizeof(a->sums)));
+        ck_assert(m->stage == b->stage && m->n_present == b->n_present && m->offset_samples == 0 && m->n_starts == 1);
+        ck_assert(!memcmp(m->cn0_db_hz, b->after.cn0_db_hz, sizeof(m->cn0_db_hz)));
+        ck_assert(m->doppler_hz == b->after.doppler_hz && m->is_code_locked == b->after.is_code_locked);
+        ck_assert_int_eq(m->is_carrier_locked, b->after.is_carrier_locked);
     }
 }
 
@@ -269,6 +266,7 @@ static void run_chunk(struct simulation *sim)
         late->n_samples = pieces[i].n_samples;
         make_parts(sim, &pieces[i], begin + pieces[i].first, late);
         replica_error(s, &pieces[i], begin + pieces[i].first, &turns, &hz, &chips);
+        sim->worst_chips = fmax(sim->worst_chips, fabs(chips));
         turns -= sim->align.track.pol * s->pol_turns;
         sim->unwrapped_turns += wrap(turns - sim->unwrapped_turns);
         sim->worst_turns = fmax(sim->worst_turns, fabs(sim->unwrapped_turns - sim->start_turns));
@@ -287,7 +285,8 @@ static void run_for(struct simulation *sim, double seconds)
 static void align_all(struct simulation *sim)
 {
     start(sim, 0);
-    join_all(sim);
+    for (size_t ant = 1; ant < sim->align.n_ants; ant++)
+        join(sim, ant);
     run_for(sim, 4);
     for (size_t ant = 0; ant < sim->align.n_ants; ant++)
         ck_assert_msg(sim->ants[ant].stage == FGPU_GNSS_TRACKING, "antenna %zu: stage %d, %u losses", ant,
@@ -301,32 +300,16 @@ static void check_loops(const struct simulation *sim)
     ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
     ck_assert_int_eq(sim->align.track.n_losses, 0);
     ck_assert_msg(sim->worst_turns < 0.25, "a slip: %g turns", sim->worst_turns);
-}
-
-static double rms_deg(const struct simulation *sim)
-{
-    return 360 * sqrt(sim->square_turns / sim->n_square);
+    if (sim->n_square > 0)
+        ck_assert_double_lt(360 * sqrt(sim->square_turns / sim->n_square), 6); /* degrees */
 }
 
 /* The loops' C/N0 is the sum of the aligned antennas' C/N0, less the losses by the rounding of their delays. */
 static void check_cn0(const struct simulation *sim)
 {
-    const struct satellite *to = &sim->signals[sim->watched];
-    const double step = gnss_signal_facts(to->signal)->chip_rate_hz * to->subchips / SAMPLE_RATE_HZ;
-    const struct fgpu_gnss_antenna *watched = &sim->ants[sim->watched];
-
-    for (int pol = 0; pol < N_POLS; pol++) {
-        double cn0 = 0;
-        for (size_t ant = 0; ant < sim->align.n_ants; ant++) {
-            const struct fgpu_gnss_antenna *a = &sim->ants[ant];
-            const long double truth = truth_at(to, 2 * sim->align.sample).code_subchips -
-                                      truth_at(&sim->signals[ant], 2 * sim->align.sample).code_subchips;
-            const double late = (double)truth + watched->delay_subchips - a->offset_samples * step;
-            if (a->stage >= FGPU_GNSS_SETTLING)
-                cn0 += sim->signals[ant].cn0[pol] * pow(autocorrelation(to->signal, late / to->subchips), 2);
-        }
-        ck_assert_double_eq_tol(sim->sum_cn0[pol] / sim->n_cn0, 10 * log10(cn0), 0.5);
-    }
+    for (int pol = 0; pol < N_POLS; pol++)
+        ck_assert_double_eq_tol(sim->sum_cn0[pol] / sim->n_cn0, sim->sum_true_cn0[pol] / sim->n_cn0,
+                                sim->signals[0].subchips > 1 ? 1 : 0.5);
 }
 
 /* ---- Alignment --------------------------------------------------------------------------------------------------- */
@@ -339,8 +322,16 @@ TEST(four_antennas, .end = 2 * GNSS_N_SIGNALS)
     run_for(sim, 10);
     report(sim, "four");
     check_loops(sim);
+    check_cn0(sim);
     ck_assert_int_eq(sim->align.n_aligned, 4);
-    ck_assert(rms_deg(sim) < 5);
+    for (size_t ant = 0; ant < 4; ant++) {
+        const int64_t sample = sim->begin_sample;
+        const struct fgpu_gnss_state state = fgpu_gnss_align_at(&sim->align, ant, sample);
+        ck_assert(state.stage == FGPU_GNSS_TRACKING && state.is_code_locked && state.is_carrier_locked);
+        ck_assert_double_eq_tol(state.doppler_hz, truth_at(&sim->signals[ant], 2 * sample).doppler_hz, 0.5);
+        for (int pol = 0; pol < N_POLS; pol++) /* half a sample is 0.2 chip of L5 */
+            ck_assert_double_eq_tol(state.cn0_db_hz[pol], 44, 2.5);
+    }
     free(sim);
 }
 
@@ -377,13 +368,13 @@ static void set_cn0(struct simulation *sim, size_t ant, double cn0_db_hz)
         sim->signals[ant].cn0[pol] = pow(10, cn0_db_hz / 10);
 }
 
-/* The signals fade to 29 dB-Hz, a decibel a second.  The loops of one antenna lose them. */
-TEST(weak_antennas_together, .end = 40)
+/* The signals fade to 27 dB-Hz, a decibel a second.  The loops of one antenna lose such a signal. */
+TEST(weak_antennas_together, .end = 4)
 {
-    struct simulation *sim = simulation_create(_i, _i & 1 ? GNSS_L5Q : GNSS_L1CA, _i & 2 ? 1 : 16, 40);
+    struct simulation *sim = simulation_create(_i, GNSS_L1CA, _i % 2 ? 1 : 16, 40);
 
     align_all(sim);
-    for (int cn0_db_hz = 39; cn0_db_hz >= 26 + _i / 8; cn0_db_hz--) {
+    for (int cn0_db_hz = 39; cn0_db_hz >= 27; cn0_db_hz--) {
         for (size_t ant = 0; ant < sim->align.n_ants; ant++)
             set_cn0(sim, ant, cn0_db_hz);
         run_for(sim, 1);
@@ -391,13 +382,12 @@ TEST(weak_antennas_together, .end = 40)
     clear_figures(sim);
     run_for(sim, 20);
     report(sim, "weak");
-    if (_i & 2) {
+    if (_i % 2) {
         ck_assert_int_eq(sim->align.track.n_losses, 1);
     } else {
         check_loops(sim);
         check_cn0(sim);
         ck_assert_int_eq(sim->align.n_aligned, 16);
-        ck_assert_double_lt(rms_deg(sim), 5);
     }
     free(sim);
 }
@@ -447,14 +437,13 @@ TEST(the_reference_is_lost, .end = 12)
     sim->watched = sim->align.reference;
     run_chunk(sim);
     clear_figures(sim);
-    run_for(sim, 2);
+    run_for(sim, 4);
     check_cn0(sim);
     sim->is_missing[0] = sim->is_silent[0] = false;
     join(sim, 0);
     run_for(sim, 4);
     report(sim, "joined again");
     ck_assert_int_eq(sim->align.n_aligned, n_ants);
-    ck_assert_double_lt(rms_deg(sim), 5);
     check_loops(sim);
     free(sim);
 }
@@ -474,10 +463,17 @@ TEST(an_antenna_leaves_and_joins, .end = 4)
     }
     check_loops(sim);
     ck_assert(sim->ants[1].n_starts == 4 && sim->ants[1].n_losses == 0 && sim->align.reference == 0);
-    for (size_t ant = 0; ant < 3; ant++)
+    for (size_t ant = 0; ant < 3 && _i % 2; ant++)
         fgpu_gnss_align_leave(&sim->align, ant);
-    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.track.n_losses == 0);
-    ck_assert_int_eq(sim->align.reference, SIZE_MAX);
+    if (_i % 2 == 0) { /* years without samples, after which the Doppler's rate has lost the signal */
+        sim->align.track.model.rate_hz_s = -0.01;
+        sim->begin_sample += 31557600 * SAMPLE_RATE_HZ;
+        ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, sim->begin_sample, sim->begin_sample + 100000, NULL, 3),
+                         0);
+    }
+    for (size_t ant = 0; ant < 3; ant++)
+        ck_assert(sim->ants[ant].stage == FGPU_GNSS_SEARCH && (int)sim->ants[ant].n_losses == !(_i % 2));
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
     free(sim);
 }
 
@@ -533,7 +529,6 @@ TEST(parts_are_missing, .end = GNSS_N_SIGNALS)
     report(sim, "holes");
     check_loops(sim);
     ck_assert_int_eq(sim->align.n_aligned, 4);
-    ck_assert_double_lt(rms_deg(sim), 5);
     free(sim);
 }
 
@@ -551,7 +546,7 @@ static void check_offset(struct simulation *sim, const struct fgpu_gnss_measured
 /* 10 Hz of Doppler move the delay of L1 by 0.17 samples a second. */
 TEST(delays_drift, .end = GNSS_N_SIGNALS)
 {
-    struct simulation *sim = simulation_create(_i, (enum gnss_signal)_i, 4, 53);
+    struct simulation *sim = simulation_create(_i, (enum gnss_signal)_i, 4, 55);
 
     sim->signals[1].doppler_hz = sim->signals[0].doppler_hz + 10;
     sim->signals[2].doppler_hz = sim->signals[0].doppler_hz - 10;
@@ -562,9 +557,152 @@ TEST(delays_drift, .end = GNSS_N_SIGNALS)
     const int32_t first = sim->ants[1].offset_samples;
     run_for(sim, 24);
     report(sim, "drift");
+    printf("worst delay %.4f samples, worst replica %.4f chips\n", sim->worst_samples, sim->worst_chips);
     check_loops(sim);
     ck_assert_int_ge(abs(sim->ants[1].offset_samples - first), 3);
     ck_assert_double_lt(sim->worst_samples, 0.05);
+    const double chip_samples = SAMPLE_RATE_HZ / gnss_signal_facts((enum gnss_signal)_i)->chip_rate_hz;
+    ck_assert_double_lt(sim->worst_chips * chip_samples, 0.1); /* the mean delay is not the model's error */
+    free(sim);
+}
+
+/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
+
+/* Antenna 1's signal is 'delay_samples' later than the model. */
+static bool join_late(struct simulation *sim, double delay_samples, int32_t max_offset_samples)
+{
+    const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sim->align.track, 5000000);
+    const double step = (1.023e6 + state.doppler_hz / 1540) / SAMPLE_RATE_HZ;
+    const double code = ldexp((double)state.code_phase, -48) - delay_samples * step;
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 5000000,
+                                                      .code_subchips = code - floor(code / 1023) * 1023};
+
+    return fgpu_gnss_align_join(&sim->align, 1, &acquisition, max_offset_samples);
+}
+
+/* L1CA with 3 antennas, of which antenna 0 has the code phase 17.25 at sample 5000000. */
+static struct simulation *simulation_at(void)
+{
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 5000000, .code_subchips = 17.25, .doppler_hz = 321};
+    struct simulation *sim = simulation_create(0, GNSS_L1CA, 3, 45);
+
+    fgpu_gnss_align_start(&sim->align, 0, &acquisition);
+    return sim;
+}
+
+TEST(a_join_is_refused)
+{
+    struct simulation *sim = simulation_at();
+
+    ck_assert(!join_late(sim, 40.6, 40) && !join_late(sim, -40.6, 40));
+    ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->ants[1].n_starts == 0);
+    ck_assert(join_late(sim, 40.4, 40) && sim->ants[1].offset_samples == 40);
+    fgpu_gnss_align_leave(&sim->align, 1);
+    ck_assert(join_late(sim, -13000.2, 13000) && sim->ants[1].offset_samples == -13000);
+    fgpu_gnss_align_leave(&sim->align, 1);
+    fgpu_gnss_align_leave(&sim->align, 0);
+    ck_assert(!join_late(sim, 0, 40));
+    free(sim);
+}
+
+/* 20 Hz carry the offset out of the range. */
+TEST(an_offset_leaves_the_range)
+{
+    struct simulation *sim = simulation_create(0, GNSS_L1CA, 2, 45);
+    const double step = 1.023e6 / SAMPLE_RATE_HZ;
+
+    sim->signals[1] = sim->signals[0];
+    sim->signals[1].code_subchips -= (MAX_SAMPLES - 5) * step;
+    sim->signals[1].doppler_hz -= 20;
+    align_all(sim);
+    run_for(sim, 15);
+    ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->ants[1].n_losses == 1);
+    ck_assert(sim->align.n_aligned == 1 && sim->align.track.stage == FGPU_GNSS_TRACKING);
+    free(sim);
+}
+
+/* Adds the same sums for antennas 0 and 1.  Antenna 2 is not followed. */
+static size_t add_piece(struct simulation *sim, uint32_t n_missing, int32_t offset_samples)
+{
+    static const int64_t sums[FGPU_GNSS_N_TAPS][3][N_POLS][2] = {{{{300, 7}}}, {{{400, -9}}}, {{{300, 5}}}};
+    struct fgpu_gnss_part parts[3];
+
+    memset(parts, 0x5a, sizeof(parts));
+    for (size_t ant = 0; ant < 2; ant++)
+        parts[ant] = (struct fgpu_gnss_part){.sums = &sums[0][0][0][0],
+                                             .tap_stride = 3 * N_POLS * 2,
+                                             .unit = {0.5, 0.25},
+                                             .n_missing = ant ? n_missing : 0,
+                                             .offset_samples = ant ? offset_samples : 0};
+    return fgpu_gnss_align_sums(&sim->align, parts, sim->ended, sim->measured);
+}
+
+static void check_measured(const struct fgpu_gnss_measured *m, uint32_t n_present, double n_pieces)
+{
+    ck_assert(m->stage == FGPU_GNSS_PULL_IN && m->n_starts == 1 && m->n_present == n_present);
+    ck_assert(m->sums[FGPU_GNSS_EARLY][0][0] == 150 * n_pieces && m->sums[FGPU_GNSS_EARLY][0][1] == 3.5 * n_pieces);
+    ck_assert(m->sums[FGPU_GNSS_PROMPT][0][0] == 200 * n_pieces && m->sums[FGPU_GNSS_PROMPT][0][1] == -4.5 * n_pieces);
+    ck_assert(m->sums[FGPU_GNSS_LATE][0][0] == 150 * n_pieces && m->sums[FGPU_GNSS_LATE][0][1] == 2.5 * n_pieces);
+}
+
+/* A gap cuts an integration, and the next integration ends with the same sums.  In a later integration the offset of
+ * antenna 1 changes. */
+TEST(parts_belong_to_their_integration)
+{
+    struct simulation *sim = simulation_at();
+    const size_t n_ants = sim->align.n_ants;
+    struct gnss_piece pieces[4];
+
+    ck_assert(join_late(sim, 10, 40));
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5000000, 5042000, pieces, ARRAY_LEN(pieces)), 1);
+    const uint32_t n_cut = pieces[0].n_samples;
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5100000, 5160000, pieces, ARRAY_LEN(pieces)), 2);
+    const uint32_t n_whole = pieces[0].n_samples, n_begun = pieces[1].n_samples;
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5160000, 5200000, pieces, ARRAY_LEN(pieces)), 3);
+    const uint32_t n_rest = pieces[0].n_samples;
+    memset(sim->measured, 0x5a, sizeof(sim->measured));
+    ck_assert_int_eq(add_piece(sim, 100, 10), 0);
+    ck_assert_int_eq(add_piece(sim, 200, 10), 2);
+    check_measured(&sim->measured[0], n_cut, 1);
+    check_measured(&sim->measured[1], n_cut - 100, 1);
+    check_measured(&sim->measured[n_ants], n_whole, 1);
+    check_measured(&sim->measured[n_ants + 1], n_whole - 200, 1);
+    ck_assert(sim->measured[2].stage == FGPU_GNSS_SEARCH && sim->measured[n_ants + 2].stage == FGPU_GNSS_SEARCH);
+    ck_assert(sim->measured[0].offset_samples == 0 && sim->measured[1].offset_samples == 10);
+    ck_assert_int_eq(sim->ended[0].n_present, n_cut);
+    ck_assert(sim->ended[1].sums[FGPU_GNSS_PROMPT][0][0] == 200); /* only the reference antenna */
+    ck_assert_int_eq(add_piece(sim, 0, 10), 0);
+    ck_assert_int_eq(add_piece(sim, 0, 11), 1);
+    check_measured(&sim->measured[0], n_begun + n_rest, 2);
+    check_measured(&sim->measured[1], 0, 0);
+    ck_assert_int_eq(add_piece(sim, pieces[1].n_samples, 10), 1);
+    check_measured(&sim->measured[0], pieces[1].n_samples, 1);
+    check_measured(&sim->measured[1], 0, 0);
+    free(sim);
+}
+
+/* Sums of pieces before a start, or without loops, change nothing. */
+TEST(sums_belong_to_their_start)
+{
+    struct simulation *sim = simulation_at();
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 6000000, .code_subchips = 1, .doppler_hz = -5};
+    struct gnss_piece pieces[10];
+
+    ck_assert(join_late(sim, 10, 40));
+    ck_assert_int_eq(fgpu_gnss_align_pieces(&sim->align, 5000000, 5150000, pieces, ARRAY_LEN(pieces)), 5);
+    ck_assert_int_eq(add_piece(sim, 0, 10), 1);
+    fgpu_gnss_align_start(&sim->align, 2, &acquisition);
+    ck_assert(sim->ants[0].stage == FGPU_GNSS_SEARCH && sim->ants[1].stage == FGPU_GNSS_SEARCH);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(add_piece(sim, 0, 10), 0);
+    ck_assert(sim->align.reference == 2 && sim->align.n_aligned == 1 && sim->ants[2].stage == FGPU_GNSS_PULL_IN);
+    const struct fgpu_gnss_state state = fgpu_gnss_align_at(&sim->align, 2, 6000000);
+    ck_assert(state.doppler_hz == -5 && state.carrier_phase == 0 && state.code_phase == gnss_code_phase(1, 1023));
+    ck_assert_int_eq(fgpu_gnss_align_at(&sim->align, 0, 6000000).stage, FGPU_GNSS_SEARCH);
+    fgpu_gnss_align_leave(&sim->align, 2);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(add_piece(sim, 0, 10), 0);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
     free(sim);
 }
 
