@@ -12,6 +12,7 @@
  * (docs/decisions/receive-copy-past-cache.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/memory.h"
 #include "common/base/why.h"
 #include "common/recv/gro.h"
 #include "common/base/log.h"
@@ -72,6 +73,7 @@ struct udp_source {
     union control controls[PACKET_BATCH_MAX];
     struct sockaddr_in senders[PACKET_BATCH_MAX];
     uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] room for coalesced messages */
+    bool is_touched;            /* all pages of 'buffer' have been touched */
     struct gro_queue coalesced; /* coalesced messages in 'buffer' */
 };
 
@@ -309,6 +311,14 @@ static bool udp_is_zero_copy(const struct recv_source *base)
     return source->busy_ns > 0 ? all_are_joined(source) : next_is_joined(source);
 }
 
+/* Touches the buffer on the receive thread, so that its pages are on the thread's NUMA node.  Otherwise long messages
+ * would touch the pages over hours, as if memory leaked. */
+static void touch_buffer(struct udp_source *source)
+{
+    memory_touch(source->buffer, PACKET_SOURCE_BYTES);
+    source->is_touched = true;
+}
+
 static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
@@ -316,6 +326,8 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
     size_t n_filled = gro_next_packets(&source->coalesced, slots, n_slots);
     int err = 0;
 
+    if (!source->is_touched)
+        touch_buffer(source);
     if (n_filled == 0 && source->busy_ns > 0 && timeout_ns > 0) {
         int64_t busy_ns = timeout_ns < source->busy_ns ? timeout_ns : source->busy_ns;
         int n = recv_busily(source, slots, n_slots, busy_ns);
