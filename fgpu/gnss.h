@@ -79,4 +79,7 @@ void fgpu_gnss_log(const struct fgpu_gnss *gnss);
 void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_gnss *gnss, bool compiles, size_t n, struct memory_use *memory);
 
+/* Adds the memory that the searches of all streams share to 'memory'. */
+void fgpu_gnss_add_search_memory(const struct fgpu_config *config, struct memory_use *memory);
+
 #endif

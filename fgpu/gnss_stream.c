@@ -45,18 +45,30 @@ void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_co
     const size_t levels = N_POLS * sizeof(struct gnss_level);
     const size_t pinned = device_pinned_bytes(sums, compiles) + device_pinned_bytes(pieces, compiles) +
                           device_pinned_bytes(levels, compiles) + device_pinned_bytes(z.heap_bytes, compiles);
-    const size_t samples = N_POLS * z.search_samples * 2;
+    struct gnss_acquire_limits limits = {0};
 
+    fgpu_gnss_add_limits(config, gnss, &limits);
     bytes_add(&memory->buffers_bytes, n * FGPU_GNSS_N_BUFFERS, pinned);
     bytes_add(&memory->host_bytes, n * FGPU_GNSS_N_BUFFERS, pinned + z.max_pieces * sizeof(struct gnss_piece_info));
     bytes_add(&memory->device_bytes, n * FGPU_GNSS_N_BUFFERS, sums + pieces + levels);
     bytes_add(&memory->host_bytes, n,
-              device_pinned_bytes(samples, compiles) + device_pinned_bytes(z.table_bytes, compiles) +
-                  z.n_satellites * sizeof(struct gnss_followed));
+              device_pinned_bytes(z.table_bytes, compiles) + z.n_satellites * sizeof(struct gnss_followed) +
+                  gnss_acquire_pinned_bytes(&limits, compiles));
+    bytes_add(&memory->device_bytes, n, N_POLS * z.search_samples * 2 + gnss_acquire_device_bytes(&limits));
     bytes_add(&memory->device_bytes, n,
               N_POLS * z.pitch_samples * 2 + 2 * GNSS_CARRIER_ENTRIES + z.table_bytes +
                   z.n_satellites * (sizeof(struct gnss_satellite) + sizeof(int32_t)));
     bytes_add(&memory->device_bytes, n, fgpu_baseband_bytes(layout, config, &gnss->band, compiles));
+}
+
+void fgpu_gnss_add_search_memory(const struct fgpu_config *config, struct memory_use *memory)
+{
+    struct gnss_acquire_limits limits = {0};
+
+    for (size_t g = 0; g < config->gnss.n; g++)
+        fgpu_gnss_add_limits(config, fgpu_config_gnss(config, g), &limits);
+    if (config->gnss.n > 0)
+        bytes_add(&memory->device_bytes, 1, gnss_acquirer_device_bytes(&limits));
 }
 
 static struct device *device_of(const struct gnss_stream *s)
@@ -323,19 +335,24 @@ static void register_metrics(struct gnss_stream *s)
 
 int gnss_stream_init(struct gnss_stream *s, char *why, size_t why_bytes)
 {
+    struct gnss_acquire_limits limits = {0};
+
+    fgpu_gnss_add_limits(s->gnss->config, s->config, &limits);
     s->sample_rate_hz = fgpu_gnss_sample_rate_hz(s->gnss->config, s->config);
     s->subsampling = fgpu_band_subsampling(&s->config->band);
     s->n_taps = fgpu_band_taps(&s->config->band);
     s->sizes = fgpu_gnss_sizes(s->gnss->config, s->config);
     s->search.pitch_samples = s->sizes.search_samples;
-    s->search.samples = device_alloc_pinned(device_of(s), N_POLS * s->sizes.search_samples * 2);
+    s->search.samples = device_alloc(device_of(s), N_POLS * s->sizes.search_samples * 2);
     s->samples = device_alloc(device_of(s), N_POLS * s->sizes.pitch_samples * 2);
     s->buffers = calloc(FGPU_GNSS_N_BUFFERS, sizeof(*s->buffers));
     if (!s->search.samples || !s->samples || !s->buffers)
         return -ENOMEM;
     for (unsigned pol = 0; pol < N_POLS; pol++)
         s->scale[pol] = 1;
-    int err = create_baseband(s, why, why_bytes);
+    int err = fgpu_gnss_search_init(s->gnss->searcher, &limits, &s->search);
+    if (!err)
+        err = create_baseband(s, why, why_bytes);
     if (!err)
         err = create_tables(s, why, why_bytes);
     if (!err)
@@ -364,7 +381,7 @@ void gnss_stream_fini(struct gnss_stream *s, struct device *device)
     device_free(device, s->carrier);
     device_free(device, s->offsets);
     device_free_pinned(device, s->tables);
-    device_free_pinned(device, s->search.samples);
+    device_free(device, s->search.samples);
     free(s->satellites);
     free(s->buffers);
 }
