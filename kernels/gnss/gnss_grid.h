@@ -103,15 +103,13 @@ static inline uint64_t gnss_grid_bin(const struct gnss_grid_bins_args *args, uin
 }
 
 /* Returns the first sample of bin 'index' and later bins; n_samples if there is none.  The estimate in double precision
- * is at most one sample off. */
+ * is rounded down, so it is never too large. */
 static inline uint32_t gnss_grid_first_sample(const struct gnss_grid_bins_args *args, uint64_t index)
 {
     const double bin = 18446744073709551616.0 / (double)((uint64_t)1 << args->bin_bits); /* 2^64 is a period */
     const double at = ((double)index * bin - (double)args->period_phase) / (double)args->period_step;
     uint32_t n = at <= 0 ? 0 : at >= args->n_samples ? args->n_samples : (uint32_t)at;
 
-    while (n > 0 && gnss_grid_bin(args, n - 1) >= index)
-        n--;
     while (n < args->n_samples && gnss_grid_bin(args, n) < index)
         n++;
     return n;
