@@ -3,7 +3,7 @@
  *
  * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of
  *            all followed satellites--> sums --download--> gnss_track.c closes its loops --records--> sender
- *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_track.c
+ *            int8 samples of a block --gnss_search.c, on a device stream of its own--> acquisition --> gnss_track.c
  * Streams:   each antenna has one stream for each entry of 'gnss'.  Each stream tracks its satellites independently of
  *            other streams, and both polarisations together.
  * Heaps:     for each chunk one heap is sent, with the integrations that ended in the chunk (gnss_record.h).  The heap

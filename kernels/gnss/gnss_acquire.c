@@ -12,6 +12,7 @@
 #include "common/device/device.h"
 #include "kernels/gnss/gnss_correlate.h"
 #include "kernels/gnss/gnss_grid.h"
+#include "kernels/util/clones.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -448,20 +449,21 @@ static void add_powers(struct gnss_acquire *a, uint32_t doppler, double middle_s
     device_launch(a->acquirer->stream, a->acquirer->kernels[POWERS], &grid, &args);
 }
 
-/* Returns the sum of the positions of a block's samples within their bins, in 2^-32 bins. */
-static uint64_t sum_fractions(const struct gnss_acquire *a, uint64_t first)
+/* Returns the sum of the positions of 'n' samples within their bins, in 2^-32 bins.  'step' is the advance per sample,
+ * in 2^-64 bins. */
+KERNEL_CLONES static uint64_t sum_fractions(uint64_t fraction, uint64_t step, uint32_t n)
 {
-    const uint64_t step = a->period_step << a->bin_bits;
-    uint64_t fraction = first * step, sum = 0;
+    uint64_t sum = 0;
 
-    for (uint32_t n = 0; n < a->block_samples; n++, fraction += step)
-        sum += fraction >> 32;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (fraction + i * step) >> 32;
     return sum;
 }
 
 void gnss_acquire_add(struct gnss_acquire *a, const int8_t *samples, uint64_t pitch_samples, int64_t first)
 {
     const double middle_s = ((double)first + a->block_samples / 2.0) / a->config.sample_rate_hz;
+    const uint64_t bin_step = a->period_step << a->bin_bits;
 
     assert(first >= 0);
     bin_samples(a, samples, pitch_samples, (uint64_t)first);
@@ -471,7 +473,7 @@ void gnss_acquire_add(struct gnss_acquire *a, const int8_t *samples, uint64_t pi
     }
     a->n_blocks++;
     a->sum_middles_s += middle_s;
-    a->sum_fractions += sum_fractions(a, (uint64_t)first);
+    a->sum_fractions += sum_fractions((uint64_t)first * bin_step, bin_step, a->block_samples);
 }
 
 void gnss_acquire_finish(struct gnss_acquire *a)
