@@ -74,7 +74,7 @@ int fgpu_gnss_search_init(struct fgpu_gnss_searcher *searcher, const struct gnss
  * zero-initialised search is accepted. */
 void fgpu_gnss_search_fini(struct fgpu_gnss_search *search);
 
-/* Begins a search.  'config'.table must remain valid. */
+/* Begins a search, which must be within the limits of fgpu_gnss_search_init().  'config'.table must remain valid. */
 void fgpu_gnss_search_begin(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search,
                             const struct gnss_acquire_config *config, uint32_t n_blocks);
 

@@ -109,7 +109,7 @@ uint64_t gnss_acquire_device_bytes(const struct gnss_acquire_limits *limits);
 /* Returns the size of the pinned memory of a search. */
 uint64_t gnss_acquire_pinned_bytes(const struct gnss_acquire_limits *limits, bool on_gpu);
 
-/* Begins a search.  All operations of an earlier search must have ended. */
+/* Begins a search within the limits.  All operations of an earlier search must have ended. */
 void gnss_acquire_begin(struct gnss_acquire *acquire, const struct gnss_acquire_config *config);
 
 /* Returns the number of samples that a block has for each polarisation. */
