@@ -54,9 +54,9 @@ struct gnss_acquire {
     uint64_t period_step;  /* advance of the code phase per sample, 2^-64 code periods */
     uint64_t carrier_step; /* advance of the carrier phase per sample, 2^-64 turns */
     /* Sums over all samples since gnss_acquire_begin() or gnss_acquire_restart(). */
-    uint32_t n_blocks;
-    double sum_middles_s;   /* sum over all blocks of the time at the block's middle */
-    uint64_t sum_fractions; /* sum of the positions of all samples within their bins, in 2^-32 bins */
+    uint32_t n_blocks, n_finished; /* n_finished: number of blocks before the last gnss_acquire_finish() */
+    double sum_middles_s;          /* sum over all blocks of the time at the block's middle */
+    uint64_t sum_fractions;        /* sum of the positions of all samples within their bins, in 2^-32 bins */
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -369,7 +369,7 @@ uint32_t gnss_acquire_block_samples(const struct gnss_acquire *a)
 
 void gnss_acquire_restart(struct gnss_acquire *a)
 {
-    a->n_blocks = 0;
+    a->n_blocks = a->n_finished = 0;
     a->sum_middles_s = 0;
     a->sum_fractions = 0;
 }
@@ -486,6 +486,7 @@ void gnss_acquire_finish(struct gnss_acquire *a)
                                               .n_blocks = a->n_blocks};
     const struct kernel_grid grid = gnss_grid_peaks_grid(&args);
 
+    a->n_finished = a->n_blocks;
     if (a->n_blocks == 0)
         return;
     device_launch(a->acquirer->stream, a->acquirer->kernels[PEAKS], &grid, &args);
@@ -560,6 +561,7 @@ struct gnss_acquired gnss_acquire_find(const struct gnss_acquire *a)
     struct gnss_acquired result = {0};
     size_t best = 0;
 
+    assert(a->n_finished == a->n_blocks);
     if (a->n_blocks == 0 || a->peaks[0].n_live == 0)
         return result;
     for (size_t i = 1; i < a->n_dopplers; i++)

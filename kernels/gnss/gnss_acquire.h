@@ -123,8 +123,8 @@ void gnss_acquire_add(struct gnss_acquire *acquire, const int8_t *samples, uint6
 /* Enqueues the search of all blocks for peaks, and the download of the peaks. */
 void gnss_acquire_finish(struct gnss_acquire *acquire);
 
-/* Returns the result of all blocks before the last gnss_acquire_finish(), whose operations must have ended.  If no
- * block has been added, or all samples are 0, all fields are 0. */
+/* Returns the result of all blocks.  gnss_acquire_finish() must have been called after the last block, and its operations
+ * must have ended.  If no block has been added, or all samples are 0, all fields are 0. */
 struct gnss_acquired gnss_acquire_find(const struct gnss_acquire *acquire);
 
 /* Forgets all blocks. */
