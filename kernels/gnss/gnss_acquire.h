@@ -30,12 +30,12 @@
  *             therefore smaller than C/N0 predicts.  Sidelobes of C/A codes are 24 dB down.  So a satellite more than
  *             24 dB above the threshold may be found instead of other satellites.
  * Time:       at 26.75 MS/s, both polarisations, all blocks:
- *                                                        one core (Xeon, AVX-512)    H200
- *                 L1CA  +-10 kHz   10 blocks of 1 ms     0.08 s
- *                 L1CA  +-500 Hz   50 blocks of 20 ms    0.6 s
- *                 L1CA  +-10 kHz   50 blocks of 20 ms    10 s
- *                 E1B   +-10 kHz   10 blocks of 4 ms     1.5 s
- *                 L5Q   +-10 kHz   10 blocks of 1 ms     1.7 s
+ *                                                        H200       one core (EPYC, AVX-512, busy)
+ *                 L1CA  +-10 kHz   10 blocks of 1 ms     1.0 ms     0.08 s
+ *                 L1CA  +-500 Hz   50 blocks of 20 ms    10 ms      0.7 s
+ *                 L1CA  +-10 kHz   50 blocks of 20 ms    65 ms      9 s
+ *                 E1B   +-10 kHz   10 blocks of 4 ms     5.5 ms     1.6 s
+ *                 L5Q   +-10 kHz   10 blocks of 1 ms     4.5 ms     4 s
  * Device:     the kernels of gnss_grid.h and FFTs compute on one stream of the device.  The Dopplers are searched in
  *             passes of GNSS_ACQUIRE_PASS, so the memory for FFTs does not grow with the range.  The searches of
  *             several antennas share an acquirer, which has the stream, the kernels, the FFTs and the memory of a pass.
