@@ -738,6 +738,8 @@ void fgpu_gnss_log(const struct fgpu_gnss *gnss)
 int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                      struct fgpu_gnss **gnss, char *why, size_t why_bytes)
 {
+    struct gnss_acquire_limits limits = {0};
+
     *gnss = NULL;
     if (config->gnss.n == 0)
         return 0;
@@ -752,7 +754,9 @@ int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout 
                             .n_streams = config->gnss.n,
                             .streams = calloc(config->gnss.n, sizeof(*g->streams))};
     *gnss = g;
-    int err = g->streams ? fgpu_gnss_searcher_create(engine, g->n_ants * g->n_streams, &g->searcher) : -ENOMEM;
+    for (size_t i = 0; i < g->n_streams; i++)
+        fgpu_gnss_add_limits(config, fgpu_config_gnss(config, i), &limits);
+    int err = g->streams ? fgpu_gnss_searcher_create(engine, g->n_ants * g->n_streams, &limits, &g->searcher) : -ENOMEM;
     for (size_t i = 0; !err && i < g->n_streams; i++) {
         g->streams[i].gnss = g;
         g->streams[i].index = i;

@@ -4,7 +4,7 @@
  * Flow:      device input --baseband.c--> complex float, one chunk of one antenna --matcher.h--> a round: one chunk of each
  *            antenna --gnss_quantise--> int8 --gnss_correlate, with the replicas of all followed satellites--> sums of all
  *            antennas --download--> gnss_align.c closes the loops --records of each antenna--> senders
- *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_align.c
+ *            int8 samples of a block --gnss_search.c, on a device stream of its own--> acquisition --> gnss_align.c
  * Streams:   each entry of 'gnss' is a stream of all antennas.  The antennas of a process share the loops of a satellite.
  *            Streams are independent.  Both polarisations are tracked together.
  * Rounds:    a round waits for all antennas, but not for an antenna that is more than recv.window + 1 chunks late.  Such
@@ -86,5 +86,8 @@ void fgpu_gnss_log(const struct fgpu_gnss *gnss);
 /* Adds the memory of a satellite stream of all antennas to 'memory'. */
 void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_gnss *gnss, bool compiles, struct memory_use *memory);
+
+/* Adds the memory that the searches of all streams share to 'memory'. */
+void fgpu_gnss_add_search_memory(const struct fgpu_config *config, struct memory_use *memory);
 
 #endif

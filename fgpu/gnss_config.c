@@ -135,6 +135,30 @@ unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config)
     return (unsigned)config->recv.base.window_chunks + 1;
 }
 
+uint32_t fgpu_gnss_narrow_periods(const struct gnss_signal_facts *facts, uint32_t wide_periods)
+{
+    const bool has_long_symbols = facts->symbol_periods > FGPU_GNSS_NARROW_PERIODS && facts->secondary[1] == '\0';
+
+    return has_long_symbols && wide_periods < FGPU_GNSS_NARROW_PERIODS ? FGPU_GNSS_NARROW_PERIODS : wide_periods;
+}
+
+/* A narrow search covers FGPU_GNSS_NARROW_STEPS steps of the wide search on both sides. */
+void fgpu_gnss_add_limits(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
+                          struct gnss_acquire_limits *limits)
+{
+    const uint32_t n_periods = (uint32_t)gnss->acquire_periods;
+    struct fgpu_gnss_satellite satellites[FGPU_GNSS_MAX_SATELLITES];
+    const size_t n = least(fgpu_gnss_satellites(config, gnss, satellites), FGPU_GNSS_MAX_SATELLITES);
+
+    for (size_t s = 0; s < n; s++) {
+        const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);
+        const double step_hz = facts->chip_rate_hz / facts->n_chips / n_periods / 2;
+        gnss_acquire_limits_add(limits, facts, n_periods, 2 * satellites[s].config->doppler_range_hz);
+        gnss_acquire_limits_add(limits, facts, fgpu_gnss_narrow_periods(facts, n_periods),
+                                2 * FGPU_GNSS_NARROW_STEPS * step_hz);
+    }
+}
+
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
 {
     const double rate_hz = fgpu_gnss_sample_rate_hz(config, gnss);

@@ -6,6 +6,7 @@
 #define FGPU_GNSS_CONFIG_H
 
 #include "fgpu/config.h"
+#include "kernels/gnss/gnss_acquire.h"
 #include "kernels/gnss/gnss_codes.h"
 
 #define FGPU_GNSS_MAX_SATELLITES 64 /* maximum number of satellites of a stream */
@@ -13,6 +14,7 @@
 #define FGPU_GNSS_NAME_BYTES     16
 /* number of code periods in a narrow search's block, if the data bits allow more than one period */
 #define FGPU_GNSS_NARROW_PERIODS 4
+#define FGPU_GNSS_NARROW_STEPS   3 /* half width of a narrow search, in Doppler steps of the wide search */
 
 #define FGPU_GNSS_N_KEYS      13
 #define FGPU_SATELLITE_N_KEYS 5
@@ -45,6 +47,10 @@ const char *fgpu_gnss_name(const struct fgpu_gnss_satellite *satellite, char tex
 int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_satellite *satellite, int8_t *chips,
                     char *why, size_t why_bytes);
 
+/* Returns the number of code periods in a narrow search's block.  'wide_periods' is the number in a wide search's
+ * block. */
+uint32_t fgpu_gnss_narrow_periods(const struct gnss_signal_facts *facts, uint32_t wide_periods);
+
 struct fgpu_gnss_sizes {
     size_t n_satellites;
     size_t chunk_samples;  /* maximum number of complex samples from one chunk */
@@ -62,6 +68,10 @@ struct fgpu_gnss_sizes {
 unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config);
 
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
+
+/* Raises the limits to those of a stream's searches. */
+void fgpu_gnss_add_limits(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
+                          struct gnss_acquire_limits *limits);
 
 /* Returns the bytes per second at which one antenna's stream is sent; 0: the stream is written to a file, and not
  * paced. */

@@ -50,23 +50,35 @@ void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_co
     const size_t pinned = device_pinned_bytes(sums, compiles) + device_pinned_bytes(pieces, compiles) +
                           device_pinned_bytes(levels, compiles) + device_pinned_bytes(offsets, compiles) +
                           n * device_pinned_bytes(z.heap_bytes, compiles);
-    const size_t search = N_POLS * z.search_samples * 2;
+    struct gnss_acquire_limits limits = {0};
 
+    fgpu_gnss_add_limits(config, gnss, &limits);
     bytes_add(&memory->buffers_bytes, FGPU_GNSS_N_BUFFERS, pinned);
     bytes_add(&memory->host_bytes, FGPU_GNSS_N_BUFFERS,
               pinned + n * (z.max_pieces * sizeof(uint32_t) + sizeof(struct gnss_part)));
     bytes_add(&memory->device_bytes, FGPU_GNSS_N_BUFFERS, sums + pieces + levels + offsets);
     bytes_add(&memory->host_bytes, n,
-              device_pinned_bytes(search, compiles) + sizeof(struct gnss_antenna) +
+              gnss_acquire_pinned_bytes(&limits, compiles) + sizeof(struct gnss_antenna) +
                   z.n_slots * sizeof(struct gnss_chunk) +
                   z.n_satellites * (sizeof(struct gnss_view) + sizeof(struct fgpu_gnss_antenna)));
     bytes_add(&memory->host_bytes, 1,
               device_pinned_bytes(z.table_bytes, compiles) + z.n_satellites * sizeof(struct gnss_followed));
     bytes_add(&memory->device_bytes, n, z.n_slots * row * 2 * sizeof(float) + 2 * row);
+    bytes_add(&memory->device_bytes, n, N_POLS * z.search_samples * 2 + gnss_acquire_device_bytes(&limits));
     bytes_add(&memory->device_bytes, 1,
               N_POLS * sizeof(struct gnss_level) + 2 * GNSS_CARRIER_ENTRIES + z.table_bytes +
                   z.n_satellites * sizeof(struct gnss_satellite));
     bytes_add(&memory->device_bytes, n, fgpu_baseband_bytes(layout, config, &gnss->band, compiles));
+}
+
+void fgpu_gnss_add_search_memory(const struct fgpu_config *config, struct memory_use *memory)
+{
+    struct gnss_acquire_limits limits = {0};
+
+    for (size_t g = 0; g < config->gnss.n; g++)
+        fgpu_gnss_add_limits(config, fgpu_config_gnss(config, g), &limits);
+    if (config->gnss.n > 0)
+        bytes_add(&memory->device_bytes, 1, gnss_acquirer_device_bytes(&limits));
 }
 
 static struct device *device_of(const struct gnss_stream *s)
@@ -431,10 +443,11 @@ static void register_antenna(struct gnss_antenna *a)
 static int init_antenna(struct gnss_antenna *a, char *why, size_t why_bytes)
 {
     const struct gnss_stream *s = a->stream;
-    int err = 0;
+    struct gnss_acquire_limits limits = {0};
 
+    fgpu_gnss_add_limits(s->gnss->config, s->config, &limits);
     a->search.pitch_samples = s->sizes.search_samples;
-    a->search.samples = device_alloc_pinned(device_of(s), N_POLS * s->sizes.search_samples * 2);
+    a->search.samples = device_alloc(device_of(s), N_POLS * s->sizes.search_samples * 2);
     a->views = calloc(s->sizes.n_satellites, sizeof(*a->views));
     if (!a->search.samples || !a->views)
         return -ENOMEM;
@@ -442,6 +455,9 @@ static int init_antenna(struct gnss_antenna *a, char *why, size_t why_bytes)
         a->scale[pol] = 1;
     for (size_t i = 0; i < s->sizes.n_satellites; i++)
         a->views[i].retry_sample = INT64_MIN;
+    int err = fgpu_gnss_search_init(s->gnss->searcher, &limits, &a->search);
+    if (err)
+        return err;
     register_antenna(a);
     for (size_t i = 0; !err && i < s->sizes.n_satellites; i++)
         err = add_sensors(a, i);
@@ -491,7 +507,7 @@ static void fini_antenna(struct gnss_antenna *a)
 {
     fgpu_gnss_search_fini(&a->search);
     fgpu_baseband_destroy(a->baseband);
-    device_free_pinned(device_of(a->stream), a->search.samples);
+    device_free(device_of(a->stream), a->search.samples);
     free(a->views);
 }
 

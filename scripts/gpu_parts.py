@@ -283,9 +283,10 @@ def beam(run):
 
 
 def gnss(run):
-    """bench_gnss ($GNSS_FLAGS): correlation with replicas of satellites' signals; not a part of 'all'"""
+    """bench_gnss ($GNSS_FLAGS) and bench_search: satellites' correlation and search; not a part of 'all'"""
     flags = shlex.split(os.environ.get("GNSS_FLAGS", ""))
     yield run.program("bench_gnss", [run.place.build / "bench" / "bench_gnss", "--device", gpu_machine.DEVICE, *flags])
+    yield run.program("bench_search", [run.place.build / "bench" / "bench_search", "--device", gpu_machine.DEVICE])
 
 
 def script(run, name, command, variable):

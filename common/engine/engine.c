@@ -158,6 +158,7 @@ int engine_init(struct engine *e, const struct engine_ops *ops, const struct dae
     e->ops = ops;
     e->c = *context;
     e->give_up_ns = INT64_MAX;
+    e->n_computing = sizes.n_lanes + sizes.n_other_streams;
     e->lanes = calloc(sizes.n_lanes, sizeof(*e->lanes));
     int err = e->lanes ? inbox_create(n_slots, &e->inbox) : -ENOMEM;
     if (!err)
@@ -188,9 +189,9 @@ int engine_start(void *engine)
         return err;
     e->started = true;
     err = receiver_set_start(e->receivers);
-    /* Each lane's stream starts OpenMP threads at its first kernel.  If the threads could not be
+    /* Each stream that computes starts OpenMP threads at its first kernel.  If the threads could not be
      * started then, the process would end.  So this function checks now that they can be started. */
-    return err ? err : threads_probe(e->n_lanes * device_n_threads(e->c.device));
+    return err ? err : threads_probe(e->n_computing * device_n_threads(e->c.device));
 }
 
 int engine_enable(void *engine, char *why, size_t why_bytes)

@@ -78,6 +78,7 @@ struct engine {
     struct device_stream *upload, *download; /* streams that all lanes use for copies */
     struct lane **lanes;                     /* [n_lanes] */
     size_t n_lanes;
+    size_t n_computing; /* [const] number of device streams that compute */
     struct thread worker;
     bool started;
     /* [worker] */
@@ -96,7 +97,8 @@ struct engine_sizes {
     size_t n_outbufs; /* number of output buffers of all output streams */
     size_t n_commands, command_bytes;
     size_t n_recv_threads;
-    size_t n_wakes; /* largest number of waiting ENGINE_WAKE items */
+    size_t n_wakes;         /* largest number of waiting ENGINE_WAKE items */
+    size_t n_other_streams; /* number of device streams that compute, besides the streams of the lanes */
 };
 
 /* Checks the configuration sections that both daemons have, and checks that these sections agree with each other. */

@@ -29,7 +29,7 @@ def flow(p, rate_hz, baseband_hz, n_taps):
         if i:
             p.arrow([(14 + i * step - step + wide, y + high / 2), (14 + i * step, y + high / 2)], "f")
     x = [14 + i * step + wide / 2 for i in range(len(stages))]
-    p.box(x[2] - wide / 2, 180, wide, 48, [("gnss_search", "h"), ("a thread of its own", "xs")], "f")
+    p.box(x[2] - wide / 2, 180, wide, 48, [("gnss_search", "h"), ("a device stream of its own", "xs")], "f")
     p.arrow([(x[2], y + high), (x[2], 180)], "f")
     p.text(x[2] + 8, 165, "a block of samples", "d")
     p.arrow([(x[2] + wide / 2, 204), (x[5] - 40, 204), (x[5] - 40, y + high)], "f")
