@@ -47,13 +47,13 @@ static void begin_join(struct gnss_antenna *a, const struct gnss_followed *sat, 
 {
     struct gnss_stream *s = a->stream;
     const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sat->align.track, sample);
-    const double step_hz = 0.5 / (FGPU_GNSS_NARROW_PERIODS * sat->align.track.period_s);
+    const double range_hz = fgpu_gnss_join_hz(config->facts);
     const double period_samples =
         sat->align.track.period_s * s->sample_rate_hz / (1 + state.doppler_hz / config->facts->carrier_hz);
     const double periods = ldexp((double)state.code_phase, -GNSS_CODE_BITS) / config->n_subchips;
 
-    config->min_doppler_hz = state.doppler_hz - step_hz;
-    config->max_doppler_hz = state.doppler_hz + step_hz;
+    config->min_doppler_hz = state.doppler_hz - range_hz;
+    config->max_doppler_hz = state.doppler_hz + range_hz;
     fgpu_gnss_search_begin_narrow(s->gnss->searcher, &a->search, config, (uint32_t)s->config->acquire_blocks,
                                   (double)sample - periods * period_samples, period_samples);
 }

@@ -142,6 +142,11 @@ uint32_t fgpu_gnss_narrow_periods(const struct gnss_signal_facts *facts, uint32_
     return has_long_symbols && wide_periods < FGPU_GNSS_NARROW_PERIODS ? FGPU_GNSS_NARROW_PERIODS : wide_periods;
 }
 
+double fgpu_gnss_join_hz(const struct gnss_signal_facts *facts)
+{
+    return 0.5 / FGPU_GNSS_NARROW_PERIODS / facts->n_chips * facts->chip_rate_hz;
+}
+
 /* A narrow search covers FGPU_GNSS_NARROW_STEPS steps of the wide search on both sides. */
 void fgpu_gnss_add_limits(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
                           struct gnss_acquire_limits *limits)
@@ -152,10 +157,11 @@ void fgpu_gnss_add_limits(const struct fgpu_config *config, const struct fgpu_co
 
     for (size_t s = 0; s < n; s++) {
         const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);
+        const uint32_t narrow = fgpu_gnss_narrow_periods(facts, n_periods);
         const double step_hz = facts->chip_rate_hz / facts->n_chips / n_periods / 2;
         gnss_acquire_limits_add(limits, facts, n_periods, 2 * satellites[s].config->doppler_range_hz);
-        gnss_acquire_limits_add(limits, facts, fgpu_gnss_narrow_periods(facts, n_periods),
-                                2 * FGPU_GNSS_NARROW_STEPS * step_hz);
+        gnss_acquire_limits_add(limits, facts, narrow, 2 * FGPU_GNSS_NARROW_STEPS * step_hz);
+        gnss_acquire_limits_add(limits, facts, narrow, 2 * fgpu_gnss_join_hz(facts));
     }
 }
 

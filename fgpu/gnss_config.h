@@ -51,6 +51,9 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
  * block. */
 uint32_t fgpu_gnss_narrow_periods(const struct gnss_signal_facts *facts, uint32_t wide_periods);
 
+/* Returns the half width of the search of an antenna near the Doppler that other antennas follow. */
+double fgpu_gnss_join_hz(const struct gnss_signal_facts *facts);
+
 struct fgpu_gnss_sizes {
     size_t n_satellites;
     size_t chunk_samples;  /* maximum number of complex samples from one chunk */
