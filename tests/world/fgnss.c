@@ -36,13 +36,15 @@ static bool awaits_reply;
 static uint64_t n_not_made[MAX_ANTS]; /* heaps, as the daemon counts */
 static struct lines *client;
 
-static void draw_order(struct order *order, unsigned due)
+/* Draws a request.  Most requests of a run are for the same satellite.  Requests in sequence often are for different
+ * antennas. */
+static void draw_order(struct order *order, unsigned due, unsigned index, unsigned ant)
 {
     *order = (struct order){.kind = world_random(4)   ? STEER
                                     : world_random(2) ? DROP
                                                       : ADD,
-                            .ant = (unsigned)world_random(s.n_ants),
-                            .index = (unsigned)world_random(MAX_PRNS),
+                            .ant = world_random(3) ? ant : (unsigned)world_random(s.n_ants),
+                            .index = world_random(4) ? index : !index,
                             .due = due,
                             .n_before = UINT32_MAX,
                             .n_after = UINT32_MAX};
@@ -53,6 +55,12 @@ static void draw_order(struct order *order, unsigned due)
     if (world_random(4) == 0)
         order->chips = 1e-6 * (double)random_between(0, CODE_CHIPS * INT64_C(1000000) - 1);
     order->doppler_hz = sums_true_offset_hz() - CARRIER_HZ + 1e-3 * (double)random_between(-100000, 100000) + 1e-4 / 3;
+}
+
+/* Draws the number of packets from one request to the next. */
+static unsigned draw_wait(unsigned most)
+{
+    return (unsigned)world_random(world_random(3) ? most : 20);
 }
 
 void gnss_draw(void)
@@ -71,8 +79,11 @@ void gnss_draw(void)
     gnss.is_inverted = world_random(4) == 0;
     gnss.has_search = world_random(2);
     gnss.delay_samples = s.n_ants > 1 && world_random(3) ? random_between(1, MAX_DELAY) : 0;
-    for (unsigned due = 0; due < s.n_packets && n_orders < MAX_ORDERS; due += (unsigned)world_random(200))
-        draw_order(&orders[n_orders++], due);
+    unsigned index = (unsigned)world_random(MAX_PRNS), most = world_random(3) ? 200 : 600;
+    for (unsigned due = 0; due < s.n_packets && n_orders < MAX_ORDERS; due += draw_wait(most)) {
+        draw_order(&orders[n_orders], due, index, n_orders % s.n_ants);
+        n_orders++;
+    }
 }
 
 void gnss_write_config(FILE *file)
@@ -324,7 +335,8 @@ static void check_heaps(unsigned ant)
  * antenna's first data applies when these data come. */
 static bool may_revoke(const struct order *other, const struct order *order, const struct heap *heap)
 {
-    return other != order && other->index == order->index && other->kind != ADD &&
+    return other != order && other->index == order->index &&
+           (other->kind != ADD || (other->ant == order->ant && order->n_after == 0)) &&
            (other > order || (other->ant != order->ant && other->n_before == 0)) && other->n_arrivals <= heap->arrival;
 }
 
@@ -362,6 +374,25 @@ void gnss_judge(void)
 
 void gnss_show(void)
 {
+    if (getenv("ROUNDS")) {
+        make_rounds();
+        for (unsigned i = 0; i < gnss.n_rounds; i++) {
+            fprintf(stderr, "round %u: [%lld, %lld) %s%s\n", i, (long long)rounds[i].begin, (long long)rounds[i].end,
+                    rounds[i].is_continued ? "continued" : "", rounds[i].went_back ? "back" : "");
+            for (unsigned ant = 0; ant < s.n_ants; ant++)
+                for (unsigned k = 0; rounds[i].heaps[ant] && (k == 0 || rounds[i].heaps[ant]->records[k].prn); k++) {
+                    struct record *r = &rounds[i].heaps[ant]->records[k];
+                    fprintf(stderr,
+                            "   ant %u heap %u begin %lld: prn %u start %u flags %u sample %lld period %lld chips %.7f "
+                            "turns %lld %.7f n %u/%u doppler %.9f\n",
+                            ant, rounds[i].n_before[ant], (long long)rounds[i].heaps[ant]->begin, r->prn, r->n_starts,
+                            r->flags, (long long)(gnss_unwrap(r->timestamp) / 2), (long long)r->code_period,
+                            r->code_phase, (long long)r->carrier_cycles, r->carrier_phase, r->n_present, r->n_samples,
+                            r->doppler);
+                }
+        }
+        gnss.n_rounds = 0;
+    }
     for (unsigned i = 0; s.has_gnss && i < gnss.n_sent; i++)
         fprintf(
             stderr,

@@ -155,7 +155,8 @@ static bool follows(struct model *replica, const struct model *model, bool is_sa
         sample = model->sample + llroundl((replica->chips - model->chips) / chips_step(model->doppler_hz));
     struct model m = moved(model, sample);
     long double n = (long double)llabs(sample - model->sample);
-    if (fabsl(m.chips - replica->chips) >= slop_chips + n * 0x1p-49L ||
+    if (llabs(sample - replica->sample) > gnss.delay_samples ||
+        fabsl(m.chips - replica->chips) >= slop_chips + n * 0x1p-49L ||
         fabsl(m.turns - replica->turns) >= slop_turns + n * 0x1p-23L / GNSS_RATE_HZ)
         return false;
     replica->sample = sample;
@@ -754,12 +755,14 @@ static void join(struct loops *l, unsigned ant, const struct record *r, unsigned
         order->has_begun = true;
         first = first < i ? first : i;
     }
+    bool is_sure = first < UINT_MAX && !gnss_may_restart() &&
+                   gnss.orders[first].n_after <= gnss.rounds[h].n_before[ant];
+    if (!is_sure && gnss.has_search && l->index == 0)
+        add_search_offsets(f);
+    else if (first == UINT_MAX)
+        fail(l, ant, r, "no request and no search let the antenna join");
     if (first < UINT_MAX)
         use_up(l, first);
-    else if (gnss.has_search && l->index == 0)
-        add_search_offsets(f);
-    else
-        fail(l, ant, r, "no request and no search let the antenna join");
     world_note(first < UINT_MAX ? "satellites: an antenna joins by a request" : "satellites: an antenna joins by a search");
 }
 
