@@ -225,9 +225,6 @@ double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fg
 /* Adds the block's phase advance.  After RATE_S the advances give the rate, and the last block gives the phases. */
 static void find_rate(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
 {
-    const double middle_sample = 0.5 * ((double)align->first_sample + (double)align->last_sample);
-    const double late_s = gnss_align_seconds(align, (double)align->sample - middle_sample);
-
     for (size_t pol = 0; pol < N_POLS; pol++) {
         if (a->last_block >= 0 && a->last_block == align->block - 1)
             add_product(a->products[FGPU_GNSS_PROMPT][pol], a->last[pol], a->turn);
@@ -238,7 +235,7 @@ static void find_rate(const struct fgpu_gnss_align *align, struct fgpu_gnss_ante
         return;
     a->rate_hz += angle_turns(a->turn) / ((double)align->block_periods * align->track.period_s);
     for (size_t pol = 0; pol < N_POLS; pol++)
-        a->turns[pol] += angle_turns(a->last[pol]) + a->rate_hz * late_s;
+        a->turns[pol] += angle_turns(a->last[pol]);
 }
 
 /* Corrects phases and rate: the second-order loop of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8.  The
