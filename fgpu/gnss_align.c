@@ -378,10 +378,7 @@ static void end_integration(struct fgpu_gnss_align *align, const struct fgpu_gns
     move(align, of->sample);
     if (align->block >= 0 && align->block != block)
         close_blocks(align); /* a gap has cut the block */
-    if (align->block < 0)
-        align->first_sample = of->sample;
     align->block = block;
-    align->last_sample = of->sample;
     for (size_t i = 0; i < align->n_ants; i++)
         measured[i] = use_own(align, &align->ants[i], &e);
     if (align->track.stage == FGPU_GNSS_SEARCH) {

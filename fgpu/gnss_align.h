@@ -115,8 +115,7 @@ struct fgpu_gnss_align {
     double reference_turns[N_POLS]; /* phase of the reference antenna: 0, or its phase when it became the reference */
     int64_t block_periods;          /* number of code periods in a block */
     int64_t block;                  /* open block: code period divided by block_periods; -1: none */
-    int64_t first_sample, last_sample; /* middles of the open block's first and last integrations */
-    struct fgpu_gnss_antenna *ants;    /* [n_ants] */
+    struct fgpu_gnss_antenna *ants; /* [n_ants] */
 };
 
 /* The part of an antenna in a piece. */

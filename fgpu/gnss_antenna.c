@@ -222,11 +222,11 @@ double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fg
     return fmin(fmax(late_subchips, -limit_subchips), limit_subchips);
 }
 
-/* Adds the block's phase advance.  After RATE_S the advances give the rate, and the last block gives the phases. */
+/* Adds the block's phase advance.  After RATE_S the advances give the rate, and the last block gives the phases at its
+ * middle. */
 static void find_rate(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
 {
-    const double middle_sample = 0.5 * ((double)align->first_sample + (double)align->last_sample);
-    const double late_s = gnss_align_seconds(align, (double)align->sample - middle_sample);
+    const double block_s = (double)align->block_periods * align->track.period_s;
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
         if (a->last_block >= 0 && a->last_block == align->block - 1)
@@ -236,9 +236,10 @@ static void find_rate(const struct fgpu_gnss_align *align, struct fgpu_gnss_ante
     a->last_block = align->block;
     if (a->stage_s + a->open_s < RATE_S)
         return;
-    a->rate_hz += angle_turns(a->turn) / ((double)align->block_periods * align->track.period_s);
+    const double rate_hz = angle_turns(a->turn) / block_s;
+    a->rate_hz += rate_hz;
     for (size_t pol = 0; pol < N_POLS; pol++)
-        a->turns[pol] += angle_turns(a->last[pol]) + a->rate_hz * late_s;
+        a->turns[pol] += angle_turns(a->last[pol]) + rate_hz * block_s / 2;
 }
 
 /* Corrects phases and rate: the second-order loop of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8.  The
