@@ -442,6 +442,7 @@ TEST(model, .end = 8)
     int64_t first = (int64_t)random_below(1000000);
     struct samples samples;
 
+    memset(powers, 0, sizeof(powers)); /* the cases may run in one process */
     config.min_doppler_hz = sky.doppler_hz - 100;
     config.max_doppler_hz = config.min_doppler_hz; /* and one more at both ends */
     if (!search_open(&s, &sky, _i >= 4, config))
