@@ -199,8 +199,8 @@ static bool is_coherent(const struct fgpu_gnss_antenna *a)
     return !gnss_antenna_is_aligned(a) || fmax(a->coherence[0], a->coherence[1]) > MIN_COHERENCE;
 }
 
-/* Until the phase is known, the products are projected on the prompt product.  The code gain is for powers, so the gain for
- * amplitudes is twice as large (gnss_track.c). */
+/* Until the phase is known, the products are projected on the prompt product.  The code gain is for powers, so the gain
+ * for amplitudes is twice as large (gnss_track.c). */
 double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
 {
     const bool has_phase = gnss_antenna_is_aligned(a) || a->stage_s >= RATE_S;

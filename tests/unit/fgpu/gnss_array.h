@@ -134,7 +134,7 @@ static inline void compare(const struct simulation *sim, size_t ant, double turn
     *hz = a->rate_hz - b->rate_hz - (of.doppler_hz - to.doppler_hz);
 }
 
-/* Adds the errors of all aligned antennas, and the loops' C/N0.  The true C/N0 has the loss by the offset's rounding. */
+/* Adds the errors of all aligned antennas, and the loops' C/N0.  The true C/N0 has the loss by offsets' rounding. */
 static inline void add_figures(struct simulation *sim)
 {
     const struct satellite *to = &sim->signals[sim->watched];
