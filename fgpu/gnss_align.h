@@ -1,10 +1,10 @@
-/* gnss_align.h - one satellite at all antennas of a process: one pair of loops (gnss_track.h) follows the satellite, and
- * each antenna's sums measure the antenna's own delay, phase and C/N0.
+/* gnss_align.h - one satellite at all antennas of a process: one pair of loops (gnss_track.h) follows the satellite,
+ * and each antenna's sums measure the antenna's own delay, phase and C/N0.
  *
  * Flow:      sums of a piece at all antennas --combine--> one aligned sum --gnss_track.h--> model --> replica for all
- *            each antenna's sums of a whole integration --> the antenna's delay, phase, C/N0 --> weights of the next sum
- * Replica:   all antennas have the same replica.  At antenna a the replica meets the samples 'offset_samples' later than
- *            at the reference antenna.  The offset is a whole number of samples.
+ *            each antenna's sums of an integration --> the antenna's delay, phase, C/N0 --> weights of the next sum
+ * Replica:   all antennas have the same replica.  At antenna a the replica meets the samples 'offset_samples' later
+ *            than at the reference antenna.  The offset is a whole number of samples.
  * Reference: the antenna whose acquisition started the loops.  Until other antennas are aligned, the loops use only the
  *            reference antenna's sums.  Then the loops follow all aligned antennas.  Delay and phase of the reference
  *            antenna are 0 by definition.  So after each block, the corrections of its phase and rate go to the model
@@ -12,40 +12,41 @@
  *            change.  If the reference antenna is lost or leaves, the strongest aligned antenna becomes the reference
  *            antenna.  Its delay and phase then keep their values.
  * Aligned:   z_a = A_a c + n_a is antenna a's sum in one polarisation, turned back by the antenna's phase.  The noise
- *            n_a has the power N_a.  The estimate c = sum(A_a / N_a z_a) / sum(A_a^2 / N_a) has the least noise (weighted
- *            least squares).  A_a^2 is relative to the reference antenna's signal at the time of the first alignment.
- *            So the amplitude of c does not change when antennas come and go.  Until the first alignment, c is the
- *            reference antenna's sum, bit for bit.
+ *            n_a has the power N_a.  The estimate c = sum(A_a / N_a z_a) / sum(A_a^2 / N_a) has the least noise
+ *            (weighted least squares).  A_a^2 is relative to the reference antenna's signal at the time of the first
+ *            alignment.  So the amplitude of c does not change when antennas come and go.  Until the first alignment, c
+ *            is the reference antenna's sum, bit for bit.
  * Power:     A_a^2 is |mean of z_a^2|, where z_a is relative to the model's phase: the loops hold the phase, the square
- *            removes data and secondary codes, and the noise's mean square is 0.  N_a is the mean of |z_a|^2 minus A_a^2.
- *            The time constant is 0.5 s.  Moments (gnss_lock.h) would have a larger error for weak signals.  A_a^2 also
- *            falls if the antenna's phase is wrong.
- * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  A piece also counts as missing if
- *            its offset differs from the delay by more than a sample and a tap's distance.  If the offset changes
+ *            removes data and secondary codes, and the noise's mean square is 0.  N_a is the mean of |z_a|^2 minus
+ *            A_a^2.  The time constant is 0.5 s.  Moments (gnss_lock.h) would have a larger error for weak
+ *            signals.  A_a^2 also falls if the antenna's phase is wrong.
+ * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  A piece also counts as missing
+ *            if its offset differs from the delay by more than a sample and a tap's distance.  If the offset changes
  *            between two pieces of an integration, the antenna's part of the integration counts as missing.  The number
  *            of present samples of the aligned sum is the mean over the antennas, with the weights A_a^2 / N_a.
  * Phase:     antenna a's phase relative to c is measured from z_a conj(c), in which data and secondary codes cancel, in
- *            blocks of 20 ms.  Here c is without the antenna's own part, so that an antenna does not measure itself.
- *            A second-order loop follows the phase of each polarisation and the rate that both polarisations have in
+ *            blocks of 20 ms.  Here c is without the antenna's own part, so that an antenna does not measure itself.  A
+ *            second-order loop follows the phase of each polarisation and the rate that both polarisations have in
  *            common.  The rate is the difference of the Dopplers, at most 10 Hz on the Earth's surface for baselines of
- *            10 km.  In stage PULL_IN, the first 0.5 s of data measure the rate: the phase of the sum of R_k conj(R_k-1)
- *            for the blocks' products R_k.  The range is 25 Hz.  The loop's bandwidth is then 2 Hz, and 1 Hz for aligned
- *            antennas.  The loops are independent of the carrier loop, because corrections of aligned antennas have
- *            the factor 1 - (the antenna's share of c).  Their mean with the shares as weights is 0, so corrections do
- *            not turn c.
- * Delay:     from the projections of the early and late sums on c, relative to the reference antenna's measurement in the
- *            same block.  So errors of the model cancel.  The time constant is 2 s.  The rate aids the delay, so a drift
- *            does not make the delay late.  The mean delay of an aligned sum is added to the code error of the loops.
- *            If the delay differs from the offset by more than 0.6 samples, the offset changes for the next pieces.
+ *            10 km.  In stage PULL_IN, the first 0.5 s of data measure the rate: the phase of the sum of R_k
+ *            conj(R_k-1) for the blocks' products R_k.  The range is 25 Hz.  The loop's bandwidth is then 2 Hz, and 1
+ *            Hz for aligned antennas.  The loops are independent of the carrier loop, because corrections of aligned
+ *            antennas have the factor 1 - (the antenna's share of c).  Their mean with the shares as weights is 0, so
+ *            corrections do not turn c.
+ * Delay:     from the projections of the early and late sums on c, relative to the reference antenna's measurement in
+ *            the same block.  So errors of the model cancel.  The time constant is 2 s.  The rate aids the delay, so a
+ *            drift does not make the delay late.  The mean delay of an aligned sum is added to the code error of the
+ *            loops.  If the delay differs from the offset by more than 0.6 samples, the offset changes for the next
+ *            pieces.
  * Stages:    of an antenna: SEARCH: not followed; PULL_IN: the offset is known, and the phase is being measured; then
  *            TRACKING.  The reference antenna has the stage of the loops.
  * Alignment: an antenna is aligned after 1 s of data, if the loops are in TRACKING and one polarisation has a coherence
  *            above 0.5 and a C/N0 above 27 dB-Hz.  Coherence is the mean cosine of the blocks' phase errors.  Only such
  *            polarisations have weights.  An antenna that is not aligned after 2.5 s of data is lost.  While an aligned
  *            antenna's coherence is below 0.25, its phase and delay keep their values.
- * Lost:      an aligned antenna is lost if C/N0 is below 25 dB-Hz in all polarisations with weights.  An antenna is also
- *            lost if its samples are missing for 2 s, or if its offset leaves the permitted range.  If the loops are
- *            lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
+ * Lost:      an aligned antenna is lost if C/N0 is below 25 dB-Hz in all polarisations with weights.  An antenna is
+ *            also lost if its samples are missing for 2 s, or if its offset leaves the permitted range.  If the loops
+ *            are lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
  * Limits:    an antenna is aligned only if it receives the signal in a polarisation in which the reference antenna also
  *            receives the signal.  Rounding of delays to whole samples loses signal: for L5 at 26.75 MHz 0.7 dB on
  *            average.  Delays are exact if the taps and the signal lie on straight parts of the autocorrelation: for

@@ -199,8 +199,8 @@ static bool is_coherent(const struct fgpu_gnss_antenna *a)
     return !gnss_antenna_is_aligned(a) || fmax(a->coherence[0], a->coherence[1]) > MIN_COHERENCE;
 }
 
-/* Until the phase is known, the products are projected on the prompt product.  The code gain is for powers, so the gain for
- * amplitudes is twice as large (gnss_track.c). */
+/* Until the phase is known, the products are projected on the prompt product.  The code gain is for powers, so the gain
+ * for amplitudes is twice as large (gnss_track.c). */
 double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
 {
     const bool has_phase = gnss_antenna_is_aligned(a) || a->stage_s >= RATE_S;
@@ -272,12 +272,8 @@ static void follow_delay(const struct fgpu_gnss_align *align, struct fgpu_gnss_a
 {
     const double late_subchips = gnss_antenna_late_subchips(align, a) - reference_subchips;
 
-    if (!is_coherent(a))
-        return;
-    a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * late_subchips;
-    const double offset_samples = a->delay_subchips / gnss_align_step_subchips(&align->track);
-    if (fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
-        a->offset_samples = (int32_t)lrint(offset_samples);
+    if (is_coherent(a))
+        a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * late_subchips;
 }
 
 void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
@@ -285,6 +281,9 @@ void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_g
 {
     if (a != &align->ants[align->reference])
         follow_delay(align, a, reference_subchips);
+    const double offset_samples = a->delay_subchips / gnss_align_step_subchips(&align->track);
+    if (fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
+        a->offset_samples = (int32_t)lrint(offset_samples);
     if (!gnss_antenna_is_aligned(a) && a->stage_s < RATE_S)
         find_rate(align, a);
     else

@@ -76,12 +76,12 @@ void gnss_antenna_measure(const struct fgpu_gnss_align *align, struct fgpu_gnss_
 /* Returns true if the open block has enough data. */
 bool gnss_antenna_has_block(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a);
 
-/* Returns the signal's delay minus the antenna's delay, as the open block measures it, relative to the model.  Call this
- * function once for each block. */
+/* Returns the signal's delay minus the antenna's delay, as the open block measures it, relative to the model.  Call
+ * this function once for each block. */
 double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a);
 
-/* Corrects delay, phases and rate with the open block.  The reference antenna's late_subchips contain the model's error,
- * and are subtracted. */
+/* Corrects delay, phases and rate with the open block.  The reference antenna's late_subchips contain the model's
+ * error, and are subtracted. */
 void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
                               double reference_subchips);
 

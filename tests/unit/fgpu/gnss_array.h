@@ -134,7 +134,7 @@ static inline void compare(const struct simulation *sim, size_t ant, double turn
     *hz = a->rate_hz - b->rate_hz - (of.doppler_hz - to.doppler_hz);
 }
 
-/* Adds the errors of all aligned antennas, and the loops' C/N0.  The true C/N0 has the loss by the offset's rounding. */
+/* Adds the errors of all aligned antennas, and the loops' C/N0.  The true C/N0 has the loss by offsets' rounding. */
 static inline void add_figures(struct simulation *sim)
 {
     const struct satellite *to = &sim->signals[sim->watched];
@@ -305,12 +305,13 @@ static inline void check_loops(const struct simulation *sim)
         ck_assert_double_lt(360 * sqrt(sim->square_turns / sim->n_square), 6); /* degrees */
 }
 
-/* The loops' C/N0 is the sum of the aligned antennas' C/N0, less the losses by the rounding of their delays. */
+/* The loops' C/N0 is the sum of the aligned antennas' C/N0, less the losses by the rounding of their delays.  The code
+ * discriminator is not exact for a single antenna's E1 half a sample from the offset. */
 static inline void check_cn0(const struct simulation *sim)
 {
     for (int pol = 0; pol < N_POLS; pol++)
         ck_assert_double_eq_tol(sim->sum_cn0[pol] / sim->n_cn0, sim->sum_true_cn0[pol] / sim->n_cn0,
-                                sim->signals[0].subchips > 1 ? 1 : 0.5);
+                                sim->signals[0].subchips > 1 ? 1.5 : 0.5);
 }
 
 #endif
