@@ -92,6 +92,11 @@ static double step_subchips(const struct fgpu_gnss_track *track)
     return (rates->subchip_rate_hz + track->model.doppler_hz * rates->subchips_per_turn) / rates->sample_rate_hz;
 }
 
+static double delay_in_samples(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a)
+{
+    return a->delay_subchips / step_subchips(&align->track);
+}
+
 static double seconds_of(const struct fgpu_gnss_align *align, double n_samples)
 {
     return n_samples / align->track.rates.sample_rate_hz;
@@ -431,7 +436,8 @@ static void close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_an
 }
 
 /* Gives the reference antenna's new phase, rate and delay to the model, and subtracts them from all antennas.  The
- * aligned sum and the model change together, so the loops see no change. */
+ * aligned sum and the model change together, so the loops see no change.  Offsets stay in the permitted range, because
+ * the correlator's rows have no other samples. */
 static void keep_reference(struct fgpu_gnss_align *align)
 {
     const struct fgpu_gnss_antenna reference = align->ants[align->reference];
@@ -444,9 +450,9 @@ static void keep_reference(struct fgpu_gnss_align *align)
         a->rate_hz -= reference.rate_hz;
         for (size_t pol = 0; pol < N_POLS; pol++)
             a->turns[pol] -= reference.turns[pol] - align->reference_turns[pol];
-        const double offset_samples = a->delay_subchips / step_subchips(&align->track);
+        const double offset_samples = delay_in_samples(align, a), limit_samples = a->max_offset_samples;
         if (a->stage != FGPU_GNSS_SEARCH && fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
-            a->offset_samples = (int32_t)lrint(offset_samples);
+            a->offset_samples = (int32_t)lrint(fmin(fmax(offset_samples, -limit_samples), limit_samples));
     }
     const double turns = reference.turns[align->track.pol] - align->reference_turns[align->track.pol];
     model->carrier += (__int128)ldexp(turns, 64);
@@ -621,10 +627,11 @@ static void choose_pols(struct fgpu_gnss_align *align, size_t ant)
 static void judge(struct fgpu_gnss_align *align, size_t ant)
 {
     struct fgpu_gnss_antenna *a = &align->ants[ant];
+    const bool is_too_late = fabs(delay_in_samples(align, a)) > a->max_offset_samples + MAX_DELAY_SAMPLES;
 
     if (is_aligned(a) && align->n_aligned == 1)
         return; /* the loops judge the last aligned antenna */
-    if (a->missing_s > MAX_MISSING_S || abs(a->offset_samples) > a->max_offset_samples)
+    if (a->missing_s > MAX_MISSING_S || is_too_late)
         lose(align, ant);
     else if (ant != align->reference)
         choose_pols(align, ant);

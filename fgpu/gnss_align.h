@@ -44,7 +44,7 @@
  *            a coherence above 0.5 and a C/N0 above 27 dB-Hz.  Coherence is the mean cosine of the blocks' phase errors.
  *            Only such polarisations have weights.  An antenna that is not aligned after 2.5 s of data is lost.
  * Lost:      an aligned polarisation loses its weight if its C/N0 is below 25 dB-Hz.  An aligned antenna without weights
- *            is lost.  An antenna is also lost if its samples are missing for 2 s, or if its offset leaves the permitted
+ *            is lost.  An antenna is also lost if its samples are missing for 2 s, or if its delay leaves the permitted
  *            range.  If the loops are lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
  * Limits:    an antenna is aligned only if it receives the signal in a polarisation in which the reference antenna also
  *            receives the signal.  Delays are exact if the taps and the signal lie on straight parts of the
