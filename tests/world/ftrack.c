@@ -177,9 +177,13 @@ static bool find_model(struct loops *l, struct model *replica, bool is_sample_kn
     return false;
 }
 
+/* Returns true if the replica is near the newest model, after corrections that are unseen. */
 static bool is_near(struct loops *l, struct model *replica, bool is_sample_known)
 {
-    return l->has_unseen && follows(replica, newest(l), is_sample_known, UNSEEN_CHIPS, UNSEEN_TURNS);
+    long double cycles = UNSEEN_HZ * fabsl((long double)(replica->sample - newest(l)->sample)) / GNSS_RATE_HZ;
+
+    return l->has_unseen && follows(replica, newest(l), is_sample_known, UNSEEN_CHIPS + cycles * CHIP_RATE_HZ / L1_HZ,
+                                    UNSEEN_TURNS + cycles);
 }
 
 /* Corrects the newest model with the reference antenna's record: the code by a loop of 2 Hz, the Doppler by a loop of
