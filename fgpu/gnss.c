@@ -413,6 +413,7 @@ static bool take_input(struct gnss_antenna *a, struct device_stream *compute, co
         a->newest = NULL;
     } else if (gnss_samples_take(a, chunk, compute, in)) {
         matcher_add(a->stream->matcher, (unsigned)a->ant, &chunk->base);
+        gnss_samples_take_back(a->stream);
     }
     return true;
 }

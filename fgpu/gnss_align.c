@@ -224,7 +224,7 @@ static bool is_lost(const struct fgpu_gnss_align *align, const struct fgpu_gnss_
         best_db_hz = a->is_used[pol] ? fmax(best_db_hz, gnss_antenna_cn0_db_hz(a, pol)) : best_db_hz;
     if (gnss_antenna_is_aligned(a) ? a->power_s >= MIN_POWER_S && best_db_hz < MIN_CN0 : a->stage_s >= MAX_PULL_IN_S)
         return true;
-    return a->missing_s > MAX_MISSING_S || abs(a->offset_samples) > a->max_offset_samples;
+    return a->missing_s > MAX_MISSING_S || gnss_antenna_is_late(align, a);
 }
 
 /* Aligns and loses antennas. */

@@ -45,7 +45,7 @@
  *            polarisations have weights.  An antenna that is not aligned after 2.5 s of data is lost.  While an aligned
  *            antenna's coherence is below 0.25, its phase and delay keep their values.
  * Lost:      an aligned antenna is lost if C/N0 is below 25 dB-Hz in all polarisations with weights.  An antenna is
- *            also lost if its samples are missing for 2 s, or if its offset leaves the permitted range.  If the loops
+ *            also lost if its samples are missing for 2 s, or if its delay leaves the permitted range.  If the loops
  *            are lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
  * Limits:    an antenna is aligned only if it receives the signal in a polarisation in which the reference antenna also
  *            receives the signal.  Rounding of delays to whole samples loses signal: for L5 at 26.75 MHz 0.7 dB on

@@ -57,6 +57,11 @@ double gnss_antenna_cn0_db_hz(const struct fgpu_gnss_antenna *a, size_t pol)
     return snr > 0 ? 10 * log10(snr / a->data_s) : -INFINITY;
 }
 
+static double delay_in_samples(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a)
+{
+    return a->delay_subchips / gnss_align_step_subchips(&align->track);
+}
+
 /* ---- Parts of integrations --------------------------------------------------------------------------------------- */
 
 /* Begins an antenna's part of an integration.  An offset of one sample turns the sums by a sample's carrier phase. */
@@ -276,14 +281,27 @@ static void follow_delay(const struct fgpu_gnss_align *align, struct fgpu_gnss_a
         a->delay_subchips += weight_of(&a->delay_s, a->open_s, DELAY_S) * late_subchips;
 }
 
+/* Changes the offset if the delay is far from the offset.  The offset stays in the permitted range, because the
+ * correlator's rows have no other samples. */
+static void follow_offset(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a)
+{
+    const double delay_samples = delay_in_samples(align, a), limit_samples = a->max_offset_samples;
+
+    if (fabs(delay_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
+        a->offset_samples = (int32_t)lrint(fmin(fmax(delay_samples, -limit_samples), limit_samples));
+}
+
+bool gnss_antenna_is_late(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a)
+{
+    return fabs(delay_in_samples(align, a)) > a->max_offset_samples + MAX_DELAY_SAMPLES;
+}
+
 void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
                               double reference_subchips)
 {
     if (a != &align->ants[align->reference])
         follow_delay(align, a, reference_subchips);
-    const double offset_samples = a->delay_subchips / gnss_align_step_subchips(&align->track);
-    if (fabs(offset_samples - a->offset_samples) > MAX_DELAY_SAMPLES)
-        a->offset_samples = (int32_t)lrint(offset_samples);
+    follow_offset(align, a);
     if (!gnss_antenna_is_aligned(a) && a->stage_s < RATE_S)
         find_rate(align, a);
     else

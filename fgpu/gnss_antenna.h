@@ -80,7 +80,10 @@ bool gnss_antenna_has_block(const struct fgpu_gnss_align *align, const struct fg
  * this function once for each block. */
 double gnss_antenna_late_subchips(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a);
 
-/* Corrects delay, phases and rate with the open block.  The reference antenna's late_subchips contain the model's
+/* Returns true if the antenna's delay is outside the permitted range of offsets. */
+bool gnss_antenna_is_late(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a);
+
+/* Corrects delay, offset, phases and rate with the open block.  The reference antenna's late_subchips contain the model's
  * error, and are subtracted. */
 void gnss_antenna_close_block(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
                               double reference_subchips);

@@ -66,6 +66,18 @@ static void keep_runs(const struct gnss_chunk *earlier, int64_t begin, struct gn
 
 /* ---- Slots ------------------------------------------------------------------------------------------------------- */
 
+void gnss_samples_take_back(struct gnss_stream *s)
+{
+    struct inbox_item item;
+
+    while (inbox_try_pop(s->free_chunks, &item) == 0) {
+        struct gnss_chunk *chunk = item.object;
+        chunk->is_free = true;
+        if (!chunk->is_used)
+            counter_add(&s->antennas[chunk - chunk->slot->chunks].late_heaps, 1);
+    }
+}
+
 struct gnss_chunk *gnss_samples_chunk(struct gnss_antenna *a, const struct fgpu_device_input *in)
 {
     const struct gnss_stream *s = a->stream;
@@ -73,14 +85,8 @@ struct gnss_chunk *gnss_samples_chunk(struct gnss_antenna *a, const struct fgpu_
     const int64_t timestamp = in->timestamp_samples + s->gnss->layout->history_samples;
     const int64_t n_slots = (int64_t)s->sizes.n_slots, number = floor_div(timestamp, chunk_samples);
     struct gnss_chunk *chunk = &s->slots[number - floor_div(number, n_slots) * n_slots].chunks[a->ant];
-    struct inbox_item item;
 
-    while (inbox_try_pop(s->free_chunks, &item) == 0) {
-        struct gnss_chunk *returned = item.object;
-        returned->is_free = true;
-        if (!returned->is_used)
-            counter_add(&s->antennas[returned - returned->slot->chunks].late_heaps, 1);
-    }
+    gnss_samples_take_back(a->stream);
     if (chunk->is_free)
         chunk->base.timestamp_samples = timestamp;
     return chunk;

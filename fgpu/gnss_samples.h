@@ -13,6 +13,9 @@
 
 #include "fgpu/gnss_stream.h"
 
+/* Takes back the chunks that the matcher or a round has released.  Counts the chunks that were in no round. */
+void gnss_samples_take_back(struct gnss_stream *stream);
+
 /* Returns the chunk into which an antenna's samples of a device input go.  The chunk may be in use. */
 struct gnss_chunk *gnss_samples_chunk(struct gnss_antenna *antenna, const struct fgpu_device_input *in);
 

@@ -33,18 +33,20 @@ static uint64_t n_bytes_left[MAX_ANTS];
 static struct order orders[MAX_ORDERS];
 static unsigned n_orders;
 static bool awaits_reply;
-static uint64_t n_not_made[MAX_ANTS]; /* heaps, as the daemon counts */
+/* When the counters were read: heaps that arrived, and heaps that the daemon did not make. */
+static unsigned n_counted_heaps[MAX_ANTS];
+static uint64_t n_not_made[MAX_ANTS];
 static struct lines *client;
 
 /* Draws a request.  Most requests of a run are for the same satellite.  Requests in sequence often are for different
  * antennas. */
 static void draw_order(struct order *order, unsigned due, unsigned index, unsigned ant)
 {
-    *order = (struct order){.kind = world_random(4)   ? STEER
-                                    : world_random(2) ? DROP
-                                                      : ADD,
-                            .ant = world_random(3) ? ant : (unsigned)world_random(s.n_ants),
-                            .index = world_random(4) ? index : !index,
+    *order = (struct order){.kind = s.is_calm || world_random(4) ? STEER
+                                    : world_random(2)            ? DROP
+                                                                 : ADD,
+                            .ant = s.is_calm || world_random(3) ? ant : (unsigned)world_random(s.n_ants),
+                            .index = s.is_calm || world_random(4) ? index : !index,
                             .due = due,
                             .n_before = UINT32_MAX,
                             .n_after = UINT32_MAX};
@@ -52,15 +54,17 @@ static void draw_order(struct order *order, unsigned due, unsigned index, unsign
     order->chips = fmod(sums_true_chips(order->ant, (double)(order->timestamp % (PERIOD * BATCH))) + CODE_CHIPS +
                             1e-7 * (double)random_between(-3000000, 3000000),
                         CODE_CHIPS);
-    if (world_random(4) == 0)
+    if (!s.is_calm && world_random(4) == 0)
         order->chips = 1e-6 * (double)random_between(0, CODE_CHIPS * INT64_C(1000000) - 1);
     order->doppler_hz = sums_true_offset_hz() - CARRIER_HZ + 1e-3 * (double)random_between(-100000, 100000) + 1e-4 / 3;
 }
 
-/* Draws the number of packets from one request to the next. */
+/* Draws the number of packets from one request to the next.  The first requests come soon after each other. */
 static unsigned draw_wait(unsigned most)
 {
-    return (unsigned)world_random(world_random(3) ? most : 20);
+    if (s.is_calm && n_orders > 1)
+        return s.n_packets;
+    return (unsigned)world_random(n_orders > 1 && world_random(3) ? most : 20);
 }
 
 void gnss_draw(void)
@@ -73,13 +77,14 @@ void gnss_draw(void)
     memset(n_heaps, 0, sizeof(n_heaps));
     memset(n_bytes_left, 0, sizeof(n_bytes_left));
     memset(n_not_made, 0, sizeof(n_not_made));
+    memset(n_counted_heaps, 0, sizeof(n_counted_heaps));
     if (!s.has_gnss)
         return;
     world_note("satellites");
     gnss.is_inverted = world_random(4) == 0;
     gnss.has_search = world_random(2);
     gnss.delay_samples = s.n_ants > 1 && world_random(3) ? random_between(1, MAX_DELAY) : 0;
-    unsigned index = (unsigned)world_random(MAX_PRNS), most = world_random(3) ? 200 : 600;
+    unsigned index = (unsigned)world_random(MAX_PRNS), most = world_random(3) ? 200 : 2000;
     for (unsigned due = 0; due < s.n_packets && n_orders < MAX_ORDERS; due += draw_wait(most)) {
         draw_order(&orders[n_orders], due, index, n_orders % s.n_ants);
         n_orders++;
@@ -213,6 +218,7 @@ static void count_not_made(unsigned ant)
     uint64_t n_dropped = run_counter("fgpu_gnss_dropped_heaps_total", label);
     uint64_t n_late = run_counter("fgpu_gnss_late_heaps_total", label);
     n_not_made[ant] = n_dropped + n_late;
+    n_counted_heaps[ant] = n_heaps[ant];
     if (n_dropped > 0)
         world_note("satellites: a heap found no free buffer");
     if (n_late > 0)
@@ -324,7 +330,7 @@ static void check_heaps(unsigned ant)
 
     for (unsigned h = 0; h < n_heaps[ant]; h++) {
         check_heap(&heaps[ant][h]);
-        n_missing += heaps[ant][h].continues_samples && !heaps[ant][h].is_continued;
+        n_missing += h < n_counted_heaps[ant] && heaps[ant][h].continues_samples && !heaps[ant][h].is_continued;
     }
     if (n_missing > n_not_made[ant] && !device_faults_failed())
         world_fail("antenna %u: heaps of sums are missing in %llu places, and the counters say %llu", ant,

@@ -26,6 +26,7 @@
 #define UNSEEN_TURNS  0.2L
 #define UNSEEN_HZ     9
 #define BLOCK_PERIODS 20
+#define MAX_DISTANCE  0.5   /* chips from an antenna's delay to its offset, for samples that count */
 #define SLOPE         0.375 /* chips of code error for a discriminator of 1 */
 
 struct model {
@@ -46,12 +47,13 @@ struct set {
     struct record *any; /* of the reference antenna, if it sent a heap */
 };
 
-/* The block of sums from which another antenna's delay is measured. */
+/* The block of sums from which an antenna's delay is measured. */
 struct block {
-    int64_t number; /* code period divided by BLOCK_PERIODS; -1: none */
     bool is_unsure; /* sums were not seen */
     double open_s, replica, products[N_SATELLITE_TAPS][2][2];
-    double span_s, span, delay_s, delay; /* of all blocks since the antenna joined */
+    double span_s, span, delay_s; /* of all blocks since the antenna joined */
+    double delay;                 /* chips */
+    bool is_delay_known;
 };
 
 /* An antenna that the loops follow, or may follow later. */
@@ -63,7 +65,6 @@ struct follower {
     int64_t offsets[MAX_OFFSETS];
     unsigned n_stale, n_offsets;
     unsigned since;    /* round in which the newest offsets became valid */
-    bool has_joined;   /* since then, the antenna has joined */
     bool is_uncertain; /* an unsure block may have changed the offset */
     struct block block;
 };
@@ -80,6 +81,7 @@ struct loops {
     struct run cut;    /* run in which a gap has cut an integration whose record has not come; 0, 0: none */
     unsigned n_models; /* since the start; the last MAX_MODELS are kept */
     struct model models[MAX_MODELS];
+    int64_t block;       /* code period divided by BLOCK_PERIODS; -1: none */
     int64_t last_period; /* of 'last'; -1: none */
     double last[2][2];
     unsigned n_used;                     /* records in the moments for C/N0 */
@@ -175,9 +177,13 @@ static bool find_model(struct loops *l, struct model *replica, bool is_sample_kn
     return false;
 }
 
+/* Returns true if the replica is near the newest model, after corrections that are unseen. */
 static bool is_near(struct loops *l, struct model *replica, bool is_sample_known)
 {
-    return l->has_unseen && follows(replica, newest(l), is_sample_known, UNSEEN_CHIPS, UNSEEN_TURNS);
+    long double cycles = UNSEEN_HZ * fabsl((long double)(replica->sample - newest(l)->sample)) / GNSS_RATE_HZ;
+
+    return l->has_unseen && follows(replica, newest(l), is_sample_known, UNSEEN_CHIPS + cycles * CHIP_RATE_HZ / L1_HZ,
+                                    UNSEEN_TURNS + cycles);
 }
 
 /* Corrects the newest model with the reference antenna's record: the code by a loop of 2 Hz, the Doppler by a loop of
@@ -346,24 +352,36 @@ static bool is_new(const struct follower *f, unsigned h)
     return h <= f->since + MARGIN_HEAPS || f->is_uncertain;
 }
 
-/* Compares the sums with the samples of the run.  If an antenna joins within an integration, the samples before are
- * missing.  If its offset changes within an integration, all samples are missing. */
+/* Returns the distance of an antenna's delay from the offset of a record, in chips; 0: the delay is not known. */
+static double distance_of(const struct follower *f, const struct record *r, const struct model *replica)
+{
+    double offset = (double)((sample_of(r) - replica->sample) * chips_step(replica->doppler_hz));
+
+    return f->block.is_delay_known && !f->is_uncertain ? fabs(f->block.delay - offset) : 0;
+}
+
+/* Compares the sums with the samples of the run.  If an antenna joins within an integration, or if the earlier offset is
+ * far from the delay, the samples before are missing.  If the offset changes a little within an integration, all samples
+ * are missing. */
 static bool check_sums(const struct loops *l, unsigned ant, struct record *r, const struct model *replica,
                        const struct run *run, unsigned h)
 {
     const struct follower *f = &l->ants[ant];
+    double distance = ant == l->reference ? 0 : distance_of(f, r, replica);
 
+    if (distance > MAX_DISTANCE + 0.02)
+        return r->n_present == 0 && sums_are_zero(r->sums);
     if (has_sums(ant, r, replica, run, 0))
         return true;
-    if (ant == l->reference || !is_new(f, h))
+    if (ant == l->reference || (!is_new(f, h) && distance < MAX_DISTANCE - 0.02))
         return false;
     if (r->n_present == 0 && sums_are_zero(r->sums)) {
         world_note("satellites: the offset of an antenna changes within an integration");
         return true;
     }
-    for (unsigned n_skipped = 1; f->has_joined && n_skipped < MAX_PARTS; n_skipped++)
+    for (unsigned n_skipped = 1; n_skipped < MAX_PARTS; n_skipped++)
         if (has_sums(ant, r, replica, run, n_skipped)) {
-            world_note("satellites: an antenna joins within an integration");
+            world_note("satellites: an antenna has the last samples of an integration");
             return true;
         }
     return false;
@@ -489,8 +507,9 @@ static double weight_of(double *seconds, double data_s, double limit_s)
     return data_s / *seconds;
 }
 
-/* Follows the delay with the block's products, which are projected on the prompt product. */
-static void follow_delay(struct block *b)
+/* Returns the signal's delay minus the antenna's delay, in chips.  The block's products are projected on the prompt
+ * product. */
+static double late_chips(struct block *b)
 {
     double size[N_SATELLITE_TAPS] = {0};
 
@@ -501,36 +520,70 @@ static void follow_delay(struct block *b)
     }
     b->span += weight_of(&b->span_s, b->open_s, 0.5) * ((size[0] + size[2]) / b->open_s - b->span);
     if (b->span <= 0)
-        return;
-    double delay = b->replica / b->open_s - 2 * SLOPE * (size[0] - size[2]) / (b->open_s * b->span);
-    b->delay += weight_of(&b->delay_s, b->open_s, 2) * (delay - b->delay);
+        return 0;
+    return b->replica / b->open_s - 2 * SLOPE * (size[0] - size[2]) / (b->open_s * b->span) - b->delay;
 }
 
-/* Uses a block's products.  If the delay differs from the offset by more than 0.6 samples, the offset changes.  An
- * antenna whose offset becomes too large is lost. */
-static void close_block(struct loops *l, struct follower *f, unsigned h)
+/* Changes the offset if the delay differs from the offset by more than 0.6 samples.  Offsets stay in the permitted
+ * range. */
+static void change_offset(struct loops *l, struct follower *f, unsigned h)
+{
+    double delay = f->block.delay / (double)chips_step(newest(l)->doppler_hz);
+    double distance = fabs(delay - (double)f->offsets[f->n_stale]), to_half = fabs(delay - floor(delay) - 0.5);
+    int64_t offset = llround(fmin(fmax(delay, (double)-gnss.delay_samples), (double)gnss.delay_samples));
+
+    if (!f->block.is_delay_known && f->block.delay_s == 0)
+        return;
+    if (fabs(distance - 0.6) < 0.02 || (distance > 0.6 && to_half < 0.02))
+        f->is_uncertain = true;
+    if (distance <= 0.6 || f->is_uncertain)
+        return;
+    make_stale(f, h);
+    add_offset(f, offset);
+    world_note(fabs(delay) <= (double)gnss.delay_samples + 0.5
+                   ? "satellites: the offset of an antenna changes"
+                   : "satellites: the delay of an antenna becomes too large");
+}
+
+/* Uses the products of another antenna's block.  'mean' is the delay that the reference antenna measures at itself. */
+static void close_block(struct follower *f, double late, double mean)
 {
     struct block *b = &f->block;
-    bool is_sure = !b->is_unsure && !l->has_unseen && f->n_offsets - f->n_stale == 1;
+    bool is_clear = fabs(late) < 0.2;
 
-    b->number = -1;
-    if (!is_sure) {
+    if (b->is_delay_known || (is_clear && b->delay_s == 0)) {
+        b->delay += weight_of(&b->delay_s, b->open_s, 2) * (fmin(fmax(late, -0.5), 0.5) - mean);
+        b->is_delay_known = true;
+    } else {
         f->is_uncertain = true;
-    } else if (b->open_s >= 0.5e-3 * BLOCK_PERIODS) {
-        follow_delay(b);
-        double delay = b->delay_s > 0 ? b->delay / (double)chips_step(newest(l)->doppler_hz) : 0;
-        if (b->delay_s > 0 && fabs(delay - (double)f->offsets[f->n_stale]) > 0.6) {
-            make_stale(f, h);
-            add_offset(f, llround(delay));
-            f->has_joined = false;
-            f->is_followed = llabs(llround(delay)) <= gnss.delay_samples;
-            world_note(f->is_followed ? "satellites: the offset of an antenna changes"
-                                      : "satellites: the delay of an antenna becomes too large");
-        }
     }
-    b->open_s = b->replica = 0;
-    b->is_unsure = false;
-    memset(b->products, 0, sizeof(b->products));
+}
+
+/* Uses the products of all antennas' blocks. */
+static void close_blocks(struct loops *l, unsigned h)
+{
+    struct block *reference = &l->ants[l->reference].block;
+    bool is_unsure = l->has_unseen || reference->is_unsure, has_mean = reference->open_s >= 0.5e-3 * BLOCK_PERIODS;
+    double mean = has_mean ? fmin(fmax(late_chips(reference), -0.5), 0.5) : 0;
+
+    for (unsigned ant = 0; ant < s.n_ants; ant++) {
+        struct follower *f = &l->ants[ant];
+        struct block *b = &f->block;
+        if (ant != l->reference && f->is_followed) {
+            world_note("satellites: a block of an antenna's sums ends");
+            f->is_uncertain |= is_unsure || b->is_unsure || f->n_offsets - f->n_stale != 1;
+            double late = b->open_s >= 0.5e-3 * BLOCK_PERIODS ? late_chips(b) : 0;
+            if (b->open_s >= 0.5e-3 * BLOCK_PERIODS && has_mean && !f->is_uncertain)
+                close_block(f, late, mean);
+            if (!f->is_uncertain)
+                change_offset(l, f, h);
+            else
+                world_note("satellites: a block of an antenna's sums is not known");
+        }
+        b->is_unsure = false;
+        b->open_s = b->replica = 0;
+        memset(b->products, 0, sizeof(b->products));
+    }
 }
 
 /* Adds an antenna's sums times the reference antenna's conjugate prompt sums to the antenna's block. */
@@ -538,11 +591,16 @@ static void add_to_block(struct loops *l, unsigned ant, const struct set *set, c
 {
     const struct record *r = set->of[ant], *reference = set->of[l->reference];
     struct block *b = &l->ants[ant].block;
+
+    if (!r || !reference) {
+        b->is_unsure = true;
+        return;
+    }
+    if (r->n_present == 0 || r->n_present < r->n_samples / 2 || reference->n_present < 1e-3 * r->n_samples)
+        return;
     double data_s = r->n_present / (double)GNSS_RATE_HZ, scale = (double)r->n_samples / reference->n_present;
     long double late = replica->chips - moved(newest(l), replica->sample).chips;
     long double offset = (sample_of(r) - replica->sample) * chips_step(newest(l)->doppler_hz);
-
-    b->number = r->code_period / BLOCK_PERIODS;
     for (unsigned k = 0; k < 2 * N_SATELLITE_TAPS; k++) {
         const double *z = r->sums[k / 2][k % 2], *c = reference->sums[1][k % 2];
         b->products[k / 2][k % 2][0] += scale * (z[0] * c[0] + z[1] * c[1]);
@@ -552,22 +610,17 @@ static void add_to_block(struct loops *l, unsigned ant, const struct set *set, c
     b->replica += data_s * (double)(offset - late);
 }
 
-/* Measures another antenna after an integration. */
-static void measure(struct loops *l, unsigned ant, const struct set *set, const struct model *replica, unsigned h)
+/* Measures all antennas after an integration. */
+static void measure(struct loops *l, const struct set *set, const struct model *replica, unsigned h)
 {
-    const struct record *r = set->of[ant], *reference = set->of[l->reference];
-    struct follower *f = &l->ants[ant];
-    int64_t number = set->any->code_period / BLOCK_PERIODS;
+    int64_t block = set->any->code_period / BLOCK_PERIODS;
 
-    if (f->block.number >= 0 && f->block.number != number)
-        close_block(l, f, h);
-    if (!r || !reference) {
-        f->block.is_unsure = true;
-        f->block.number = number;
-    } else if (2 * r->n_present >= r->n_samples - r->n_samples % 2 && r->n_present > 0 &&
-               1000 * (uint64_t)reference->n_present >= reference->n_samples) {
-        add_to_block(l, ant, set, replica);
-    }
+    if (l->block >= 0 && l->block != block)
+        close_blocks(l, h);
+    l->block = block;
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        if (l->ants[ant].is_followed)
+            add_to_block(l, ant, set, replica);
 }
 
 /* ---- Starts ------------------------------------------------------------------------------------------------------ */
@@ -593,7 +646,7 @@ static void check_refused(struct loops *l, const struct order *order, const stru
     const struct model signal = steered(order), *model;
     bool is_possible = gnss_may_restart();
 
-    if (!l->is_active || l->reference == order->ant)
+    if (l->n_models == 0 || l->reference == order->ant)
         return;
     for (unsigned i = 0; i < gnss.n_sent; i++)
         is_possible |= is_meant(l, i, l->reference) && gnss.orders[i].kind != ADD &&
@@ -619,15 +672,17 @@ static void begin(struct loops *l, unsigned reference, struct model model, int64
     l->next = next;
     l->cut = (struct run){0, 0, 0, 0};
     l->n_models = l->n_used = 0;
-    l->last_period = -1;
+    l->last_period = l->block = -1;
     l->data_s = l->mean_s = 0;
     memset(l->m2, 0, sizeof(l->m2));
     memset(l->m4, 0, sizeof(l->m4));
     add_model(l, model);
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         l->ants[ant].is_followed = ant == reference;
+    f->block = (struct block){0};
     f->n_stale = f->n_offsets = 0;
     f->since = h;
+    f->is_uncertain = false;
     add_offset(f, 0);
 }
 
@@ -744,26 +799,31 @@ static void join(struct loops *l, unsigned ant, const struct record *r, unsigned
     make_stale(f, h);
     f->offsets[f->n_stale++] = 0;
     f->n_offsets = f->n_stale;
-    f->is_followed = f->has_joined = true;
+    f->is_followed = true;
     f->is_uncertain = false;
-    f->block = (struct block){.number = -1};
+    f->block = (struct block){0};
     for (unsigned i = 0; i < gnss.n_sent; i++) {
         struct order *order = &gnss.orders[i];
         if (order->kind != STEER || !is_meant(l, i, ant) || !may_precede(order, &gnss.rounds[h]) ||
             !add_order_offsets(l, f, order))
             continue;
+        const struct model signal = steered(order);
+        f->block.delay = (double)(delay_of(newest(l), &signal) * chips_step(newest(l)->doppler_hz));
+        f->block.is_delay_known = first == UINT_MAX;
         order->has_begun = true;
         first = first < i ? first : i;
     }
-    bool is_sure = first < UINT_MAX && !gnss_may_restart() &&
-                   gnss.orders[first].n_after <= gnss.rounds[h].n_before[ant];
+    bool is_sure =
+        first < UINT_MAX && !gnss_may_restart() && gnss.orders[first].n_after <= gnss.rounds[h].n_before[ant];
+    f->block.is_delay_known &= is_sure;
     if (!is_sure && gnss.has_search && l->index == 0)
         add_search_offsets(f);
     else if (first == UINT_MAX)
         fail(l, ant, r, "no request and no search let the antenna join");
     if (first < UINT_MAX)
         use_up(l, first);
-    world_note(first < UINT_MAX ? "satellites: an antenna joins by a request" : "satellites: an antenna joins by a search");
+    world_note(first < UINT_MAX ? "satellites: an antenna joins by a request"
+                                : "satellites: an antenna joins by a search");
 }
 
 /* Returns true if a request may have ended the tracking of an antenna before the round's records. */
@@ -926,9 +986,7 @@ static void judge_set(struct loops *l, struct set *set, bool is_first, unsigned 
             check_doppler(l, set->of[ant]);
     if (set->of[l->reference])
         check_cn0(l, set->of[l->reference]);
-    for (unsigned ant = 0; ant < s.n_ants; ant++)
-        if (l->ants[ant].is_followed && ant != l->reference)
-            measure(l, ant, set, &replica, h);
+    measure(l, set, &replica, h);
 }
 
 static int64_t next_begin(struct loops *l)
@@ -1009,6 +1067,7 @@ static void extend_run(struct loops *l, unsigned h)
     }
     if (round->went_back) {
         l->is_active = false;
+        l->n_models = 0;
         l->cut = (struct run){0, 0, 0, 0};
     }
     l->run.end = round->end;
@@ -1064,8 +1123,6 @@ void gnss_judge_satellite(unsigned index)
 {
     struct loops l = {.index = index};
 
-    for (unsigned ant = 0; ant < s.n_ants; ant++)
-        l.ants[ant].block.number = -1;
     for (unsigned h = 0; h < gnss.n_rounds; h++)
         judge_round(&l, h);
 }

@@ -296,7 +296,7 @@ static void draw_faults(struct network_faults *f, bool has_silence)
     f->burst_length = 40;
     f->jitter_ns = (int64_t)world_random((uint64_t)jitters_ns[world_random(4)] + 1);
     f->flip = s.has_crc ? rates[world_random(4)] : 0;
-    if (!has_silence && world_random(2)) {
+    if (!has_silence && !s.is_calm && world_random(2)) {
         f->partition_from_ns = (int64_t)(100 + world_random(200)) * PACKET_NS;
         f->partition_to_ns = f->partition_from_ns + (int64_t)world_random(200) * PACKET_NS;
     }
@@ -322,7 +322,7 @@ static bool draw_silence(void)
                 is_silent[i / 2][i % 2][p] = faults_shift(i / 2, i % 2, faults.from) != 0;
         return true;
     }
-    for (unsigned i = 0; model_is_known && i < 2 * s.n_ants; i++)
+    for (unsigned i = 0; model_is_known && !s.is_calm && i < 2 * s.n_ants; i++)
         for (unsigned k = 0; world_random(4) == 0 && k < 2; k++) {
             unsigned from = 60 + (unsigned)world_random(s.n_packets), n = 1 + (unsigned)world_random(150);
             has_silence = true;
@@ -358,7 +358,8 @@ static void draw_scenario(void)
     s.is_buffer_small = model_is_known && run_draw("buffer", 8) == 7;
     s.has_gnss = model_is_known && world_random(4) == 0;
     s.rate_hz = s.has_gnss ? SATELLITE_RATE_HZ : USUAL_RATE_HZ;
-    s.n_packets += !s.has_gnss ? 0 : world_random(3) ? 150 : 500;
+    s.is_calm = s.has_gnss && s.n_ants > 1 && world_random(3) == 0;
+    s.n_packets += !s.has_gnss ? 0 : s.is_calm || world_random(3) == 0 ? 500 : 150;
 }
 
 static const char *endpoint_of(unsigned ant, unsigned pol)

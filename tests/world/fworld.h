@@ -44,6 +44,7 @@ struct scenario {
     int64_t sync_unix_s, first_packet; /* number of the first packet */
     int64_t rate_hz;                   /* SATELLITE_RATE_HZ if fgpu follows satellites, otherwise USUAL_RATE_HZ */
     bool is_prompt, is_lossy, has_narrow, has_gnss;
+    bool is_calm;                     /* two antennas follow a satellite for a long time, and no input is silent */
     bool is_buffer_small;             /* of the sockets that receive */
     bool has_others;                  /* packets that are no samples */
     bool has_crc;                     /* packets of samples have a CRC */
