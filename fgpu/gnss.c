@@ -17,7 +17,8 @@
 
 #define RETRY_S     10.0 /* seconds of data from a failed search to the next search for the same satellite */
 #define FALSE_ALARM 1e-3
-#define PEAK_S      1.0 /* time constant, in seconds of data, of the means of the taps' amplitudes */
+#define SHOW_S      0.05 /* shortest time between two updates of sensors and metrics, in seconds of data */
+#define PEAK_S      1.0  /* time constant, in seconds of data, of the means of the taps' amplitudes */
 
 /* ---- Searches ---------------------------------------------------------------------------------------------------- */
 
@@ -616,6 +617,18 @@ static void show(struct gnss_antenna *a, size_t satellite, const struct gnss_buf
                     is_followed ? (double)(b->end - view->started_sample) / a->stream->sample_rate_hz : 0);
 }
 
+/* Updates sensors and metrics of all satellites and antennas. */
+static void show_all(struct gnss_stream *s, const struct gnss_buffer *b)
+{
+    const int64_t unix_ns = timebase_unix_ns(&s->gnss->timebase, b->end * s->subsampling);
+
+    if (b->end >= s->shown_sample && (double)b->end - (double)s->shown_sample < SHOW_S * s->sample_rate_hz)
+        return;
+    s->shown_sample = b->end;
+    for (size_t i = 0; i < s->gnss->n_ants * s->sizes.n_satellites; i++)
+        show(&s->antennas[i / s->sizes.n_satellites], i % s->sizes.n_satellites, b, unix_ns);
+}
+
 /* Adjusts the scales to a buffer's levels.  Ignores a buffer that was quantised with an earlier scale. */
 static void follow_level(struct gnss_antenna *a, const struct gnss_part *part, const struct gnss_level *levels)
 {
@@ -642,7 +655,6 @@ void fgpu_gnss_push(struct outbuf *buffer)
 {
     struct gnss_buffer *b = (struct gnss_buffer *)buffer;
     struct gnss_stream *s = b->stream;
-    const int64_t unix_ns = timebase_unix_ns(&s->gnss->timebase, b->end * s->subsampling);
     int n_present = 0;
 
     s->n_downloading--;
@@ -657,8 +669,7 @@ void fgpu_gnss_push(struct outbuf *buffer)
         n_present += b->parts[ant].is_present;
     }
     close_loops(s, b);
-    for (size_t i = 0; i < s->gnss->n_ants * s->sizes.n_satellites; i++)
-        show(&s->antennas[i / s->sizes.n_satellites], i % s->sizes.n_satellites, b, unix_ns);
+    show_all(s, b);
     buffer_ref_set(&b->base.ref, n_present);
     for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
         if (b->parts[ant].is_present)

@@ -207,7 +207,7 @@ static int create_slots(struct gnss_stream *s)
         err = -ENOMEM;
     for (size_t i = 0; !err && i < s->sizes.n_slots; i++)
         err = create_slot(s, &s->slots[i]);
-    s->last_end = INT64_MIN;
+    s->last_end = s->shown_sample = INT64_MIN;
     return err;
 }
 

@@ -133,6 +133,7 @@ struct gnss_stream {
     struct inbox *free_chunks;             /* chunks that the matcher has given back */
     struct matcher *matcher; /* matches the chunks of all antennas; one chunk of each antenna is a round */
     int64_t last_end;        /* 'end' of the last round */
+    int64_t shown_sample;    /* 'end' of the buffer after which sensors and metrics were updated last */
     struct device_stream *compute;
     struct device_kernel *quantise, *correlate;
     const struct kernel *variant;     /* variant of 'correlate' */
