@@ -5,6 +5,7 @@
 #include "common/base/units.h"
 #include "common/device/device.h"
 #include "common/recv/matcher.h"
+#include "common/telemetry/stats.h"
 #include "fgpu/antenna.h"
 #include "fgpu/gnss_samples.h"
 #include "fgpu/gnss_stream.h"
@@ -40,6 +41,14 @@ static bool wants_search(const struct gnss_antenna *a, size_t satellite, int64_t
 
     return sat->id.config->acquire && !view->is_dropped && stage_at(sat, a->ant) == FGPU_GNSS_SEARCH &&
            sample >= view->retry_sample && (is_tracked(sat) || sat->n_wide == 0);
+}
+
+/* Returns true if a search has found the satellite with the Doppler with which other antennas follow the satellite. */
+static bool agrees(const struct gnss_followed *sat, const struct fgpu_gnss_acquisition *found)
+{
+    const double doppler_hz = fgpu_gnss_track_at(&sat->align.track, found->sample).doppler_hz;
+
+    return fabs(found->doppler_hz - doppler_hz) < 2 * fgpu_gnss_join_hz(gnss_signal_facts(sat->id.signal));
 }
 
 /* Begins a search around the Doppler with which other antennas follow the satellite. */
@@ -81,7 +90,7 @@ static void begin_search_for(struct gnss_antenna *a, size_t satellite, int64_t s
     a->search.satellite = satellite;
     a->next_satellite = satellite + 1;
     counter_add(&a->views[satellite].searches, 1);
-    if (is_tracked(sat)) {
+    if (is_tracked(sat) && !a->views[satellite].needs_wide) {
         begin_join(a, sat, &config, sample);
         return;
     }
@@ -100,13 +109,22 @@ static void begin_search(struct gnss_antenna *a, int64_t sample)
             begin_search_for(a, (a->next_satellite + i) % n, sample);
 }
 
+/* Starts the loops with a signal at an antenna. */
+static void start(struct gnss_antenna *a, size_t satellite, const struct fgpu_gnss_acquisition *found)
+{
+    for (size_t ant = 0; ant < a->stream->gnss->n_ants; ant++)
+        a->stream->antennas[ant].views[satellite].needs_wide = a->stream->antennas[ant].views[satellite].is_contrary =
+            false;
+    fgpu_gnss_align_start(&a->stream->satellites[satellite].align, a->ant, found);
+}
+
 /* Begins to follow a signal at an antenna.  Returns false if the antenna's delay is too large. */
 static bool follow(struct gnss_antenna *a, size_t satellite, const struct fgpu_gnss_acquisition *found, int64_t sample)
 {
     struct gnss_followed *sat = &a->stream->satellites[satellite];
 
     if (!is_tracked(sat))
-        fgpu_gnss_align_start(&sat->align, a->ant, found);
+        start(a, satellite, found);
     else if (!fgpu_gnss_align_join(&sat->align, a->ant, found, (int32_t)a->stream->sizes.delay_samples))
         return false;
     a->views[satellite].started_sample = sample;
@@ -121,6 +139,26 @@ static void end_wide(struct gnss_antenna *a)
     a->is_wide = false;
 }
 
+/* An antenna has not found the satellite where the only steering antenna follows the satellite.  The antenna's next
+ * search has all Dopplers.  If two antennas have found the satellite elsewhere, the steering antenna has a wrong clock
+ * or a delay that is too large: the loops start again, and this antenna searches again only after RETRY_S. */
+static void object(struct gnss_antenna *a, size_t satellite, int64_t sample)
+{
+    struct gnss_stream *s = a->stream;
+    const size_t wrong = s->satellites[satellite].align.reference;
+    size_t n_contrary = 0;
+
+    a->views[satellite].needs_wide = !a->search.is_found;
+    a->views[satellite].is_contrary = a->search.is_found;
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
+        n_contrary += s->antennas[ant].views[satellite].is_contrary;
+    if (n_contrary < 2)
+        return;
+    s->antennas[wrong].views[satellite].retry_sample = a->views[satellite].retry_sample;
+    start(a, satellite, &a->search.found);
+    a->views[satellite].started_sample = sample;
+}
+
 /* Begins to follow the satellite that a search has found, or sets the earliest sample of the next search. */
 static void end_search(struct gnss_antenna *a, int64_t sample)
 {
@@ -132,8 +170,12 @@ static void end_search(struct gnss_antenna *a, int64_t sample)
     end_wide(a);
     if (stage_at(sat, a->ant) != FGPU_GNSS_SEARCH || view->is_dropped || a->is_stale)
         return; /* a request steered or dropped the satellite during the search, or time restarted */
-    if (!a->search.is_found || !follow(a, a->search.satellite, &a->search.found, sample))
-        view->retry_sample = sample + (int64_t)(RETRY_S * a->stream->sample_rate_hz);
+    if (a->search.is_found && (!is_tracked(sat) || agrees(sat, &a->search.found)) &&
+        follow(a, a->search.satellite, &a->search.found, sample))
+        return;
+    view->retry_sample = sample + (int64_t)(RETRY_S * a->stream->sample_rate_hz);
+    if (is_tracked(sat) && sat->align.n_aligned == 1)
+        object(a, a->search.satellite, sample);
 }
 
 /* Queues a copy of the chunk's samples that the search still needs for its block. */
@@ -378,7 +420,7 @@ static void steer(struct gnss_antenna *a, const struct fgpu_gnss_order *order)
 
     fgpu_gnss_align_leave(&sat->align, a->ant);
     if (!follow(a, order->satellite, &acquisition, sample)) {
-        fgpu_gnss_align_start(&sat->align, a->ant, &acquisition);
+        start(a, order->satellite, &acquisition);
         a->views[order->satellite].started_sample = sample;
     }
 }
@@ -396,14 +438,17 @@ static void first_orders(struct gnss_antenna *a)
     }
 }
 
-/* Queues the copy of an antenna's new samples.  Returns false if the caller must call again with the same input. */
+/* Queues the copy of an antenna's new samples.  Returns false if the caller must call again with the same input.  If
+ * time has jumped, the new chunk's slot may have an old chunk that waits for another antenna.  The new chunk is then
+ * dropped, because nothing else would end the wait. */
 static bool take_input(struct gnss_antenna *a, struct device_stream *compute, const struct fgpu_device_input *in,
                        bool may_wait)
 {
     struct gnss_chunk *chunk = gnss_samples_chunk(a, in);
 
-    if (!chunk->is_free && may_wait)
+    if (!chunk->is_free && !make_rounds(a->stream, may_wait))
         return false;
+    chunk = gnss_samples_chunk(a, in);
     a->input_samples = in->timestamp_samples;
     if (!a->has_input)
         first_orders(a);
@@ -775,6 +820,8 @@ int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout 
         g->streams[i].config = fgpu_config_gnss(config, i);
         err = gnss_stream_init(&g->streams[i], why, why_bytes);
     }
+    if (err)
+        stats_reset(); /* /metrics could read freed counters */
     return err ? err : fgpu_gnss_searcher_start(g->searcher);
 }
 

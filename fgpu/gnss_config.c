@@ -2,6 +2,7 @@
 #include "fgpu/gnss_config.h"
 
 #include "common/base/units.h"
+#include "common/engine/lane.h"
 #include "fgpu/gnss_record.h"
 #include "fgpu/layout.h"
 #include "fgpu/gnss_track.h"
@@ -35,7 +36,7 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
             "Number of coherent sums whose powers a search adds; with 50 sums of 20 periods a search finds signals of "
             "30 dB-Hz."),
-    KEY_DOUBLE("max_antenna_delay", max_delay_s, "100e-6", UNIT_S, 0, 1e-3,
+    KEY_DOUBLE("max_antenna_delay", max_delay_s, "100e-6", UNIT_S, 0, 400e-6,
                "Largest delay of a satellite's signal between two antennas of this process: cables and geometry. All "
                "antennas share the replicas of a satellite, so the sums are late by this time."),
 };
@@ -132,7 +133,9 @@ static size_t period_samples(const struct fgpu_gnss_satellite *satellite, double
 
 unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config)
 {
-    return (unsigned)config->recv.base.window_chunks + 1;
+    const int64_t window_chunks = config->recv.base.window_chunks;
+
+    return (unsigned)(window_chunks > LANE_N_INPUTS ? window_chunks : LANE_N_INPUTS) + 1;
 }
 
 uint32_t fgpu_gnss_narrow_periods(const struct gnss_signal_facts *facts, uint32_t wide_periods)
@@ -236,6 +239,8 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
     if (n > FGPU_GNSS_MAX_SATELLITES)
         config_error(errors, &gnss->name, "stream %s has %zu satellites, but the maximum is %d", gnss->name, n,
                      FGPU_GNSS_MAX_SATELLITES);
+    if (n > 0 && (double)gnss->acquire_blocks * (double)fgpu_gnss_sizes(config, gnss).search_samples > 0x1p33)
+        config_error(errors, &gnss->acquire_blocks, "the blocks of a search must have at most 2^33 samples in all");
     for (size_t s = 0; s < n && s < FGPU_GNSS_MAX_SATELLITES; s++) {
         const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);
         if (facts->is_in_memory && !gnss->codes) {

@@ -66,8 +66,9 @@ struct fgpu_gnss_sizes {
     size_t table_bytes;    /* bytes of the tables of all codes */
 };
 
-/* Returns the number of chunks by which an antenna may be ahead before the round of an absent antenna is computed.  An
- * antenna that loses packets is up to recv.window_chunks late. */
+/* Returns the number of chunks by which an antenna may be ahead before a round without an absent antenna is computed.  An
+ * antenna that loses packets is up to recv.window chunks late.  The worker may process LANE_N_INPUTS chunks of an antenna
+ * before a chunk of another antenna. */
 unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config);
 
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);

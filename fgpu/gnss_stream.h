@@ -76,7 +76,9 @@ struct gnss_buffer {
 
 /* One satellite at one antenna. */
 struct gnss_view {
-    bool is_dropped;      /* true after ?gnss-drop: the satellite is neither searched for nor followed */
+    bool needs_wide;  /* the next search has all Dopplers, although another antenna follows the satellite */
+    bool is_contrary; /* a search has found the satellite where the steering antenna does not follow the satellite */
+    bool is_dropped;  /* true after ?gnss-drop: the satellite is neither searched for nor followed */
     int64_t retry_sample; /* first sample at which a search for the satellite may begin */
     int64_t started_sample;
     struct fgpu_gnss_order first_order;  /* STEER: order that waits for the first input */
