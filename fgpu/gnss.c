@@ -109,12 +109,14 @@ static void begin_search(struct gnss_antenna *a, int64_t sample)
             begin_search_for(a, (a->next_satellite + i) % n, sample);
 }
 
-/* Starts the loops with a signal at an antenna. */
+/* Starts the loops with a signal at an antenna.  Antennas that found the signal elsewhere may search at once. */
 static void start(struct gnss_antenna *a, size_t satellite, const struct fgpu_gnss_acquisition *found)
 {
-    for (size_t ant = 0; ant < a->stream->gnss->n_ants; ant++)
-        a->stream->antennas[ant].views[satellite].needs_wide = a->stream->antennas[ant].views[satellite].is_contrary =
-            false;
+    for (size_t ant = 0; ant < a->stream->gnss->n_ants; ant++) {
+        struct gnss_view *view = &a->stream->antennas[ant].views[satellite];
+        view->retry_sample = view->is_contrary ? INT64_MIN : view->retry_sample;
+        view->needs_wide = view->is_contrary = false;
+    }
     fgpu_gnss_align_start(&a->stream->satellites[satellite].align, a->ant, found);
 }
 

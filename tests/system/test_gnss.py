@@ -238,6 +238,37 @@ def test_antennas(daemon, work):
         assert abs(whole["doppler"][-1] - there.doppler - 0.4 * there.seconds(t[-1])) < 5
 
 
+def test_majority(daemon, work):
+    """An antenna whose delay is too large finds the satellite first.  Two other antennas agree, and go on without it."""
+    rng = np.random.default_rng(SEED)
+    first, n, late = int(rng.integers(1, 2**30)) * PACKET, 9_000_000 // PACKET * PACKET, (300, 0, 20)
+    sky = Satellite("L1CA", 7, 48, first + 1234.5, -1500, 0.4, (0.1, 0.35), seed=1)
+    signal = np.concatenate([np.float32(sky.samples(first - 300 + np.arange(at, min(at + (1 << 19), n + 300)), False))
+                             for at in range(0, n + 300, 1 << 19)], axis=1)
+    samples = np.stack([np.clip(np.rint(rng.standard_normal((2, n), np.float32) * NOISE + signal[:, 300 - d:300 - d + n]),
+                                -128, 127).astype(np.int16) for d in late])
+    heaps, _ = run(daemon, work, make_config([sky], 3, max_antenna_delay=20e-6), samples, first)
+    end = [np.concatenate([h.items["gnss_sums"] for h in heaps if h.items["feng_id"] == ant])[-300:] for ant in range(3)]
+    assert len(records_of(end[0], sky)) == 0, f"CBF_SEED={SEED}: m0 is followed"
+    for ant in (1, 2):
+        mine = records_of(end[ant], sky)
+        code = mine["code_phase"] - sky.chips(middle(mine) - late[ant]) % 1023
+        assert len(mine) > 30 and np.all(np.abs(code - 1023 * np.rint(code / 1023)) < 0.2), f"CBF_SEED={SEED}: m{ant}"
+
+
+def test_jump_beside_a_silent_antenna(daemon, work):
+    """Chunks wait for the silent antenna.  After a jump, a new chunk may need the place of a waiting chunk."""
+    rng = np.random.default_rng(SEED)
+    config, first, n_before, n_after = make_config([Satellite("L1CA", 7, 48, 0, 0, 0)], 2), 2**21 * PACKET, 14, 12
+    samples = np.clip(np.rint(rng.standard_normal((2, 2, CHUNK * max(n_before, n_after))) * NOISE), -128, 127).astype(np.int16)
+    present = np.ones((2, 2, samples.shape[2] // PACKET), bool)
+    present[1] = False
+    for jump in [*range(50, 58), -55]:  # each remainder of a division by the number of places
+        parts = [scenario.digitiser_heaps(config, samples[:, :, :k * CHUNK], at, present) for k, at in
+                 ((n_before, first), (n_after, first + (n_before + jump) * CHUNK))]
+        scenario.run_pcap(daemon, "fgpu", config, work, parts[0] + parts[1], f"jump{jump}")
+
+
 def test_time_goes_back(daemon, work):
     """All satellites are searched for again, and no record has data of the time before."""
     rng = np.random.default_rng(SEED)
