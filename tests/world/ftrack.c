@@ -33,6 +33,7 @@ struct model {
     int64_t sample;
     long double chips, turns; /* since the start */
     double doppler_hz;
+    bool is_guess; /* the Doppler is not known */
 };
 
 /* Rounds of consecutive samples. */
@@ -72,6 +73,7 @@ struct follower {
 struct loops {
     unsigned index;
     bool is_active, has_unseen; /* has_unseen: corrections since the start may be unseen */
+    int64_t unseen_sample;      /* of the first model whose correction may be unseen */
     bool is_interrupted;        /* integrations may be unseen before the next record */
     bool has_seen_reference;    /* since the start, a record of the reference antenna was seen */
     unsigned reference;
@@ -112,7 +114,7 @@ static struct model moved(const struct model *model, int64_t sample)
     long double n = (long double)(sample - model->sample);
 
     return (struct model){sample, model->chips + n * chips_step(model->doppler_hz),
-                          model->turns + n * turns_step(model->doppler_hz), model->doppler_hz};
+                          model->turns + n * turns_step(model->doppler_hz), model->doppler_hz, false};
 }
 
 static struct model *newest(struct loops *l)
@@ -180,10 +182,18 @@ static bool find_model(struct loops *l, struct model *replica, bool is_sample_kn
 /* Returns true if the replica is near the newest model, after corrections that are unseen. */
 static bool is_near(struct loops *l, struct model *replica, bool is_sample_known)
 {
-    long double cycles = UNSEEN_HZ * fabsl((long double)(replica->sample - newest(l)->sample)) / GNSS_RATE_HZ;
+    long double cycles = UNSEEN_HZ * fabsl((long double)(replica->sample - l->unseen_sample)) / GNSS_RATE_HZ;
 
     return l->has_unseen && follows(replica, newest(l), is_sample_known, UNSEEN_CHIPS + cycles * CHIP_RATE_HZ / L1_HZ,
                                     UNSEEN_TURNS + cycles);
+}
+
+/* The correction of the newest model may be unseen. */
+static void set_unseen(struct loops *l)
+{
+    if (!l->has_unseen)
+        l->unseen_sample = newest(l)->sample;
+    l->has_unseen = true;
 }
 
 /* Corrects the newest model with the reference antenna's record: the code by a loop of 2 Hz, the Doppler by a loop of
@@ -229,6 +239,7 @@ static void check_doppler(struct loops *l, const struct record *r)
         world_fail("L1CA-%u: the Doppler after code period %lld is %.9f Hz, not %.9f Hz", r->prn,
                    (long long)r->code_period, r->doppler, newest(l)->doppler_hz);
     newest(l)->doppler_hz = r->doppler;
+    newest(l)->is_guess = false;
 }
 
 /* ---- Records ----------------------------------------------------------------------------------------------------- */
@@ -640,10 +651,23 @@ static bool is_found(const struct loops *l, unsigned ant, const struct record *r
     return !is_signal || gnss.is_inverted || fmin(error, CODE_CHIPS - error) < most;
 }
 
-/* Fails the run if the request should have let its antenna join the loops of another antenna. */
-static void check_refused(struct loops *l, const struct order *order, const struct round *round)
+/* Returns true if the request's delay relative to the loops may be too large. */
+static bool may_be_too_late(struct loops *l, const struct order *order)
 {
     const struct model signal = steered(order), *model;
+    bool is_possible = false;
+
+    for (unsigned i = 0; (model = model_before(l, i)) != NULL; i++) {
+        long double delay = fabsl(delay_of(model, &signal));
+        is_possible |= llroundl(delay + (l->has_unseen ? 2 * UNSEEN_CHIPS : 1e-5L)) > gnss.delay_samples;
+    }
+    return is_possible;
+}
+
+/* Fails the run if neither this request nor an unseen request before it has too large a delay relative to the loops of
+ * another antenna. */
+static void check_refused(struct loops *l, const struct order *order, const struct round *round)
+{
     bool is_possible = gnss_may_restart();
 
     if (l->n_models == 0 || l->reference == order->ant)
@@ -651,10 +675,9 @@ static void check_refused(struct loops *l, const struct order *order, const stru
     for (unsigned i = 0; i < gnss.n_sent; i++)
         is_possible |= is_meant(l, i, l->reference) && gnss.orders[i].kind != ADD &&
                        may_precede(&gnss.orders[i], round); /* the loops may have ended before */
-    for (unsigned i = 0; (model = model_before(l, i)) != NULL; i++) {
-        long double delay = fabsl(delay_of(model, &signal));
-        is_possible |= llroundl(delay + (l->has_unseen ? 2 * UNSEEN_CHIPS : 1e-5L)) > gnss.delay_samples;
-    }
+    for (unsigned i = 0; &gnss.orders[i] <= order; i++)
+        is_possible |=
+            is_meant(l, i, order->ant) && gnss.orders[i].kind == STEER && may_be_too_late(l, &gnss.orders[i]);
     if (!is_possible)
         world_fail("antenna %u, L1CA-%u: a request restarted the loops, and the delay is permitted", order->ant,
                    gnss.prns[l->index]);
@@ -699,15 +722,17 @@ static int64_t predict_begin(struct loops *l, int64_t from)
  * of 'n' integrations, so that the sums of later records can tell the Doppler. */
 static void interrupt(struct loops *l, int64_t next, unsigned n)
 {
+    set_unseen(l);
     for (unsigned i = 0; i < n; i++) {
         int64_t begin = predict_begin(l, next);
         struct model model = moved(newest(l), begin);
         long double end = (floorl((model.chips + 1) / CODE_CHIPS) + 1) * CODE_CHIPS;
         int64_t n_samples = (int64_t)ceill((end - model.chips) / chips_step(model.doppler_hz));
         add_model(l, moved(&model, begin + n_samples / 2));
+        newest(l)->is_guess = true;
         next = begin + n_samples;
     }
-    l->is_interrupted = l->has_unseen = true;
+    l->is_interrupted = true;
     l->cut = (struct run){0, 0, 0, 0};
 }
 
@@ -758,8 +783,10 @@ static void start(struct loops *l, const struct set *set, unsigned h)
             if (!is_found(l, ant, r))
                 fail(l, ant, r, "no request and no signal has this code phase and Doppler");
             begin(l, ant, phases_of(r), INT64_MIN, h);
-            if (may_be_unseen(ant, INT64_MIN, h))
-                l->is_interrupted = l->has_unseen = true;
+            if (may_be_unseen(ant, INT64_MIN, h)) {
+                l->is_interrupted = true;
+                set_unseen(l);
+            }
             return;
         }
     for (unsigned ant = 0; !r && ant < s.n_ants; ant++)
@@ -899,12 +926,15 @@ static bool find_near(struct loops *l, struct set *set, struct model *replica, u
     if (!is_near(l, replica, is_sample_known))
         return false;
     const struct run run = run_of(l, set->any, h, replica->sample - set->any->n_samples / 2);
-    for (unsigned i = 0; i < 2 * MAX_MODELS && (model = model_before(l, i / 2)) != NULL; i++) {
+    for (unsigned i = 0; (model = model_before(l, i)) != NULL; i++) {
         long double n = (long double)(replica->sample - model->sample);
         double doppler_hz = (double)((replica->turns - model->turns) * GNSS_RATE_HZ / n - CARRIER_HZ);
-        replica->doppler_hz = i % 2 || !isfinite(doppler_hz) ? model->doppler_hz : doppler_hz;
-        if (fabs(doppler_hz - model->doppler_hz) > UNSEEN_HZ || !check_sums(l, ant, set->any, replica, &run, h))
+        replica->doppler_hz = model->is_guess && n > 0 ? doppler_hz : model->doppler_hz;
+        if (fabs(replica->doppler_hz - model->doppler_hz) > UNSEEN_HZ ||
+            !check_sums(l, ant, set->any, replica, &run, h))
             continue;
+        model->doppler_hz = replica->doppler_hz;
+        model->is_guess = false;
         m = moved(newest(l), replica->sample);
         for (unsigned k = 0; (model = model_before(l, k)) != NULL; k++) {
             model->chips += replica->chips - m.chips;
@@ -932,7 +962,8 @@ static void correct_with(struct loops *l, const struct set *set, const struct mo
         end = end < gnss.rounds[h].end ? end : gnss.rounds[h].end;
         n += gnss.rounds[h].heaps[l->reference] && end > from ? end - from : 0;
     }
-    l->has_unseen |= 2 * n >= any->n_samples;
+    if (2 * n >= any->n_samples)
+        set_unseen(l);
     add_model(l, moved(newest(l), replica->sample));
     world_note("satellites: sums of the reference antenna are not seen");
 }

@@ -437,8 +437,10 @@ static void show_run(const struct network_faults *f)
 /* Runs the daemon while the digitisers send. */
 static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path, int64_t jitter_ns)
 {
-    int64_t n_wrong = faults_wrong_periods();
+    int64_t n_wrong[2 * MAX_ANTS];
 
+    for (unsigned i = 0; i < 2 * s.n_ants; i++)
+        n_wrong[i] = faults_wrong_periods(i / 2, i % 2);
     world_clock = faults.at_start;
     run_on_line = on_line;
     struct run_daemon daemon = run_start("fgpu", fgpu_main, path);
@@ -455,7 +457,7 @@ static void run_daemon(struct network_port *ports[MAX_ANTS][2], const char *path
         check_counters(ports);
         check_sensors();
         for (unsigned i = 0; i < 2 * s.n_ants; i++)
-            check_date(i / 2, i % 2, n_wrong, begin_ns + faults.corrected_ns);
+            check_date(i / 2, i % 2, n_wrong[i], begin_ns + faults.corrected_ns);
         refusals_check();
     }
     int exit_code = run_stop_code(&daemon);

@@ -101,9 +101,9 @@ int64_t faults_time(unsigned p);
 /* Returns the number of samples by which an input's packet 'p' has a wrong timestamp. */
 int64_t faults_shift(unsigned ant, unsigned pol, unsigned p);
 
-/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at
- * the start. Call this function at the start. */
-int64_t faults_wrong_periods(void);
+/* Returns the number of WIRE_PERIODs by which the daemon extends an input's timestamps too far, because its clock is wrong
+ * when the first packet arrives.  Call this function at the start. */
+int64_t faults_wrong_periods(unsigned ant, unsigned pol);
 
 /* Excuses the absence of batches that may be lost. */
 void faults_excuse(int64_t begin_ns, int64_t jitter_ns);
