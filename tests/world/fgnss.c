@@ -67,6 +67,21 @@ static unsigned draw_wait(unsigned most)
     return (unsigned)world_random(n_orders > 1 && world_random(3) ? most : 20);
 }
 
+/* Adds the events of shared loops to the report. */
+static void begin_report(void)
+{
+    static const char *const rows[] = {"satellites: an antenna joins by a request",
+                                       "satellites: an antenna joins by a search",
+                                       "satellites: a request with too large a delay restarts the loops",
+                                       "satellites: samples of an antenna are late",
+                                       "satellites: an antenna leaves",
+                                       "satellites: the offset of an antenna changes",
+                                       "satellites: the delay of an antenna becomes too large"};
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        world_note_times(rows[i], 0);
+}
+
 void gnss_draw(void)
 {
     n_orders = gnss.n_sent = n_arrivals = gnss.n_rounds = 0;
@@ -78,6 +93,7 @@ void gnss_draw(void)
     memset(n_bytes_left, 0, sizeof(n_bytes_left));
     memset(n_not_made, 0, sizeof(n_not_made));
     memset(n_counted_heaps, 0, sizeof(n_counted_heaps));
+    begin_report();
     if (!s.has_gnss)
         return;
     world_note("satellites");

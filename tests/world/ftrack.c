@@ -26,8 +26,10 @@
 #define UNSEEN_TURNS  0.2L
 #define UNSEEN_HZ     9
 #define BLOCK_PERIODS 20
-#define MAX_DISTANCE  0.5   /* chips from an antenna's delay to its offset, for samples that count */
-#define SLOPE         0.375 /* chips of code error for a discriminator of 1 */
+#define TAP_CHIPS     0.25 /* from the prompt tap to the other taps */
+/* from an antenna's delay to its offset, in chips, for samples that count: a sample, which is more than TAP_CHIPS */
+#define MAX_DISTANCE (CHIP_RATE_HZ / GNSS_RATE_HZ)
+#define SLOPE        0.375 /* chips of code error for a discriminator of 1 */
 
 struct model {
     int64_t sample;
@@ -543,8 +545,6 @@ static void change_offset(struct loops *l, struct follower *f, unsigned h)
     double distance = fabs(delay - (double)f->offsets[f->n_stale]), to_half = fabs(delay - floor(delay) - 0.5);
     int64_t offset = llround(fmin(fmax(delay, (double)-gnss.delay_samples), (double)gnss.delay_samples));
 
-    if (!f->block.is_delay_known && f->block.delay_s == 0)
-        return;
     if (fabs(distance - 0.6) < 0.02 || (distance > 0.6 && to_half < 0.02))
         f->is_uncertain = true;
     if (distance <= 0.6 || f->is_uncertain)
@@ -556,45 +556,38 @@ static void change_offset(struct loops *l, struct follower *f, unsigned h)
                    : "satellites: the delay of an antenna becomes too large");
 }
 
-/* Uses the products of another antenna's block.  'mean' is the delay that the reference antenna measures at itself. */
-static void close_block(struct follower *f, double late, double mean)
+static double limited(double late_chips)
 {
-    struct block *b = &f->block;
-    bool is_clear = fabs(late) < 0.2;
-
-    if (b->is_delay_known || (is_clear && b->delay_s == 0)) {
-        b->delay += weight_of(&b->delay_s, b->open_s, 2) * (fmin(fmax(late, -0.5), 0.5) - mean);
-        b->is_delay_known = true;
-    } else {
-        f->is_uncertain = true;
-    }
+    return fmin(fmax(late_chips, -TAP_CHIPS), TAP_CHIPS);
 }
 
-/* Uses the products of all antennas' blocks. */
+/* Uses the products of all antennas' blocks.  The delay is relative to the delay that the reference antenna measures at
+ * itself. */
 static void close_blocks(struct loops *l, unsigned h)
 {
+    const double least_s = 0.5e-3 * BLOCK_PERIODS;
     struct block *reference = &l->ants[l->reference].block;
-    bool is_unsure = l->has_unseen || reference->is_unsure, has_mean = reference->open_s >= 0.5e-3 * BLOCK_PERIODS;
-    double mean = has_mean ? fmin(fmax(late_chips(reference), -0.5), 0.5) : 0;
+    bool is_unsure = l->has_unseen || reference->is_unsure;
+    double late = reference->open_s >= least_s ? limited(late_chips(reference)) : 0;
 
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         struct follower *f = &l->ants[ant];
         struct block *b = &f->block;
         if (ant != l->reference && f->is_followed) {
-            world_note("satellites: a block of an antenna's sums ends");
-            f->is_uncertain |= is_unsure || b->is_unsure || f->n_offsets - f->n_stale != 1;
-            double late = b->open_s >= 0.5e-3 * BLOCK_PERIODS ? late_chips(b) : 0;
-            if (b->open_s >= 0.5e-3 * BLOCK_PERIODS && has_mean && !f->is_uncertain)
-                close_block(f, late, mean);
-            if (!f->is_uncertain)
+            f->is_uncertain |= is_unsure || b->is_unsure || !b->is_delay_known || f->n_offsets - f->n_stale != 1;
+            world_note(f->is_uncertain ? "satellites: a block of an antenna's sums is not known"
+                                       : "satellites: a block of an antenna's sums ends");
+            if (!f->is_uncertain && b->open_s >= least_s) {
+                double own = limited(late_chips(b));
+                b->delay += weight_of(&b->delay_s, b->open_s, 2) * (own - late);
                 change_offset(l, f, h);
-            else
-                world_note("satellites: a block of an antenna's sums is not known");
+            }
         }
         b->is_unsure = false;
         b->open_s = b->replica = 0;
         memset(b->products, 0, sizeof(b->products));
     }
+    l->block = -1;
 }
 
 /* Adds an antenna's sums times the reference antenna's conjugate prompt sums to the antenna's block. */
@@ -632,6 +625,8 @@ static void measure(struct loops *l, const struct set *set, const struct model *
     for (unsigned ant = 0; ant < s.n_ants; ant++)
         if (l->ants[ant].is_followed)
             add_to_block(l, ant, set, replica);
+    if ((set->any->code_period + 1) / BLOCK_PERIODS != block)
+        close_blocks(l, h);
 }
 
 /* ---- Starts ------------------------------------------------------------------------------------------------------ */
