@@ -190,7 +190,7 @@ void fgpu_gnss_search_begin_narrow(struct fgpu_gnss_searcher *searcher, struct f
 
 /* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
-int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, const struct gnss_acquire_limits *limits,
+int fgpu_gnss_searcher_create(struct engine *engine, size_t n_searches, const struct gnss_acquire_limits *limits,
                               struct fgpu_gnss_searcher **searcher)
 {
     struct fgpu_gnss_searcher *s = calloc(1, sizeof(*s));
@@ -198,7 +198,7 @@ int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, const str
     if (!s)
         return -ENOMEM;
     s->engine = engine;
-    int err = inbox_create(n_streams, &s->inbox);
+    int err = inbox_create(n_searches, &s->inbox);
     if (!err)
         err = device_stream_create(engine->c.device, "search", &s->stream);
     if (!err)

@@ -32,7 +32,7 @@ enum fgpu_gnss_search_state {
     FGPU_GNSS_SEARCH_ENDED, /* 'is_found' and 'found' have the result */
 };
 
-/* One stream's search.  Initialise with zeros. */
+/* The search of one antenna in one stream.  Initialise with zeros. */
 struct fgpu_gnss_search {
     atomic_bool is_away; /* true while the thread owns the search; otherwise the worker owns the search */
     enum fgpu_gnss_search_state state;
@@ -56,9 +56,9 @@ struct fgpu_gnss_search {
     struct gnss_acquire *acquire; /* [const] */
 };
 
-/* Creates the thread's inbox and the device stream, for 'n_streams' searches within 'limits'.  When the thread has
+/* Creates the thread's inbox and the device stream, for 'n_searches' searches within 'limits'.  When the thread has
  * handed a search back, it notifies the engine's worker.  Returns 0 or negative errno. */
-int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, const struct gnss_acquire_limits *limits,
+int fgpu_gnss_searcher_create(struct engine *engine, size_t n_searches, const struct gnss_acquire_limits *limits,
                               struct fgpu_gnss_searcher **searcher);
 /* Starts the thread.  Returns 0 or negative errno. */
 int fgpu_gnss_searcher_start(struct fgpu_gnss_searcher *searcher);
