@@ -56,7 +56,7 @@ struct block {
     double open_s, replica, products[N_SATELLITE_TAPS][2][2];
     double span_s, span, delay_s; /* of all blocks since the antenna joined */
     double delay;                 /* chips */
-    bool is_delay_known;
+    bool is_delay_known, is_coherent;
 };
 
 /* An antenna that the loops follow, or may follow later. */
@@ -568,7 +568,14 @@ static void close_blocks(struct loops *l, unsigned h)
     const double least_s = 0.5e-3 * BLOCK_PERIODS;
     struct block *reference = &l->ants[l->reference].block;
     bool is_unsure = l->has_unseen || reference->is_unsure;
-    double late = reference->open_s >= least_s ? limited(late_chips(reference)) : 0;
+    double late = 0;
+
+    /* The coherence of the reference antenna is known after its first block. */
+    if (reference->open_s >= least_s) {
+        double own = limited(late_chips(reference));
+        late = reference->is_coherent ? own : 0;
+        reference->is_coherent = true;
+    }
 
     for (unsigned ant = 0; ant < s.n_ants; ant++) {
         struct follower *f = &l->ants[ant];
