@@ -21,7 +21,7 @@ def flow(p, rate_hz, baseband_hz, n_taps):
               (in_source("kernels/gnss/gnss_quantise.h", "gnss_quantise"), "f",
                ["int8 [pol][sample][re, im]", "scale: a power of two", "missing packets: zeros"]),
               (in_source("kernels/gnss/gnss_correlate.h", "gnss_correlate"), "f",
-               ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "all antennas and polarisations"]),
+               ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "all antennas, both pols"]),
               ("sums", "net", ["int64", "[piece][tap][ant][pol][re, im]", "downloaded"]),
               (in_source("fgpu/gnss.h", "gnss_align.c").removesuffix(".c"), "f", ["loops of code,", "Doppler and phase"])]
     for i, (name, colour, lines) in enumerate(stages):
