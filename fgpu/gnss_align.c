@@ -3,13 +3,13 @@
 #include "fgpu/gnss_antenna.h"
 
 #include <assert.h>
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCK_S        0.02 /* duration of a block */
 #define ALIGN_S        1.0  /* minimum number of seconds of data before the alignment */
 #define MAX_PULL_IN_S  2.5
+#define MAX_FOLLOWED_S 5.0
 #define MAX_MISSING_S  2.0
 #define MIN_POWER_S    0.4  /* minimum number of seconds of data in means of powers that decide */
 #define MIN_CN0        25.0 /* an aligned polarisation; dB-Hz */
@@ -37,6 +37,7 @@ void fgpu_gnss_align_start(struct fgpu_gnss_align *align, size_t ant, const stru
         align->unit_power[pol] = 0;
         align->reference_turns[pol] = 0;
     }
+    align->starved_s = 0;
     align->block = -1;
     align->reference = ant;
     align->n_aligned = 1;
@@ -74,31 +75,46 @@ static void lose_all(struct fgpu_gnss_align *align)
     align->reference = SIZE_MAX;
 }
 
-/* Makes the strongest aligned antenna the reference antenna.  A polarisation that no antenna uses begins with this
- * antenna. */
+/* Ends the loops.  All antennas are lost. */
+static void end_loops(struct fgpu_gnss_align *align)
+{
+    fgpu_gnss_track_stop(&align->track);
+    lose_all(align);
+}
+
+/* Returns true if an antenna has a weight in the aligned sum of a polarisation. */
+static bool has_weight(const struct fgpu_gnss_antenna *a, size_t pol)
+{
+    return a->stage != FGPU_GNSS_SEARCH && a->is_used[pol];
+}
+
+static double used_snr(const struct fgpu_gnss_antenna *a)
+{
+    double snr = 0;
+
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        snr += a->is_used[pol] ? gnss_antenna_snr(a, pol) : 0;
+    return snr;
+}
+
+/* Makes the strongest antenna in the phase loop's polarisation the reference antenna.  Without such an antenna the loops
+ * end. */
 static void choose_reference(struct fgpu_gnss_align *align)
 {
-    bool is_used[N_POLS] = {false};
     double best = -1;
 
+    align->reference = SIZE_MAX;
     for (size_t i = 0; i < align->n_ants; i++) {
         const struct fgpu_gnss_antenna *a = &align->ants[i];
-        double snr = 0;
-        if (a->stage == FGPU_GNSS_SEARCH || !gnss_antenna_is_aligned(a))
-            continue;
-        for (size_t pol = 0; pol < N_POLS; pol++) {
-            snr += a->is_used[pol] ? gnss_antenna_snr(a, pol) : 0;
-            is_used[pol] = is_used[pol] || a->is_used[pol];
-        }
-        if (snr > best) {
-            best = snr;
+        if (has_weight(a, (size_t)align->track.pol) && used_snr(a) > best) {
+            best = used_snr(a);
             align->reference = i;
         }
     }
-    struct fgpu_gnss_antenna *chosen = &align->ants[align->reference];
-    for (size_t pol = 0; pol < N_POLS; pol++)
-        chosen->is_used[pol] = chosen->is_used[pol] || !is_used[pol];
-    memcpy(align->reference_turns, chosen->turns, sizeof(align->reference_turns));
+    if (align->reference == SIZE_MAX)
+        end_loops(align);
+    else
+        memcpy(align->reference_turns, align->ants[align->reference].turns, sizeof(align->reference_turns));
 }
 
 void fgpu_gnss_align_leave(struct fgpu_gnss_align *align, size_t ant)
@@ -110,12 +126,12 @@ void fgpu_gnss_align_leave(struct fgpu_gnss_align *align, size_t ant)
     a->stage = FGPU_GNSS_SEARCH;
     if (!gnss_antenna_is_aligned(a))
         return;
-    if (--align->n_aligned == 0) {
-        fgpu_gnss_track_stop(&align->track);
-        lose_all(align);
-    } else if (ant == align->reference) {
+    for (size_t i = 0; i < align->n_ants; i++)
+        align->ants[i].incoherent_s = 0; /* the other antennas' sum changes */
+    if (--align->n_aligned == 0)
+        end_loops(align);
+    else if (ant == align->reference)
         choose_reference(align);
-    }
 }
 
 size_t fgpu_gnss_align_pieces(struct fgpu_gnss_align *align, int64_t begin, int64_t end, struct gnss_piece *pieces,
@@ -183,20 +199,58 @@ static struct combined combine(struct fgpu_gnss_align *align, const struct fgpu_
         all.n_present /= information;
         all.delay_subchips /= information;
     }
+    for (size_t i = 0; i < sizeof(all.sums) / sizeof(double); i++)
+        assert(isfinite((&all.sums[0][0][0])[i]));
+    assert(isfinite(all.n_present) && isfinite(all.delay_subchips));
     return all;
+}
+
+/* Returns true if all aligned antennas have been without data for too long although other antennas have samples.  The
+ * loops then keep the other antennas from the satellite.  A gap at all antennas does not count. */
+static bool is_starved(struct fgpu_gnss_align *align, const struct fgpu_gnss_piece_pending *piece,
+                       const struct fgpu_gnss_part *parts)
+{
+    const uint32_t max_missing = piece->n_samples / 2;
+    bool has_samples = false, has_data = false;
+
+    for (size_t i = 0; i < align->n_ants; i++) {
+        const struct fgpu_gnss_antenna *a = &align->ants[i];
+        has_samples = has_samples || parts[i].n_missing <= max_missing;
+        if (a->stage != FGPU_GNSS_SEARCH && gnss_antenna_is_aligned(a))
+            has_data = has_data || piece->n_samples - a->own.n_piece <= max_missing;
+    }
+    if (has_data)
+        align->starved_s = 0;
+    else if (has_samples)
+        align->starved_s += gnss_align_seconds(align, piece->n_samples);
+    return align->starved_s > MAX_MISSING_S;
 }
 
 /* ---- Decisions --------------------------------------------------------------------------------------------------- */
 
-/* The first alignment defines the unit of the amplitudes A_a. */
-static void begin_alignment(struct fgpu_gnss_align *align)
+/* The reference antenna's signal defines the unit of the amplitudes A_a of a polarisation.  Returns false if there is no
+ * unit, because the reference antenna does not receive the signal. */
+static bool has_unit(struct fgpu_gnss_align *align, size_t pol)
 {
     const struct fgpu_gnss_antenna *reference = &align->ants[align->reference];
 
-    align->n_aligned++;
-    for (size_t pol = 0; pol < N_POLS; pol++)
-        if (align->unit_power[pol] == 0)
-            align->unit_power[pol] = fmax(gnss_antenna_signal(reference, pol), DBL_MIN);
+    if (align->unit_power[pol] == 0 && gnss_antenna_cn0_db_hz(reference, pol) > MIN_CN0)
+        align->unit_power[pol] = gnss_antenna_signal(reference, pol);
+    return align->unit_power[pol] > 0;
+}
+
+/* A polarisation that no antenna uses begins with the reference antenna. */
+static void begin_pols(struct fgpu_gnss_align *align)
+{
+    struct fgpu_gnss_antenna *reference = &align->ants[align->reference];
+
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        bool is_used = false;
+        for (size_t i = 0; i < align->n_ants; i++)
+            is_used = is_used || has_weight(&align->ants[i], pol);
+        if (!is_used && gnss_antenna_cn0_db_hz(reference, pol) > JOIN_CN0)
+            reference->is_used[pol] = has_unit(align, pol);
+    }
 }
 
 /* Gives weights to the antenna's polarisations that deserve weights. */
@@ -207,10 +261,23 @@ static void choose_pols(struct fgpu_gnss_align *align, struct fgpu_gnss_antenna 
     if (a->stage_s < ALIGN_S || a->power_s < MIN_POWER_S || align->ants[align->reference].power_s < MIN_POWER_S)
         return;
     for (size_t pol = 0; pol < N_POLS; pol++)
-        if (gnss_antenna_cn0_db_hz(a, pol) > JOIN_CN0 && a->coherence[pol] > JOIN_COHERENCE)
+        if (gnss_antenna_cn0_db_hz(a, pol) > JOIN_CN0 && a->coherence[pol] > JOIN_COHERENCE && has_unit(align, pol))
             a->is_used[pol] = true;
-    if (gnss_antenna_is_aligned(a) && !was_aligned)
-        begin_alignment(align);
+    align->n_aligned += gnss_antenna_is_aligned(a) && !was_aligned;
+}
+
+/* Returns true if an aligned antenna has a wrong phase.  The antennas with right phases may also be incoherent, because
+ * the sum of the other antennas is wrong.  So only the weakest incoherent antenna is lost. */
+static bool is_incoherent(const struct fgpu_gnss_align *align, const struct fgpu_gnss_antenna *a)
+{
+    if (a->incoherent_s <= MAX_MISSING_S)
+        return false;
+    for (size_t i = 0; i < align->n_ants; i++) {
+        const struct fgpu_gnss_antenna *b = &align->ants[i];
+        if (b->stage != FGPU_GNSS_SEARCH && b->incoherent_s > 0 && used_snr(b) < used_snr(a))
+            return false;
+    }
+    return true;
 }
 
 /* Returns true if an antenna must be lost.  The loops judge the last aligned antenna. */
@@ -222,7 +289,8 @@ static bool is_lost(const struct fgpu_gnss_align *align, const struct fgpu_gnss_
         return false;
     for (size_t pol = 0; pol < N_POLS; pol++)
         best_db_hz = a->is_used[pol] ? fmax(best_db_hz, gnss_antenna_cn0_db_hz(a, pol)) : best_db_hz;
-    if (gnss_antenna_is_aligned(a) ? a->power_s >= MIN_POWER_S && best_db_hz < MIN_CN0 : a->stage_s >= MAX_PULL_IN_S)
+    if (gnss_antenna_is_aligned(a) ? (a->power_s >= MIN_POWER_S && best_db_hz < MIN_CN0) || is_incoherent(align, a)
+                                   : a->stage_s >= MAX_PULL_IN_S || a->followed_s >= MAX_FOLLOWED_S)
         return true;
     return a->missing_s > MAX_MISSING_S || gnss_antenna_is_late(align, a);
 }
@@ -243,6 +311,8 @@ static void judge(struct fgpu_gnss_align *align)
             a->stage = align->track.stage;
         }
     }
+    if (align->reference != SIZE_MAX)
+        begin_pols(align);
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
@@ -401,6 +471,8 @@ size_t fgpu_gnss_align_sums(struct fgpu_gnss_align *align, const struct fgpu_gns
     const struct fgpu_gnss_piece_pending *piece = fgpu_gnss_track_oldest(&align->track);
     if (piece)
         all = combine(align, piece, parts);
+    if (piece && is_starved(align, piece, parts))
+        end_loops(align);
     const size_t n = fgpu_gnss_track_sums(&align->track, (const double(*)[N_POLS][2])all.sums,
                                           (uint32_t)lrint(all.n_present), all.delay_subchips, &ended[n_cut]);
     if (n > 0)

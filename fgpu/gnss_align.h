@@ -9,20 +9,22 @@
  *            reference antenna's sums.  Then the loops follow all aligned antennas.  Delay and phase of the reference
  *            antenna are 0 by definition.  So after each block, the corrections of its phase and rate go to the model
  *            and are subtracted from all antennas.  The model and the aligned sum change together, and the loops see no
- *            change.  If the reference antenna is lost or leaves, the strongest aligned antenna becomes the reference
- *            antenna.  Its delay and phase then keep their values.
+ *            change.  If the reference antenna is lost or leaves, the strongest aligned antenna in the phase loop's
+ *            polarisation becomes the reference antenna.  Its delay and phase then keep their values.
  * Aligned:   z_a = A_a c + n_a is antenna a's sum in one polarisation, turned back by the antenna's phase.  The noise
  *            n_a has the power N_a.  The estimate c = sum(A_a / N_a z_a) / sum(A_a^2 / N_a) has the least noise
  *            (weighted least squares).  A_a^2 is relative to the reference antenna's signal at the time of the first
- *            alignment.  So the amplitude of c does not change when antennas come and go.  Until the first alignment, c
- *            is the reference antenna's sum, bit for bit.
+ *            alignment in the polarisation.  So the amplitude of c does not change when antennas come and go.  Until the
+ *            first alignment, c is the reference antenna's sum, bit for bit.
  * Power:     A_a^2 is |mean of z_a^2|, where z_a is relative to the model's phase: the loops hold the phase, the square
  *            removes data and secondary codes, and the noise's mean square is 0.  N_a is the mean of |z_a|^2 minus
  *            A_a^2.  The time constant is 0.5 s.  Moments (gnss_lock.h) would have a larger error for weak
- *            signals.  A_a^2 also falls if the antenna's phase is wrong.
+ *            signals.  A_a^2 also falls if the antenna's phase is wrong.  If a polarisation's sums become exactly 0,
+ *            A_a^2 falls and N_a does not.
  * Missing:   an antenna whose piece has no samples has no weight in this piece's sum.  A piece also counts as missing
  *            if its offset differs from the delay by more than a sample and a tap's distance.  If the offset changes
- *            between two pieces of an integration, the antenna's part of the integration counts as missing.  The number
+ *            between two pieces of an integration, the antenna's part of the integration counts as missing.  If several
+ *            antennas are aligned, a piece whose prompt sums are exactly 0 also counts as missing.  The number
  *            of present samples of the aligned sum is the mean over the antennas, with the weights A_a^2 / N_a.
  * Phase:     antenna a's phase relative to c is measured from z_a conj(c), in which data and secondary codes cancel, in
  *            blocks of 20 ms.  Here c is without the antenna's own part, so that an antenna does not measure itself.  A
@@ -42,15 +44,22 @@
  *            TRACKING.  The reference antenna has the stage of the loops.
  * Alignment: an antenna is aligned after 1 s of data, if the loops are in TRACKING and one polarisation has a coherence
  *            above 0.5 and a C/N0 above 27 dB-Hz.  Coherence is the mean cosine of the blocks' phase errors.  Only such
- *            polarisations have weights.  An antenna that is not aligned after 2.5 s of data is lost.  While an aligned
- *            antenna's coherence is below 0.25, its phase and delay keep their values.
+ *            polarisations have weights.  An antenna that is not aligned after 2.5 s of data, or after 5 s of integrations,
+ *            is lost.  While an aligned antenna's coherence is below 0.25, its phase and delay keep their values.
  * Lost:      an aligned antenna is lost if C/N0 is below 25 dB-Hz in all polarisations with weights.  An antenna is
- *            also lost if its samples are missing for 2 s, or if its delay leaves the permitted range.  If the loops
- *            are lost, all antennas are lost.  The last aligned antenna is lost only with the loops.
+ *            also lost if its samples are missing for 2 s, or if its delay leaves the permitted range.  An aligned
+ *            antenna is also lost if its coherence is below 0.25 for 2 s, unless a weaker aligned antenna is also
+ *            incoherent.  If the loops are lost, all antennas are lost.  The last aligned antenna is lost only with the
+ *            loops.
+ * End:       the loops end if no aligned antenna is left with a weight in the phase loop's polarisation.  The loops also
+ *            end if no aligned antenna has data for 2 s while other antennas have samples.  The other antennas can then
+ *            start the loops.  If all antennas have no samples, the loops wait.
  * Limits:    an antenna is aligned only if it receives the signal in a polarisation in which the reference antenna also
- *            receives the signal.  Rounding of delays to whole samples loses signal: for L5 at 26.75 MHz 0.7 dB on
- *            average.  Delays are exact if the taps and the signal lie on straight parts of the autocorrelation: for
- *            BPSK within a quarter of a chip, for CBOC within half a sub-chip.
+ *            receives the signal, with at least 25 dB-Hz.  A polarisation that no aligned antenna uses has no weight,
+ *            until the reference antenna receives 27 dB-Hz in this polarisation.  Rounding of delays to whole samples
+ *            loses signal: for L5 at 26.75 MHz 0.7 dB on average.  Delays are exact if the taps and the signal lie on
+ *            straight parts of the autocorrelation: for BPSK within a quarter of a chip, for CBOC within half a
+ *            sub-chip.
  * Ownership: all state is in the caller's structs.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
 #ifndef FGPU_GNSS_ALIGN_H
@@ -86,11 +95,13 @@ struct fgpu_gnss_antenna {
     double rate_hz;        /* Doppler relative to the model */
     bool is_used[N_POLS];  /* the polarisation has a weight in the aligned sum */
     double missing_s;      /* seconds of data of the aligned sum since the antenna's latest data */
+    double followed_s;     /* seconds of integrations since the antenna joined */
 
     /* Means, and the seconds of data that they cover, at most their time constants. */
     double power_s, square[N_POLS][2], power[N_POLS]; /* mean of z^2, complex, and of |z|^2 */
     double data_s;                                    /* mean number of seconds of data in an integration */
     double coherence_s, coherence[N_POLS];
+    double incoherent_s; /* seconds of data since an aligned antenna's coherence fell below the limit */
     double span_s, span; /* early plus late product, per second of data */
     double delay_s;
 
@@ -111,7 +122,8 @@ struct fgpu_gnss_align {
     size_t n_ants;
     size_t reference;          /* index of the reference antenna; SIZE_MAX: no antenna is followed */
     size_t n_aligned;          /* number of antennas with weights in the aligned sum, including the reference antenna */
-    double unit_power[N_POLS]; /* A_a^2 = 1; 0: no antenna has been aligned since the start */
+    double unit_power[N_POLS]; /* A_a^2 = 1; 0: only the reference antenna may have a weight in the polarisation */
+    double starved_s;          /* seconds of samples at other antennas since an aligned antenna's latest data */
     int64_t sample;            /* middle of the latest integration: time of the antennas' phases and delays */
     double reference_turns[N_POLS]; /* phase of the reference antenna: 0, or its phase when it became the reference */
     int64_t block_periods;          /* number of code periods in a block */
@@ -119,7 +131,7 @@ struct fgpu_gnss_align {
     struct fgpu_gnss_antenna *ants; /* [n_ants] */
 };
 
-/* The part of an antenna in a piece. */
+/* The part of an antenna in a piece.  Of an antenna in SEARCH, only 'n_missing' is used. */
 struct fgpu_gnss_part {
     const int64_t *sums; /* sum of tap t, polarisation p, part i at [t * tap_stride + 2 * p + i] */
     size_t tap_stride;
@@ -154,8 +166,8 @@ void fgpu_gnss_align_start(struct fgpu_gnss_align *align, size_t ant, const stru
 bool fgpu_gnss_align_join(struct fgpu_gnss_align *align, size_t ant, const struct fgpu_gnss_acquisition *acquisition,
                           int32_t max_offset_samples);
 
-/* The antenna's stage becomes SEARCH.  If no aligned antenna is left, the loops end (fgpu_gnss_track_stop()), and all
- * antennas are in SEARCH. */
+/* The antenna's stage becomes SEARCH.  If no aligned antenna is left in the phase loop's polarisation, the loops end
+ * (fgpu_gnss_track_stop()), and all antennas are in SEARCH. */
 void fgpu_gnss_align_leave(struct fgpu_gnss_align *align, size_t ant);
 
 /* Makes pieces for all antennas; as fgpu_gnss_track_pieces(). */

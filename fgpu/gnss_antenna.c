@@ -4,10 +4,12 @@
 #include <assert.h>
 #include <string.h>
 
-#define MIN_FRACTION      0.5  /* minimum fraction of present samples in an integration and in a block */
-#define RATE_S            0.5  /* seconds of data that measure the rate of a new antenna */
-#define MIN_SHARE         1e-3 /* minimum share of the other antennas in the aligned sum */
-#define POWER_S           0.5  /* time constants of the means */
+#define MIN_FRACTION      0.5      /* minimum fraction of present samples in an integration and in a block */
+#define RATE_S            0.5      /* seconds of data that measure the rate of a new antenna */
+#define MIN_SHARE         1e-3     /* minimum share of the other antennas in the aligned sum */
+#define ALONE_WEIGHT      0x1p-100 /* weight without a unit: below all other weights, and exact in quotients */
+#define MIN_SIGNAL        1e-4     /* of the power: limits 1 / A_a */
+#define POWER_S           0.5      /* time constants of the means */
 #define COHERENCE_S       0.5
 #define DELAY_S           2.0
 #define PULL_IN_HZ        2.0 /* bandwidths of the phase loop */
@@ -77,15 +79,28 @@ static void begin_own(const struct fgpu_gnss_align *align, struct fgpu_gnss_ante
     *own =
         (struct fgpu_gnss_own){.integration = piece->integration, .is_valid = true, .offset_samples = offset_samples};
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        const double noise = fmax(a->power[pol] - gnss_antenna_signal(a, pol), 1e-9 * a->power[pol]);
+        const double signal = fmax(gnss_antenna_signal(a, pol), MIN_SIGNAL * a->power[pol]);
+        const double noise = fmax(a->power[pol] - signal, 1e-9 * a->power[pol]);
         gnss_set_rotor(-(a->turns[pol] + turns), own->rotor[pol]);
         if (align->unit_power[pol] == 0) {
-            own->amplitude[pol] = own->weight[pol] = a->is_used[pol];
+            own->amplitude[pol] = a->is_used[pol] && a == &align->ants[align->reference];
+            own->weight[pol] = own->amplitude[pol] * ALONE_WEIGHT;
         } else if (a->is_used[pol] && noise > 0) {
-            own->amplitude[pol] = sqrt(gnss_antenna_signal(a, pol) / align->unit_power[pol]);
+            own->amplitude[pol] = sqrt(signal / align->unit_power[pol]);
             own->weight[pol] = own->amplitude[pol] / noise;
         }
     }
+}
+
+/* Returns true if the prompt sums are exactly 0: the samples have no noise. */
+static bool is_dead(const struct fgpu_gnss_part *part)
+{
+    const int64_t *prompt = part->sums + FGPU_GNSS_PROMPT * part->tap_stride;
+
+    for (size_t i = 0; i < 2 * N_POLS; i++)
+        if (prompt[i] != 0)
+            return false;
+    return true;
 }
 
 void gnss_antenna_add_part(const struct fgpu_gnss_align *align, struct fgpu_gnss_antenna *a,
@@ -100,7 +115,7 @@ void gnss_antenna_add_part(const struct fgpu_gnss_align *align, struct fgpu_gnss
     if (own->integration != piece->integration || own->n_present == 0)
         begin_own(align, a, piece, part->offset_samples);
     own->n_piece = 0;
-    if (n_present == 0)
+    if (n_present == 0 || (align->n_aligned > 1 && is_dead(part)))
         return;
     own->is_valid = own->is_valid && own->offset_samples == part->offset_samples;
     own->n_present += n_present;
@@ -120,7 +135,8 @@ uint32_t gnss_antenna_n_present(const struct fgpu_gnss_antenna *a, const struct 
     return a->own.integration == e->integration && a->own.is_valid ? a->own.n_present : 0;
 }
 
-/* Adds the antenna's sums to the means of powers. */
+/* Adds the antenna's sums to the means of powers.  A polarisation whose sum is exactly 0 has lost signal and noise.  The
+ * mean of |z|^2 then keeps its value, so that C/N0 falls. */
 static void add_power(struct fgpu_gnss_antenna *a, const struct gnss_align_ended *e, double data_s)
 {
     const double weight = weight_of(&a->power_s, data_s, POWER_S);
@@ -134,7 +150,8 @@ static void add_power(struct fgpu_gnss_antenna *a, const struct gnss_align_ended
         gnss_multiply(z, z, square);
         for (size_t i = 0; i < 2; i++)
             a->square[pol][i] += weight * (scale * scale * square[i] - a->square[pol][i]);
-        a->power[pol] += weight * (scale * scale * (z[0] * z[0] + z[1] * z[1]) - a->power[pol]);
+        if (z[0] != 0 || z[1] != 0)
+            a->power[pol] += weight * (scale * scale * (z[0] * z[0] + z[1] * z[1]) - a->power[pol]);
     }
 }
 
@@ -175,6 +192,7 @@ void gnss_antenna_measure(const struct fgpu_gnss_align *align, struct fgpu_gnss_
     const uint32_t n_present = gnss_antenna_n_present(a, e), min_samples = (uint32_t)(MIN_FRACTION * e->of->n_samples);
     const double data_s = gnss_align_seconds(align, n_present);
 
+    a->followed_s += gnss_align_seconds(align, e->of->n_samples);
     if (n_present < min_samples || n_present == 0) {
         a->missing_s += e->of->n_present >= min_samples ? gnss_align_seconds(align, e->of->n_present) : 0;
         return;
@@ -259,6 +277,7 @@ static void follow_phase(struct fgpu_gnss_antenna *a)
         const double *product = a->products[FGPU_GNSS_PROMPT][pol], size = hypot(product[0], product[1]);
         a->coherence[pol] += weight * ((size > 0 ? product[0] / size : 0) - a->coherence[pol]);
     }
+    a->incoherent_s = is_coherent(a) ? 0 : a->incoherent_s + a->open_s;
     if (!is_coherent(a))
         return;
     for (size_t pol = 0; pol < N_POLS; pol++) {

@@ -183,6 +183,13 @@ TEST(an_antenna_leaves_and_joins, .end = 4)
     free(sim);
 }
 
+static void check_cn0_now(struct simulation *sim)
+{
+    clear_figures(sim);
+    run_for(sim, 1);
+    check_cn0(sim);
+}
+
 static void never_aligned(struct simulation *sim, const struct fgpu_gnss_measured *measured)
 {
     (void)sim;
@@ -237,6 +244,175 @@ TEST(parts_are_missing, .end = GNSS_N_SIGNALS)
     report(sim, "holes");
     check_loops(sim);
     ck_assert_int_eq(sim->align.n_aligned, 4);
+    free(sim);
+}
+
+/* The only aligned antenna, or both aligned antennas, stop.  The other antenna can then start the loops. */
+TEST(the_loops_starve, .end = 4)
+{
+    struct simulation *sim = simulation_create(_i, GNSS_L1CA, 3, 45);
+
+    start(sim, 0);
+    if (_i % 2)
+        join(sim, 1);
+    run_for(sim, 4);
+    ck_assert_int_eq(sim->align.n_aligned, 1 + _i % 2);
+    for (size_t ant = 0; ant < 3; ant++)
+        sim->is_missing[ant] = true;
+    run_for(sim, 10); /* a gap at all antennas */
+    ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
+    sim->is_missing[2] = false;
+    if (_i / 2)
+        join(sim, 2);
+    run_for(sim, 1.8);
+    ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
+    run_for(sim, 0.4);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
+    for (size_t ant = 0; ant < 3; ant++) {
+        const bool was_followed = ant == 0 || (ant == 1 ? _i % 2 : _i / 2);
+        ck_assert(sim->ants[ant].stage == FGPU_GNSS_SEARCH && sim->ants[ant].n_losses == was_followed);
+    }
+    start(sim, 2);
+    run_for(sim, 4);
+    ck_assert(sim->ants[2].stage == FGPU_GNSS_TRACKING && sim->align.reference == 2);
+    free(sim);
+}
+
+/* The reference antenna and a new antenna never have samples at the same time. */
+TEST(an_antenna_cannot_be_measured)
+{
+    struct simulation *sim = simulation_create(0, GNSS_L1CA, 2, 45);
+
+    start(sim, 0);
+    run_for(sim, 4);
+    join(sim, 1);
+    for (int k = 0; k < 20; k++) {
+        ck_assert_int_eq(sim->ants[1].stage, FGPU_GNSS_PULL_IN);
+        sim->is_missing[0] = k % 2;
+        sim->is_missing[1] = !sim->is_missing[0];
+        run_for(sim, 0.23);
+    }
+    sim->is_missing[0] = false;
+    sim->is_missing[1] = true;
+    run_for(sim, 0.6);
+    ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->ants[1].n_losses == 1 && sim->align.n_aligned == 1);
+    ck_assert_int_eq(sim->align.track.stage, FGPU_GNSS_TRACKING);
+    free(sim);
+}
+
+/* A polarisation of the reference antenna has only zeros.  Other antennas use this polarisation later. */
+TEST(a_dead_polarisation, .end = 4)
+{
+    const int dead = _i % 2;
+    struct simulation *sim = simulation_create(_i, _i / 2 ? GNSS_E1C : GNSS_L1CA, 3, 42);
+
+    sim->is_zero[0][dead] = true;
+    align_all(sim);
+    ck_assert(sim->align.unit_power[dead] == 0 && sim->align.track.pol == 1 - dead);
+    ck_assert(!sim->ants[1].is_used[dead] && !sim->ants[2].is_used[dead]);
+    check_loops(sim);
+    fgpu_gnss_align_leave(&sim->align, 0);
+    sim->watched = sim->align.reference;
+    run_chunk(sim);
+    clear_figures(sim);
+    run_for(sim, 3);
+    report(sim, "dead polarisation");
+    ck_assert_double_lt(sim->worst_turns, 0.25);
+    ck_assert(sim->align.unit_power[dead] > 0 && isfinite(sim->align.unit_power[dead]));
+    for (size_t ant = 1; ant < 3; ant++)
+        ck_assert(sim->ants[ant].is_used[0] && sim->ants[ant].is_used[1]);
+    check_cn0_now(sim);
+    check_loops(sim);
+    for (size_t ant = 1; ant < 3; ant++)
+        sim->is_silent[ant] = true;
+    run_for(sim, 10);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
+    free(sim);
+}
+
+/* The only antenna in the phase loop's polarisation leaves. */
+TEST(the_phase_loop_has_no_antenna, .end = 2)
+{
+    struct simulation *sim = simulation_create(_i, GNSS_L1CA, 2, 42);
+
+    sim->signals[0].cn0[_i] *= 4;
+    sim->is_zero[1][_i] = true;
+    align_all(sim);
+    ck_assert(sim->align.track.pol == _i && !sim->ants[1].is_used[_i]);
+    fgpu_gnss_align_leave(&sim->align, 0);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.reference == SIZE_MAX);
+    ck_assert(sim->ants[1].stage == FGPU_GNSS_SEARCH && sim->ants[1].n_losses == 1);
+    free(sim);
+}
+
+static void set_zero(struct simulation *sim, size_t ant, bool is_zero)
+{
+    for (int pol = 0; pol < N_POLS; pol++)
+        sim->is_zero[ant][pol] = is_zero;
+}
+
+/* The samples of an aligned antenna, and then of the other antenna, become zeros, but count as present. */
+TEST(samples_become_zeros, .end = 4)
+{
+    const size_t ant = (size_t)_i % 2;
+    struct simulation *sim = simulation_create(_i, _i / 2 ? GNSS_E1C : GNSS_L1CA, 2, 45);
+
+    align_all(sim);
+    set_zero(sim, ant, true);
+    run_for(sim, 2.5);
+    ck_assert(sim->ants[ant].stage == FGPU_GNSS_SEARCH && sim->ants[ant].n_losses == 1);
+    ck_assert(sim->align.reference == 1 - ant && sim->ants[1 - ant].stage == FGPU_GNSS_TRACKING);
+    ck_assert_int_eq(sim->ants[1 - ant].n_losses, 0);
+    set_zero(sim, ant, false);
+    sim->watched = 1 - ant;
+    join(sim, ant);
+    run_for(sim, 4);
+    ck_assert_int_eq(sim->align.n_aligned, 2);
+    check_cn0_now(sim);
+    set_zero(sim, 0, true);
+    set_zero(sim, 1, true);
+    run_for(sim, 2.5);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->align.n_aligned == 0);
+    free(sim);
+}
+
+/* A polarisation of an antenna becomes zeros for minutes.  C/N0 in this polarisation falls, and then returns. */
+TEST(a_polarisation_becomes_zeros, .end = 2)
+{
+    struct simulation *sim = simulation_create(_i, GNSS_L1CA, 3, 45);
+
+    align_all(sim);
+    sim->is_zero[_i][1 - sim->align.track.pol] = true;
+    run_for(sim, 3);
+    ck_assert_double_lt(fgpu_gnss_align_at(&sim->align, (size_t)_i, 0).cn0_db_hz[1 - sim->align.track.pol], 25);
+    ck_assert_int_eq(sim->align.n_aligned, 3);
+    run_for(sim, 200);
+    sim->is_zero[_i][1 - sim->align.track.pol] = false;
+    run_for(sim, 4);
+    ck_assert_int_eq(sim->align.n_aligned, 3);
+    ck_assert_double_lt(sim->worst_turns, 0.25);
+    check_cn0_now(sim);
+    check_loops(sim);
+    free(sim);
+}
+
+/* An antenna's phase is wrong by half a turn, and its coherence is too low for corrections.  C/N0 does not fall. */
+TEST(an_antenna_is_incoherent, .end = 6)
+{
+    const size_t ant = (size_t)_i % 3;
+    struct simulation *sim = simulation_create(_i, _i / 3 ? GNSS_E1C : GNSS_L1CA, 4, 42);
+
+    align_all(sim);
+    for (int pol = 0; pol < N_POLS; pol++) {
+        sim->ants[ant].turns[pol] += 0.5;
+        sim->ants[ant].coherence[pol] = 0;
+    }
+    run_for(sim, 1.8);
+    ck_assert_int_eq(sim->align.n_aligned, 4);
+    run_for(sim, 0.6);
+    ck_assert(sim->ants[ant].stage == FGPU_GNSS_SEARCH && sim->ants[ant].n_losses == 1);
+    run_for(sim, 3);
+    ck_assert(sim->align.n_aligned == 3 && sim->align.track.stage == FGPU_GNSS_TRACKING);
     free(sim);
 }
 

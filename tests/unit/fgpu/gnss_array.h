@@ -26,10 +26,11 @@ struct simulation {
     struct fgpu_gnss_antenna ants[MAX_ANTS];
     struct satellite signals[MAX_ANTS];
     double gains[MAX_ANTS];
-    bool is_silent[MAX_ANTS];  /* no signal, only noise */
-    bool is_missing[MAX_ANTS]; /* no samples */
-    double hole_probability;   /* an antenna's part of a piece has lost a random number of samples, or all */
-    double gap_probability;    /* a chunk is missing at all antennas */
+    bool is_silent[MAX_ANTS];       /* no signal, only noise */
+    bool is_missing[MAX_ANTS];      /* no samples */
+    bool is_zero[MAX_ANTS][N_POLS]; /* all samples are zeros, but count as present */
+    double hole_probability;        /* an antenna's part of a piece has lost a random number of samples, or all */
+    double gap_probability;         /* a chunk is missing at all antennas */
     struct taps taps;
     int64_t chunk_samples, delay_samples, begin_sample;
     struct late queue[FGPU_GNSS_MAX_PENDING];
@@ -197,6 +198,9 @@ static inline void make_parts(struct simulation *sim, const struct gnss_piece *p
             n_missing = random_below(2) ? piece->n_samples : (uint32_t)random_below(piece->n_samples);
         make_sums(&sim->signals[ant], &sim->taps, piece, first + offset, piece->n_samples - n_missing,
                   sim->is_silent[ant] ? 0 : gain, gain, late->sums[ant]);
+        for (size_t i = 0; i < FGPU_GNSS_N_TAPS * N_POLS * 2; i++)
+            if (sim->is_zero[ant][i / 2 % N_POLS])
+                (&late->sums[ant][0][0][0])[i] = 0;
         late->parts[ant] =
             (struct fgpu_gnss_part){.sums = n_missing < piece->n_samples ? &late->sums[ant][0][0][0] : NULL,
                                     .tap_stride = 2 * N_POLS,
