@@ -22,7 +22,7 @@ def flow(p, rate_hz, baseband_hz, n_taps):
                ["int8 [pol][sample][re, im]", "scale: a power of two", "missing packets: zeros"]),
               (in_source("kernels/gnss/gnss_correlate.h", "gnss_correlate"), "f",
                ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "all antennas, both pols"]),
-              ("sums", "net", ["int64", "[piece][tap][ant][pol][re, im]", "downloaded"]),
+              ("sums", "net", ["int64", "[piece][tap][ant]", "[pol][re, im]"]),
               (in_source("fgpu/gnss.h", "gnss_align.c").removesuffix(".c"), "f", ["loops of code,", "Doppler and phase"])]
     for i, (name, colour, lines) in enumerate(stages):
         p.box(14 + i * step, y, wide, high, [(name, "h"), *((line, "xs") for line in lines)], colour)
