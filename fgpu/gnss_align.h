@@ -83,7 +83,7 @@ struct fgpu_gnss_own {
     double piece[FGPU_GNSS_N_TAPS][N_POLS][2]; /* sums of the current piece */
 };
 
-/* Delay and Doppler of an antenna are never so far from the reference antenna's that a search is narrower. */
+/* An antenna: its state, and its measurements relative to the loops. */
 struct fgpu_gnss_antenna {
     enum fgpu_gnss_stage stage; /* SEARCH: not followed; PULL_IN; TRACKING.  Reference: the stage of the loops */
     double stage_s;             /* seconds of data in the blocks since the antenna joined */
@@ -131,7 +131,7 @@ struct fgpu_gnss_align {
     struct fgpu_gnss_antenna *ants; /* [n_ants] */
 };
 
-/* The part of an antenna in a piece.  Of an antenna in SEARCH, only 'n_missing' is used. */
+/* The part of an antenna in a piece.  If the antenna is in SEARCH, only 'n_missing' is used. */
 struct fgpu_gnss_part {
     const int64_t *sums; /* sum of tap t, polarisation p, part i at [t * tap_stride + 2 * p + i] */
     size_t tap_stride;
