@@ -193,12 +193,23 @@ void fgpu_antenna_release(struct lane *lane)
     a->current = NULL;
 }
 
-void fgpu_antenna_flush(struct lane *lane)
+bool fgpu_antenna_flush(struct lane *lane)
 {
     struct fgpu_antenna *a = antenna_of(lane);
 
     for (size_t o = 0; o < a->layout->n_outputs; o++)
         fgpu_output_flush(a->outputs[o]);
+    return fgpu_gnss_flush(a->gnss, a->ant);
+}
+
+int64_t fgpu_antenna_pending(const struct lane *lane)
+{
+    const struct fgpu_antenna *a = antenna_of(lane);
+    int64_t timestamp_samples;
+
+    if (a->current)
+        return a->current->timestamp_samples;
+    return matcher_peek(lane->matcher, &timestamp_samples) ? timestamp_samples - a->layout->history_samples : INT64_MAX;
 }
 
 void fgpu_antenna_apply(struct engine *engine, struct command *base)

@@ -83,6 +83,7 @@ struct fgpu_config_gnss {
     bool is_inverted; /* true if a rising sky frequency appears as a falling frequency in the digitised band */
     char *codes;      /* file of Galileo's codes (gnss_codes.h); NULL: none */
     int64_t acquire_periods, acquire_blocks;
+    double max_delay_s; /* largest delay between two antennas */
 };
 
 /* Satellites of one signal. */

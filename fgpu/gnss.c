@@ -4,6 +4,10 @@
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
+#include "common/recv/matcher.h"
+#include "common/telemetry/stats.h"
+#include "fgpu/antenna.h"
+#include "fgpu/gnss_samples.h"
 #include "fgpu/gnss_stream.h"
 
 #include <assert.h>
@@ -12,225 +16,344 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RUNS    64   /* maximum number of runs of present samples in a chunk */
 #define RETRY_S     10.0 /* seconds of data from a failed search to the next search for the same satellite */
 #define FALSE_ALARM 1e-3
-#define PEAK_S      1.0 /* time constant, in seconds of data, of the means of the taps' amplitudes */
-
-/* A run [begin, end) of present samples among the new samples of a chunk. */
-struct run {
-    int64_t begin, end;
-};
-
-/* ---- Samples ----------------------------------------------------------------------------------------------------- */
-
-/* Finds the runs of present samples in [from, to).  A sample is present if all packets from which the filter computes
- * it have arrived on both polarisations.  Returns the number of runs. */
-static size_t find_runs(const struct gnss_stream *s, const struct fgpu_device_input *in, int64_t from, int64_t to,
-                        struct run runs[MAX_RUNS])
-{
-    const struct fgpu_layout *l = s->gnss->layout;
-    const int64_t packet_samples = s->gnss->config->recv.packet_samples;
-    const size_t n_heaps = l->history_heaps + l->heaps_per_chunk;
-    int64_t begin = from;
-    size_t n = 0;
-
-    for (size_t h = 0; h < n_heaps && begin < to; h++) {
-        if (in->present[0][h] && in->present[1][h])
-            continue;
-        const int64_t first = in->timestamp_samples + (int64_t)h * packet_samples;
-        const int64_t touched = -floor_div(-(first - s->n_taps + 1), s->subsampling);
-        const int64_t clear = floor_div(first + packet_samples - 1, s->subsampling) + 1;
-        if (touched > begin) {
-            runs[n++] = (struct run){begin, touched < to ? touched : to};
-            if (n == MAX_RUNS)
-                return n;
-        }
-        begin = clear > begin ? clear : begin;
-    }
-    if (begin < to)
-        runs[n++] = (struct run){begin, to};
-    return n;
-}
-
-static int64_t count_present(const struct run *runs, size_t n_runs, int64_t begin, int64_t end)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < n_runs; i++) {
-        const int64_t from = runs[i].begin > begin ? runs[i].begin : begin;
-        const int64_t to = runs[i].end < end ? runs[i].end : end;
-        n += to > from ? to - from : 0;
-    }
-    return n;
-}
-
-static void quantise(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b,
-                     const struct run *runs, size_t n_runs)
-{
-    struct gnss_quantise_args args = {.pitch_samples = s->sizes.pitch_samples,
-                                      .levels = b->device_levels,
-                                      .scale = {b->scale[0], b->scale[1]},
-                                      .im_sign = s->config->is_inverted ? -1 : 1};
-
-    device_fill(compute, b->device_levels, 0, N_POLS * sizeof(*b->device_levels));
-    if (b->n_present < (uint64_t)(b->end - b->begin))
-        device_fill(compute, s->samples, 0, N_POLS * s->sizes.pitch_samples * 2);
-    for (size_t i = 0; i < n_runs; i++) {
-        const int64_t at = fgpu_baseband_index(s->baseband, runs[i].begin * s->subsampling);
-        for (unsigned pol = 0; pol < N_POLS; pol++)
-            args.in[pol] = (const float *)fgpu_baseband_samples(s->baseband, pol) + 2 * at;
-        args.out = s->samples + 2 * (runs[i].begin - b->begin);
-        args.n_samples = (uint64_t)(runs[i].end - runs[i].begin);
-        struct kernel_grid grid = gnss_quantise_grid(&args);
-        device_launch(compute, s->quantise, &grid, &args);
-    }
-}
+#define SHOW_S      0.05 /* shortest time between two updates of sensors and metrics, in seconds of data */
+#define PEAK_S      1.0  /* time constant, in seconds of data, of the means of the taps' amplitudes */
 
 /* ---- Searches ---------------------------------------------------------------------------------------------------- */
 
-static bool wants_search(const struct gnss_followed *sat, int64_t sample)
+static enum fgpu_gnss_stage stage_at(const struct gnss_followed *sat, size_t ant)
 {
-    return sat->id.config->acquire && !sat->is_dropped && sat->track.stage == FGPU_GNSS_SEARCH &&
-           sample >= sat->retry_sample;
+    return sat->align.ants[ant].stage;
+}
+
+static bool is_tracked(const struct gnss_followed *sat)
+{
+    return sat->align.track.stage != FGPU_GNSS_SEARCH;
+}
+
+/* Antennas that do not know a satellite's Doppler search for different satellites. */
+static bool wants_search(const struct gnss_antenna *a, size_t satellite, int64_t sample)
+{
+    const struct gnss_followed *sat = &a->stream->satellites[satellite];
+    const struct gnss_view *view = &a->views[satellite];
+
+    return sat->id.config->acquire && !view->is_dropped && stage_at(sat, a->ant) == FGPU_GNSS_SEARCH &&
+           sample >= view->retry_sample && (is_tracked(sat) || sat->n_wide == 0);
+}
+
+/* Returns true if a search has found the satellite with the Doppler with which other antennas follow the satellite. */
+static bool agrees(const struct gnss_followed *sat, const struct fgpu_gnss_acquisition *found)
+{
+    const double doppler_hz = fgpu_gnss_track_at(&sat->align.track, found->sample).doppler_hz;
+
+    return fabs(found->doppler_hz - doppler_hz) < 2 * fgpu_gnss_join_hz(gnss_signal_facts(sat->id.signal));
+}
+
+/* Begins a search around the Doppler with which other antennas follow the satellite. */
+static void begin_join(struct gnss_antenna *a, const struct gnss_followed *sat, struct gnss_acquire_config *config,
+                       int64_t sample)
+{
+    struct gnss_stream *s = a->stream;
+    const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sat->align.track, sample);
+    const double range_hz = fgpu_gnss_join_hz(config->facts);
+    const double period_samples =
+        sat->align.track.period_s * s->sample_rate_hz / (1 + state.doppler_hz / config->facts->carrier_hz);
+    const double periods = ldexp((double)state.code_phase, -GNSS_CODE_BITS) / config->n_subchips;
+
+    config->min_doppler_hz = state.doppler_hz - range_hz;
+    config->max_doppler_hz = state.doppler_hz + range_hz;
+    fgpu_gnss_search_begin_narrow(s->gnss->searcher, &a->search, config, (uint32_t)s->config->acquire_blocks,
+                                  (double)sample - periods * period_samples, period_samples);
+}
+
+static void begin_search_for(struct gnss_antenna *a, size_t satellite, int64_t sample)
+{
+    struct gnss_stream *s = a->stream;
+    struct gnss_followed *sat = &s->satellites[satellite];
+    struct gnss_acquire_config config = {
+        .facts = gnss_signal_facts(sat->id.signal),
+        .table = sat->table,
+        .n_subchips = sat->align.track.n_subchips,
+        .n_periods = (uint32_t)s->config->acquire_periods,
+        .sample_rate_hz = s->sample_rate_hz,
+        .carrier_hz = sat->id.carrier_hz,
+        .min_doppler_hz = sat->id.config->doppler_hz - sat->id.config->doppler_range_hz,
+        .max_doppler_hz = sat->id.config->doppler_hz + sat->id.config->doppler_range_hz,
+        .false_alarm = FALSE_ALARM,
+    };
+
+    a->is_searching = true;
+    a->is_stale = false;
+    a->n_collected = 0;
+    a->search.satellite = satellite;
+    a->next_satellite = satellite + 1;
+    counter_add(&a->views[satellite].searches, 1);
+    if (is_tracked(sat) && !a->views[satellite].needs_wide) {
+        begin_join(a, sat, &config, sample);
+        return;
+    }
+    sat->n_wide++;
+    a->is_wide = true;
+    fgpu_gnss_search_begin(s->gnss->searcher, &a->search, &config, (uint32_t)s->config->acquire_blocks);
 }
 
 /* Begins a search for the next satellite that needs a search (wants_search()). */
-static void begin_search(struct gnss_stream *s, int64_t sample)
+static void begin_search(struct gnss_antenna *a, int64_t sample)
 {
-    for (size_t i = 0; i < s->sizes.n_satellites && !s->is_searching; i++) {
-        const size_t at = (s->next_satellite + i) % s->sizes.n_satellites;
-        struct gnss_followed *sat = &s->satellites[at];
-        if (!wants_search(sat, sample))
-            continue;
-        const struct gnss_acquire_config config = {
-            .facts = gnss_signal_facts(sat->id.signal),
-            .table = sat->table,
-            .n_subchips = sat->track.n_subchips,
-            .n_periods = (uint32_t)s->config->acquire_periods,
-            .sample_rate_hz = s->sample_rate_hz,
-            .carrier_hz = sat->id.carrier_hz,
-            .min_doppler_hz = sat->id.config->doppler_hz - sat->id.config->doppler_range_hz,
-            .max_doppler_hz = sat->id.config->doppler_hz + sat->id.config->doppler_range_hz,
-            .false_alarm = FALSE_ALARM,
-        };
-        s->is_searching = true;
-        s->is_stale = false;
-        s->n_collected = 0;
-        s->search.satellite = at;
-        s->next_satellite = at + 1;
-        counter_add(&sat->searches, 1);
-        fgpu_gnss_search_begin(s->gnss->searcher, &s->search, &config, (uint32_t)s->config->acquire_blocks);
+    const size_t n = a->stream->sizes.n_satellites;
+
+    for (size_t i = 0; i < n && !a->is_searching; i++)
+        if (wants_search(a, (a->next_satellite + i) % n, sample))
+            begin_search_for(a, (a->next_satellite + i) % n, sample);
+}
+
+/* Starts the loops with a signal at an antenna.  Antennas that found the signal elsewhere may search at once. */
+static void start(struct gnss_antenna *a, size_t satellite, const struct fgpu_gnss_acquisition *found)
+{
+    for (size_t ant = 0; ant < a->stream->gnss->n_ants; ant++) {
+        struct gnss_view *view = &a->stream->antennas[ant].views[satellite];
+        view->retry_sample = view->is_contrary ? INT64_MIN : view->retry_sample;
+        view->needs_wide = view->is_contrary = false;
     }
+    fgpu_gnss_align_start(&a->stream->satellites[satellite].align, a->ant, found);
+}
+
+/* Begins to follow a signal at an antenna.  Returns false if the antenna's delay is too large. */
+static bool follow(struct gnss_antenna *a, size_t satellite, const struct fgpu_gnss_acquisition *found, int64_t sample)
+{
+    struct gnss_followed *sat = &a->stream->satellites[satellite];
+
+    if (!is_tracked(sat))
+        start(a, satellite, found);
+    else if (!fgpu_gnss_align_join(&sat->align, a->ant, found, (int32_t)a->stream->sizes.delay_samples))
+        return false;
+    a->views[satellite].started_sample = sample;
+    return true;
+}
+
+/* Lets other antennas search for the satellite, too. */
+static void end_wide(struct gnss_antenna *a)
+{
+    if (a->is_wide)
+        a->stream->satellites[a->search.satellite].n_wide--;
+    a->is_wide = false;
+}
+
+/* An antenna has not found the satellite where the only steering antenna follows the satellite.  The antenna's next
+ * search has all Dopplers.  If two antennas have found the satellite elsewhere, the steering antenna has a wrong clock
+ * or a delay that is too large: the loops start again, and this antenna searches again only after RETRY_S. */
+static void object(struct gnss_antenna *a, size_t satellite, int64_t sample)
+{
+    struct gnss_stream *s = a->stream;
+    const size_t wrong = s->satellites[satellite].align.reference;
+    size_t n_contrary = 0;
+
+    a->views[satellite].needs_wide = !a->search.is_found;
+    a->views[satellite].is_contrary = a->search.is_found;
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
+        n_contrary += s->antennas[ant].views[satellite].is_contrary;
+    if (n_contrary < 2)
+        return;
+    s->antennas[wrong].views[satellite].retry_sample = a->views[satellite].retry_sample;
+    start(a, satellite, &a->search.found);
+    a->views[satellite].started_sample = sample;
 }
 
 /* Begins to follow the satellite that a search has found, or sets the earliest sample of the next search. */
-static void end_search(struct gnss_stream *s, int64_t sample)
+static void end_search(struct gnss_antenna *a, int64_t sample)
 {
-    struct gnss_followed *sat = &s->satellites[s->search.satellite];
-    const bool is_found = s->search.is_found && !s->is_stale;
+    const struct gnss_followed *sat = &a->stream->satellites[a->search.satellite];
+    struct gnss_view *view = &a->views[a->search.satellite];
 
-    s->is_searching = false;
-    s->search.state = FGPU_GNSS_SEARCH_IDLE;
-    if (sat->track.stage != FGPU_GNSS_SEARCH || sat->is_dropped)
-        return; /* a request steered or dropped the satellite during the search */
-    if (is_found) {
-        fgpu_gnss_track_start(&sat->track, &s->search.found);
-        sat->started_sample = sample;
-    } else if (!s->is_stale) {
-        sat->retry_sample = sample + (int64_t)(RETRY_S * s->sample_rate_hz);
-    }
+    a->is_searching = false;
+    a->search.state = FGPU_GNSS_SEARCH_IDLE;
+    end_wide(a);
+    if (stage_at(sat, a->ant) != FGPU_GNSS_SEARCH || view->is_dropped || a->is_stale)
+        return; /* a request steered or dropped the satellite during the search, or time restarted */
+    if (a->search.is_found && (!is_tracked(sat) || agrees(sat, &a->search.found)) &&
+        follow(a, a->search.satellite, &a->search.found, sample))
+        return;
+    view->retry_sample = sample + (int64_t)(RETRY_S * a->stream->sample_rate_hz);
+    if (is_tracked(sat) && sat->align.n_aligned == 1)
+        object(a, a->search.satellite, sample);
 }
 
-/* Queues a copy of the buffer's samples that the search still needs for its block. */
-static void collect(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
+/* Queues a copy of the chunk's samples that the search still needs for its block. */
+static void collect(struct gnss_antenna *a, const struct gnss_chunk *chunk, struct gnss_part *part)
 {
-    struct fgpu_gnss_search *search = &s->search;
-    int64_t begin = b->begin;
+    struct gnss_stream *s = a->stream;
+    struct fgpu_gnss_search *search = &a->search;
+    int64_t begin = chunk->begin;
 
     assert(search->n_wanted <= search->pitch_samples);
-    if (s->n_collected > 0 && s->collected_end != b->begin)
-        s->n_collected = 0; /* a gap */
-    if (s->n_collected == 0) {
-        begin = fgpu_gnss_search_block(search, b->begin);
-        if (begin >= b->end)
-            return; /* the block begins in a later buffer */
+    if (a->n_collected > 0 && a->collected_end != chunk->begin)
+        a->n_collected = 0; /* a gap */
+    if (a->n_collected == 0) {
+        begin = fgpu_gnss_search_block(search, chunk->begin);
+        if (begin >= chunk->end)
+            return; /* the block begins in a later chunk */
         search->block_sample = begin;
-        search->begins_anew = search->begins_anew || s->is_stale;
-        s->is_stale = false;
+        search->begins_anew = search->begins_anew || a->is_stale;
+        a->is_stale = false;
     }
-    const size_t n = least(search->n_wanted - s->n_collected, (uint64_t)(b->end - begin));
-    device_copy_2d(compute, search->samples + 2 * s->n_collected, 2 * search->pitch_samples,
-                   s->samples + 2 * (begin - b->begin), 2 * s->sizes.pitch_samples, 2 * n, N_POLS);
-    s->n_collected += (uint32_t)n;
-    s->collected_end = begin + (int64_t)n;
-    if (s->n_collected < search->n_wanted)
+    const size_t n = least(search->n_wanted - a->n_collected, (uint64_t)(chunk->end - begin));
+    device_copy_2d(s->compute, search->samples + 2 * a->n_collected, 2 * search->pitch_samples,
+                   gnss_samples_row(s, a->ant) + 2 * gnss_samples_index(s, chunk->end, begin),
+                   2 * s->sizes.pitch_samples, 2 * n, N_POLS);
+    a->n_collected += (uint32_t)n;
+    a->collected_end = begin + (int64_t)n;
+    if (a->n_collected < search->n_wanted)
         return;
-    s->n_collected = 0;
-    s->fills_block = true;
-    b->ends_block = true;
+    a->n_collected = 0;
+    a->fills_block = true;
+    part->ends_block = true;
 }
 
-static bool is_search_away(const struct gnss_stream *s)
+static bool is_search_away(const struct gnss_antenna *a)
 {
-    return s->fills_block || fgpu_gnss_search_is_away(&s->search);
+    return a->fills_block || fgpu_gnss_search_is_away(&a->search);
 }
 
-static void search(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
+static void search(struct gnss_antenna *a, const struct gnss_chunk *chunk, struct gnss_part *part)
 {
-    if (is_search_away(s))
+    if (is_search_away(a))
         return;
-    if (s->is_searching && s->search.state == FGPU_GNSS_SEARCH_ENDED)
-        end_search(s, b->end);
-    if (!s->is_searching)
-        begin_search(s, b->end);
-    else if (s->search.state == FGPU_GNSS_SEARCH_WANTS)
-        collect(s, compute, b);
+    if (a->is_searching && a->search.state == FGPU_GNSS_SEARCH_ENDED)
+        end_search(a, chunk->end);
+    if (!a->is_searching)
+        begin_search(a, chunk->end);
+    else if (a->search.state == FGPU_GNSS_SEARCH_WANTS)
+        collect(a, chunk, part);
 }
 
 /* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
-static void make_pieces(struct gnss_stream *s, struct gnss_buffer *b, const struct run *runs, size_t n_runs)
+/* Writes the number of samples of a piece that are missing at each antenna. */
+static void count_missing(const struct gnss_stream *s, struct gnss_chunk *const *set, struct gnss_buffer *b,
+                          const struct gnss_piece *piece, int64_t first)
 {
-    b->n_pieces = 0;
-    for (size_t i = 0; i < s->sizes.n_satellites; i++) {
-        struct gnss_piece *pieces = b->pieces + b->n_pieces;
-        const size_t n = fgpu_gnss_track_pieces(&s->satellites[i].track, b->begin, b->end, pieces,
-                                                s->sizes.max_pieces - b->n_pieces);
-        for (size_t p = 0; p < n; p++) {
-            const int64_t first = b->begin + pieces[p].first, end = first + pieces[p].n_samples;
-            const int64_t n_present = count_present(runs, n_runs, first, end);
-            pieces[p].satellite = (uint32_t)i;
-            pieces[p].integration = (uint32_t)(b->n_pieces + p);
-            b->infos[b->n_pieces + p] =
-                (struct gnss_piece_info){(uint16_t)i, (uint32_t)(pieces[p].n_samples - n_present)};
-        }
-        b->n_pieces += n;
+    const int32_t *offsets = b->offsets + piece->satellite * s->gnss->n_ants;
+    uint32_t *n_missing = b->n_missing + piece->integration * s->gnss->n_ants;
+
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
+        const int64_t from = first + offsets[ant];
+        n_missing[ant] =
+            piece->n_samples - (uint32_t)(set[ant] ? gnss_samples_present(set[ant], from, from + piece->n_samples) : 0);
     }
 }
 
-static void correlate(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
+/* Makes the pieces of all satellites, one after the other in order of time: gnss_correlate_mma is then fast.  The replica
+ * is late by the largest delay between antennas, so that all samples that it meets have arrived. */
+static void make_pieces(struct gnss_stream *s, struct gnss_chunk *const *set, struct gnss_buffer *b)
+{
+    const int64_t begin = b->begin - s->sizes.delay_samples, end = b->end - s->sizes.delay_samples;
+    const int64_t row_index = gnss_samples_index(s, b->end, begin);
+    size_t n_before;
+
+    for (size_t i = 0; i < s->sizes.n_satellites; i++)
+        for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
+            b->offsets[i * s->gnss->n_ants + ant] = s->satellites[i].align.ants[ant].offset_samples;
+    b->n_pieces = 0;
+    do {
+        n_before = b->n_pieces;
+        for (size_t i = 0; i < s->sizes.n_satellites && b->n_pieces < s->sizes.max_pieces; i++) {
+            struct gnss_piece *piece = b->pieces + b->n_pieces;
+            if (fgpu_gnss_align_pieces(&s->satellites[i].align, begin, end, piece, 1) == 0)
+                continue;
+            const int64_t first = begin + piece->first;
+            piece->first += row_index;
+            piece->satellite = (uint32_t)i;
+            piece->integration = (uint32_t)b->n_pieces++;
+            count_missing(s, set, b, piece, first);
+        }
+    } while (b->n_pieces > n_before);
+}
+
+static void correlate(struct gnss_stream *s, struct gnss_buffer *b)
 {
     const struct gnss_correlate_args args = gnss_stream_correlate_args(s, b);
     const struct device *device = s->gnss->engine->c.device;
     struct kernel_grid grid =
         gnss_correlate_grid(s->variant, &args, device_shared_bytes(device), device_multiprocessors(device));
 
-    device_copy(compute, b->device_pieces, b->pieces, b->n_pieces * sizeof(*b->pieces));
-    device_fill(compute, b->device_sums, 0, b->n_pieces * GNSS_SUMS_OF_PIECE * sizeof(*b->sums));
-    device_launch(compute, s->correlate, &grid, &args);
+    device_copy(s->compute, b->device_pieces, b->pieces, b->n_pieces * sizeof(*b->pieces));
+    device_copy(s->compute, b->device_offsets, b->offsets,
+                s->sizes.n_satellites * s->gnss->n_ants * sizeof(*b->offsets));
+    device_fill(s->compute, b->device_sums, 0, b->n_pieces * gnss_piece_sums(s) * sizeof(*b->sums));
+    device_launch(s->compute, s->correlate, &grid, &args);
 }
 
-static void finish(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
+static void finish(struct gnss_stream *s, struct gnss_buffer *b)
 {
     struct device_stream *download = s->gnss->engine->download;
 
     s->n_downloading++;
-    outbuf_finish(&b->base, compute, download);
+    outbuf_finish(&b->base, s->compute, download);
     if (b->n_pieces > 0)
-        device_copy(download, b->sums, b->device_sums, b->n_pieces * GNSS_SUMS_OF_PIECE * sizeof(*b->sums));
-    device_copy(download, b->levels, b->device_levels, N_POLS * sizeof(*b->levels));
+        device_copy(download, b->sums, b->device_sums, b->n_pieces * gnss_piece_sums(s) * sizeof(*b->sums));
+    device_copy(download, b->levels, b->device_levels, s->gnss->n_ants * N_POLS * sizeof(*b->levels));
     outbuf_download(&b->base, download);
+}
+
+/* ---- Rounds ------------------------------------------------------------------------------------------------------ */
+
+/* Ends the tracking of all satellites at an antenna. */
+static void leave_all(struct gnss_antenna *a)
+{
+    for (size_t i = 0; i < a->stream->sizes.n_satellites; i++) {
+        fgpu_gnss_align_leave(&a->stream->satellites[i].align, a->ant);
+        a->views[i].retry_sample = INT64_MIN;
+    }
+    a->is_stale = true;
+    a->n_collected = 0;
+}
+
+static void begin_part(const struct gnss_antenna *a, const struct gnss_chunk *chunk, struct gnss_part *part)
+{
+    part->is_present = chunk;
+    part->ends_block = false;
+    part->n_records = 0;
+    memcpy(part->scale, a->scale, sizeof(part->scale));
+    part->n_present = chunk ? chunk->n_present : 0;
+    part->n_samples = chunk ? (uint64_t)(chunk->end - chunk->begin) : 0;
+    part->heap.items[ITEM_TIMESTAMP].value =
+        chunk ? (uint64_t)(chunk->begin * a->stream->subsampling) & SPEAD_VALUE_MASK : 0;
+    part->group.ready_ns = chunk ? chunk->last_arrival_ns : 0;
+}
+
+/* Queues all work for a round: one chunk of each antenna, or NULL for an absent antenna. */
+static void make_round(struct gnss_stream *s, struct gnss_chunk *const *set, struct gnss_buffer *b)
+{
+    b->begin = INT64_MAX;
+    b->end = INT64_MIN;
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
+        begin_part(&s->antennas[ant], set[ant], &b->parts[ant]);
+        if (set[ant]) {
+            b->begin = set[ant]->begin < b->begin ? set[ant]->begin : b->begin;
+            b->end = set[ant]->end;
+        }
+    }
+    if (b->begin < s->last_end)
+        for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
+            leave_all(&s->antennas[ant]); /* time went back */
+    s->last_end = b->end;
+    gnss_samples_quantise(s, set, b);
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
+        if (set[ant])
+            search(&s->antennas[ant], set[ant], &b->parts[ant]);
+        else
+            end_wide(&s->antennas[ant]);
+    make_pieces(s, set, b);
+    if (b->n_pieces > 0)
+        correlate(s, b);
+    finish(s, b);
+}
+
+static bool is_replay(const struct fgpu_gnss *gnss)
+{
+    return gnss->config->recv.base.pcap_file && device_ok(gnss->engine->c.device);
 }
 
 /* Returns true if a replay must wait for sums or a search.  In a replay the next pieces are made only after the loops
@@ -238,18 +361,50 @@ static void finish(struct gnss_stream *s, struct device_stream *compute, struct 
  * wait. */
 static bool must_wait(const struct gnss_stream *s)
 {
-    const struct fgpu_gnss *gnss = s->gnss;
+    bool is_away = s->n_downloading > 0;
 
-    return gnss->config->recv.base.pcap_file && (s->n_downloading > 0 || is_search_away(s)) &&
-           device_ok(gnss->engine->c.device);
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
+        is_away = is_away || is_search_away(&s->antennas[ant]);
+    return is_away && is_replay(s->gnss);
 }
 
-/* Begins to follow a signal.  The order gives the state of the signal at one ADC sample.  Tracking begins with the last
- * complex sample whose filter is centred at or before this ADC sample. */
-static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
+/* Computes all rounds whose chunks are there.  Returns false if the caller must call again. */
+static bool make_rounds(struct gnss_stream *s, bool may_wait)
 {
+    struct gnss_chunk *set[GNSS_MAX_ANTS];
+    int64_t timestamp_samples;
+
+    while (matcher_peek(s->matcher, &timestamp_samples)) {
+        if (must_wait(s))
+            return false;
+        struct gnss_buffer *b = (struct gnss_buffer *)outbuf_take(&s->pool);
+        if (!b && may_wait)
+            return false;
+        matcher_next(s->matcher, (struct chunk **)set, &timestamp_samples);
+        if (b)
+            make_round(s, set, b);
+        for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
+            if (!set[ant])
+                continue;
+            counter_add(&s->antennas[ant].dropped_heaps, !b);
+            set[ant]->is_used = true;
+            buffer_ref_put(&set[ant]->base.ref);
+        }
+    }
+    return true;
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------------------------------ */
+
+/* Begins to follow a signal.  The order gives the state of the signal at one ADC sample.  Tracking begins with the last
+ * complex sample whose filter is centred at or before this ADC sample.  If the delay to the other antennas is too
+ * large, the order is right and the other antennas must be aligned again. */
+static void steer(struct gnss_antenna *a, const struct fgpu_gnss_order *order)
+{
+    const struct gnss_stream *s = a->stream;
+    struct gnss_followed *sat = &s->satellites[order->satellite];
     const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;
-    const int64_t turns = floor_div(s->input_samples - order->timestamp_samples + wrap / 2, wrap);
+    const int64_t turns = floor_div(a->input_samples - order->timestamp_samples + wrap / 2, wrap);
     const double delay_samples = (double)(s->n_taps - 1) / 2;
     const int64_t timestamp = order->timestamp_samples + turns * wrap;
     const int64_t sample = floor_div(2 * timestamp - (s->n_taps - 1), 2 * s->subsampling);
@@ -261,66 +416,73 @@ static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct
     const double phase = chips - floor(chips / facts->n_chips) * facts->n_chips;
     const struct fgpu_gnss_acquisition acquisition = {
         .sample = sample,
-        .code_subchips = phase < facts->n_chips ? phase * sat->track.chip_subchips : 0,
+        .code_subchips = phase < facts->n_chips ? phase * sat->align.track.chip_subchips : 0,
         .doppler_hz = order->doppler_hz,
     };
 
-    fgpu_gnss_track_start(&sat->track, &acquisition);
-    sat->started_sample = sample;
+    fgpu_gnss_align_leave(&sat->align, a->ant);
+    if (!follow(a, order->satellite, &acquisition, sample)) {
+        start(a, order->satellite, &acquisition);
+        a->views[order->satellite].started_sample = sample;
+    }
 }
 
 /* Applies the steer orders that arrived before the first input.  Their 48-bit timestamps are ambiguous without the
  * timestamp of an input. */
-static void first_orders(struct gnss_stream *s)
+static void first_orders(struct gnss_antenna *a)
 {
-    for (size_t k = 0; k < s->sizes.n_satellites; k++) {
-        struct gnss_followed *sat = &s->satellites[k];
+    for (size_t i = 0; i < a->stream->sizes.n_satellites; i++) {
+        struct fgpu_gnss_order *order = &a->views[i].first_order;
 
-        if (sat->first_order.action == FGPU_GNSS_STEER)
-            steer(s, sat, &sat->first_order);
-        sat->first_order.action = FGPU_GNSS_NO_ACTION;
+        if (order->action == FGPU_GNSS_STEER)
+            steer(a, order);
+        order->action = FGPU_GNSS_NO_ACTION;
     }
 }
 
+/* Queues the copy of an antenna's new samples.  Returns false if the caller must call again with the same input.  If
+ * time has jumped, the new chunk's slot may have an old chunk that waits for another antenna.  The new chunk is then
+ * dropped, because nothing else would end the wait. */
+static bool take_input(struct gnss_antenna *a, struct device_stream *compute, const struct fgpu_device_input *in,
+                       bool may_wait)
+{
+    struct gnss_chunk *chunk = gnss_samples_chunk(a, in);
+
+    if (!chunk->is_free && !make_rounds(a->stream, may_wait))
+        return false;
+    chunk = gnss_samples_chunk(a, in);
+    a->input_samples = in->timestamp_samples;
+    if (!a->has_input)
+        first_orders(a);
+    a->has_input = true;
+    fgpu_baseband_advance(a->baseband, compute, in);
+    if (!chunk->is_free) {
+        counter_add(&a->dropped_heaps, 1);
+        a->newest = NULL;
+    } else if (gnss_samples_take(a, chunk, compute, in)) {
+        matcher_add(a->stream->matcher, (unsigned)a->ant, &chunk->base);
+        gnss_samples_take_back(a->stream);
+    }
+    return true;
+}
+
 /* Queues a stream's work for one input.  Returns false if the caller must call again with the same input. */
-static bool process(struct gnss_stream *s, struct device_stream *compute, const struct fgpu_device_input *in,
+static bool process(struct gnss_antenna *a, struct device_stream *compute, const struct fgpu_device_input *in,
                     bool may_wait)
 {
-    struct run runs[MAX_RUNS];
+    const bool is_taken = a->has_input && a->input_samples == in->timestamp_samples;
 
-    if (s->has_input && s->input_samples == in->timestamp_samples)
-        return true;
-    if (must_wait(s))
-        return false;
-    struct gnss_buffer *b = (struct gnss_buffer *)outbuf_take(&s->pool);
-    if (!b && may_wait)
-        return false;
-    s->input_samples = in->timestamp_samples;
-    if (!s->has_input)
-        first_orders(s);
-    s->has_input = true;
-    fgpu_baseband_advance(s->baseband, compute, in);
-    if (!b) {
-        counter_add(&s->dropped_heaps, 1);
-        return true;
-    }
-    fgpu_baseband_made(s->baseband, &b->begin, &b->end);
-    if (b->begin >= b->end) {
-        outbuf_give(&b->base);
-        return true;
-    }
-    const size_t n_runs = find_runs(s, in, b->begin, b->end, runs);
-    b->n_present = (uint64_t)count_present(runs, n_runs, b->begin, b->end);
-    b->ends_block = false;
-    memcpy(b->scale, s->scale, sizeof(b->scale));
-    b->group.ready_ns = in->last_arrival_ns;
-    quantise(s, compute, b, runs, n_runs);
-    search(s, compute, b);
-    make_pieces(s, b, runs, n_runs);
-    if (b->n_pieces > 0)
-        correlate(s, compute, b);
-    finish(s, compute, b);
-    return true;
+    return (is_taken || take_input(a, compute, in, may_wait)) && make_rounds(a->stream, may_wait);
+}
+
+/* Returns true if another antenna has not finished earlier data.  In a replay, such data go first: otherwise they could
+ * be late. */
+static bool is_ahead(const struct fgpu_gnss *gnss, size_t ant, int64_t timestamp_samples)
+{
+    for (size_t other = 0; other < gnss->n_ants; other++)
+        if (other != ant && fgpu_antenna_pending(gnss->engine->lanes[other]) < timestamp_samples)
+            return true;
+    return false;
 }
 
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
@@ -328,190 +490,242 @@ bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream 
 {
     bool is_done = true;
 
-    for (size_t i = 0; gnss && i < gnss->n_streams; i++)
-        is_done = process(&gnss->streams[ant * gnss->n_streams + i], compute, in, may_wait) && is_done;
+    if (!gnss)
+        return true;
+    if (is_replay(gnss) && is_ahead(gnss, ant, in->timestamp_samples))
+        return false;
+    for (size_t i = 0; i < gnss->n_streams; i++)
+        is_done = process(&gnss->streams[i].antennas[ant], compute, in, may_wait) && is_done;
+    return is_done;
+}
+
+bool fgpu_gnss_flush(struct fgpu_gnss *gnss, size_t ant)
+{
+    bool is_done = true;
+
+    for (size_t i = 0; gnss && i < gnss->n_streams; i++) {
+        struct gnss_antenna *a = &gnss->streams[i].antennas[ant];
+        if (!a->has_ended)
+            matcher_end(a->stream->matcher, (unsigned)ant);
+        a->has_ended = true;
+        is_done = make_rounds(a->stream, true) && is_done;
+    }
     return is_done;
 }
 
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant)
 {
     for (size_t i = 0; gnss && i < gnss->n_streams; i++) {
-        struct gnss_stream *s = &gnss->streams[ant * gnss->n_streams + i];
-        s->has_input = false;
-        fgpu_baseband_restart(s->baseband);
-        for (size_t k = 0; k < s->sizes.n_satellites; k++) {
-            fgpu_gnss_track_stop(&s->satellites[k].track);
-            s->satellites[k].retry_sample = INT64_MIN;
-        }
-        s->is_stale = true;
-        s->n_collected = 0;
+        struct gnss_antenna *a = &gnss->streams[i].antennas[ant];
+        a->has_input = false;
+        a->newest = NULL;
+        fgpu_baseband_restart(a->baseband);
+        leave_all(a);
     }
 }
 
 /* ---- Orders ------------------------------------------------------------------------------------------------------ */
 
-static void apply(struct gnss_stream *s, const struct fgpu_gnss_order *order)
+static void apply(struct gnss_antenna *a, const struct fgpu_gnss_order *order)
 {
-    struct gnss_followed *sat = &s->satellites[order->satellite];
+    struct gnss_view *view = &a->views[order->satellite];
 
-    sat->is_dropped = order->action == FGPU_GNSS_DROP;
-    sat->retry_sample = INT64_MIN;
-    sat->first_order.action = FGPU_GNSS_NO_ACTION;
+    view->is_dropped = order->action == FGPU_GNSS_DROP;
+    view->retry_sample = INT64_MIN;
+    view->first_order.action = FGPU_GNSS_NO_ACTION;
     if (order->action == FGPU_GNSS_DROP)
-        fgpu_gnss_track_stop(&sat->track);
-    else if (order->action == FGPU_GNSS_STEER && s->has_input)
-        steer(s, sat, order);
+        fgpu_gnss_align_leave(&a->stream->satellites[order->satellite].align, a->ant);
+    else if (order->action == FGPU_GNSS_STEER && a->has_input)
+        steer(a, order);
     else if (order->action == FGPU_GNSS_STEER)
-        sat->first_order = *order;
+        view->first_order = *order;
 }
 
 void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order)
 {
-    for (size_t ant = 0; ant < gnss->layout->n_ants; ant++)
+    for (size_t ant = 0; ant < gnss->n_ants; ant++)
         if (order->ant == ant || order->ant == FGPU_GNSS_ALL_ANTENNAS)
-            apply(&gnss->streams[ant * gnss->n_streams + order->stream], order);
+            apply(&gnss->streams[order->stream].antennas[ant], order);
 }
 
 /* ---- Downloaded -------------------------------------------------------------------------------------------------- */
 
-static double stronger(const struct fgpu_gnss_state *state)
-{
-    return fmax(state->cn0_db_hz[0], state->cn0_db_hz[1]);
-}
-
 static void write_record(const struct gnss_stream *s, const struct gnss_followed *sat,
-                         const struct fgpu_gnss_integration *ended, struct fgpu_gnss_record *r)
+                         const struct fgpu_gnss_integration *ended, const struct fgpu_gnss_measured *m,
+                         struct fgpu_gnss_record *r)
 {
     const struct fgpu_gnss_state *state = &ended->after;
 
     *r = (struct fgpu_gnss_record){
-        .timestamp = (ended->sample * s->subsampling) & (int64_t)SPEAD_VALUE_MASK,
+        .timestamp = ((ended->sample + m->offset_samples) * s->subsampling) & (int64_t)SPEAD_VALUE_MASK,
         .code_period = ended->code_period,
-        .code_phase = ended->code_subchips / sat->track.chip_subchips,
+        .code_phase = ended->code_subchips / sat->align.track.chip_subchips,
         .carrier_cycles = ended->carrier_turns,
         .carrier_phase = ldexp((double)(ended->carrier_phase >> 11), -53),
-        .doppler = state->doppler_hz,
+        .doppler = m->doppler_hz,
         .doppler_rate = state->doppler_rate_hz_s,
-        .cn0 = {(float)state->cn0_db_hz[0], (float)state->cn0_db_hz[1]},
+        .cn0 = {(float)m->cn0_db_hz[0], (float)m->cn0_db_hz[1]},
         .n_samples = ended->n_samples,
-        .n_present = ended->n_present,
+        .n_present = m->n_present,
         .prn = (uint16_t)sat->id.prn,
         .signal = (uint16_t)sat->id.signal,
-        .stage = (uint16_t)ended->stage,
-        .flags = (uint16_t)((state->is_code_locked ? FGPU_GNSS_CODE_LOCKED : 0) |
-                            (state->is_carrier_locked ? FGPU_GNSS_CARRIER_LOCKED : 0) |
+        .stage = (uint16_t)m->stage,
+        .flags = (uint16_t)((m->is_code_locked ? FGPU_GNSS_CODE_LOCKED : 0) |
+                            (m->is_carrier_locked ? FGPU_GNSS_CARRIER_LOCKED : 0) |
                             (state->has_half_turn ? FGPU_GNSS_HALF_TURN : 0)),
         .symbol_period = state->symbol_period,
-        .n_starts = sat->track.n_starts,
+        .n_starts = m->n_starts,
     };
-    memcpy(r->sums, ended->sums, sizeof(r->sums));
+    memcpy(r->sums, m->sums, sizeof(r->sums));
 }
 
 /* Updates the means of the taps' amplitudes.  The means of the three taps use the same weights, so the ratios of the
  * means are correct even after the first integration. */
-static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
-                        const struct fgpu_gnss_integration *ended)
+static void follow_peak(const struct gnss_stream *s, struct gnss_view *view, uint32_t n_samples,
+                        const struct fgpu_gnss_measured *m)
 {
-    const double weight = fmin(1, ended->n_samples / (PEAK_S * s->sample_rate_hz));
+    const double weight = fmin(1, n_samples / (PEAK_S * s->sample_rate_hz));
 
     for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++) {
-        const double(*sums)[2] = ended->sums[tap];
+        const double(*sums)[2] = m->sums[tap];
         const double amplitude = hypot(hypot(sums[0][0], sums[0][1]), hypot(sums[1][0], sums[1][1]));
-        sat->peak[tap] += weight * (amplitude - sat->peak[tap]);
+        view->peak[tap] += weight * (amplitude - view->peak[tap]);
     }
 }
 
-/* Passes a buffer's sums to the loops, in order, and writes a record for each integration that ended.  Returns the
- * number of records written. */
-static size_t close_loops(struct gnss_stream *s, struct gnss_buffer *b)
+/* Writes a record of an integration for each antenna that took part. */
+static void write_records(struct gnss_stream *s, struct gnss_buffer *b, size_t satellite,
+                          const struct fgpu_gnss_integration *ended, const struct fgpu_gnss_measured *measured)
 {
-    const double unit[N_POLS] = {1.0 / b->scale[0], 1.0 / b->scale[1]};
-    size_t n_records = 0;
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
+        struct gnss_part *part = &b->parts[ant];
+        if (measured[ant].stage == FGPU_GNSS_SEARCH || !part->is_present)
+            continue;
+        follow_peak(s, &s->antennas[ant].views[satellite], ended->n_samples, &measured[ant]);
+        if (part->n_records < s->sizes.max_pieces)
+            write_record(s, &s->satellites[satellite], ended, &measured[ant], &part->records[part->n_records++]);
+    }
+}
+
+/* Passes a buffer's sums to the loops, in order, and writes records. */
+static void close_loops(struct gnss_stream *s, struct gnss_buffer *b)
+{
+    const size_t n_ants = s->gnss->n_ants, tap_stride = n_ants * N_POLS * 2;
+    struct fgpu_gnss_measured measured[2 * GNSS_MAX_ANTS];
+    struct fgpu_gnss_part parts[GNSS_MAX_ANTS];
+    struct fgpu_gnss_integration ended[2];
 
     for (size_t p = 0; p < b->n_pieces; p++) {
-        struct gnss_followed *sat = &s->satellites[b->infos[p].satellite];
-        const int64_t(*sums)[N_POLS][2] = (const int64_t(*)[N_POLS][2])(b->sums + p * GNSS_SUMS_OF_PIECE);
-        struct fgpu_gnss_integration ended[2];
-        const uint32_t n_losses = sat->track.n_losses;
-        const size_t n = fgpu_gnss_track_sums(&sat->track, sums, unit, b->infos[p].n_missing, ended);
+        const size_t satellite = b->pieces[p].satellite;
+        for (size_t ant = 0; ant < n_ants; ant++)
+            parts[ant] = (struct fgpu_gnss_part){
+                .sums = b->sums + p * gnss_piece_sums(s) + ant * N_POLS * 2,
+                .tap_stride = tap_stride,
+                .unit = {1.0 / b->parts[ant].scale[0], 1.0 / b->parts[ant].scale[1]},
+                .n_missing = b->n_missing[p * n_ants + ant],
+                .offset_samples = b->offsets[satellite * n_ants + ant],
+            };
+        const size_t n = fgpu_gnss_align_sums(&s->satellites[satellite].align, parts, ended, measured);
         for (size_t i = 0; i < n; i++)
-            follow_peak(s, sat, &ended[i]);
-        for (size_t i = 0; i < n && n_records < s->sizes.max_pieces; i++)
-            write_record(s, sat, &ended[i], &b->records[n_records++]);
-        counter_add(&sat->losses, sat->track.n_losses - n_losses);
+            write_records(s, b, satellite, &ended[i], measured + i * n_ants);
     }
-    return n_records;
 }
 
-static void show_peak(struct gnss_followed *sat, bool is_followed)
+static void show_peak(struct gnss_view *view, bool is_followed)
 {
     if (!is_followed)
-        memset(sat->peak, 0, sizeof(sat->peak));
-    const double prompt = sat->peak[FGPU_GNSS_PROMPT];
+        memset(view->peak, 0, sizeof(view->peak));
+    const double prompt = view->peak[FGPU_GNSS_PROMPT];
     for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++)
-        gauge_set(&sat->taps[tap], prompt > 0 ? (int64_t)rint(1e3 * sat->peak[tap] / prompt) : 0);
+        gauge_set(&view->taps[tap], prompt > 0 ? (int64_t)rint(1e3 * view->peak[tap] / prompt) : 0);
 }
 
-static void show(struct gnss_stream *s, const struct gnss_buffer *b)
+static void show(struct gnss_antenna *a, size_t satellite, const struct gnss_buffer *b, int64_t unix_ns)
+{
+    const struct fgpu_gnss_align *align = &a->stream->satellites[satellite].align;
+    const struct fgpu_gnss_state state = fgpu_gnss_align_at(align, a->ant, b->end);
+    struct gnss_view *view = &a->views[satellite];
+    const bool is_followed = state.stage != FGPU_GNSS_SEARCH;
+    const enum sensor_status status = is_followed ? SENSOR_NOMINAL : SENSOR_INACTIVE;
+    const double doppler_hz = is_followed ? state.doppler_hz : 0;
+    const double cn0_db_hz = fmax(state.cn0_db_hz[0], state.cn0_db_hz[1]);
+
+    gauge_set(&view->stage, state.stage);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        gauge_set(&view->cn0_mdb[pol],
+                  is_followed && isfinite(state.cn0_db_hz[pol]) ? (int64_t)rint(1e3 * state.cn0_db_hz[pol]) : 0);
+    gauge_set(&view->doppler_mhz, (int64_t)rint(1e3 * doppler_hz));
+    counter_add(&view->losses, align->ants[a->ant].n_losses - counter_get(&view->losses));
+    show_peak(view, is_followed);
+    sensor_set_integer(&view->stage_sensor, unix_ns, status, state.stage);
+    sensor_set_real(&view->cn0_sensor, unix_ns, status, is_followed && isfinite(cn0_db_hz) ? cn0_db_hz : 0);
+    sensor_set_real(&view->doppler_sensor, unix_ns, status, doppler_hz);
+    sensor_set_real(&view->age_sensor, unix_ns, status,
+                    is_followed ? (double)(b->end - view->started_sample) / a->stream->sample_rate_hz : 0);
+}
+
+/* Updates sensors and metrics of all satellites and antennas. */
+static void show_all(struct gnss_stream *s, const struct gnss_buffer *b)
 {
     const int64_t unix_ns = timebase_unix_ns(&s->gnss->timebase, b->end * s->subsampling);
 
-    for (size_t i = 0; i < s->sizes.n_satellites; i++) {
-        struct gnss_followed *sat = &s->satellites[i];
-        const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sat->track, b->end);
-        const bool is_followed = state.stage != FGPU_GNSS_SEARCH;
-        const enum sensor_status status = is_followed ? SENSOR_NOMINAL : SENSOR_INACTIVE;
-        const double cn0_db_hz = is_followed && isfinite(stronger(&state)) ? stronger(&state) : 0;
-        gauge_set(&sat->stage, state.stage);
-        for (unsigned pol = 0; pol < N_POLS; pol++)
-            gauge_set(&sat->cn0_mdb[pol],
-                      is_followed && isfinite(state.cn0_db_hz[pol]) ? (int64_t)rint(1e3 * state.cn0_db_hz[pol]) : 0);
-        gauge_set(&sat->doppler_mhz, is_followed ? (int64_t)rint(1e3 * state.doppler_hz) : 0);
-        show_peak(sat, is_followed);
-        sensor_set_integer(&sat->stage_sensor, unix_ns, status, state.stage);
-        sensor_set_real(&sat->cn0_sensor, unix_ns, status, cn0_db_hz);
-        sensor_set_real(&sat->doppler_sensor, unix_ns, status, is_followed ? state.doppler_hz : 0);
-        sensor_set_real(&sat->age_sensor, unix_ns, status,
-                        is_followed ? (double)(b->end - sat->started_sample) / s->sample_rate_hz : 0);
-    }
+    if (b->end >= s->shown_sample && (double)b->end - (double)s->shown_sample < SHOW_S * s->sample_rate_hz)
+        return;
+    s->shown_sample = b->end;
+    for (size_t i = 0; i < s->gnss->n_ants * s->sizes.n_satellites; i++)
+        show(&s->antennas[i / s->sizes.n_satellites], i % s->sizes.n_satellites, b, unix_ns);
 }
 
 /* Adjusts the scales to a buffer's levels.  Ignores a buffer that was quantised with an earlier scale. */
-static void follow_level(struct gnss_stream *s, const struct gnss_buffer *b)
+static void follow_level(struct gnss_antenna *a, const struct gnss_part *part, const struct gnss_level *levels)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        counter_add(&s->clipped_samples, b->levels[pol].n_clipped);
-        if (b->scale[pol] == s->scale[pol] && b->n_present > 0)
-            s->scale[pol] = gnss_quantise_scale(s->scale[pol], b->levels[pol].squares, b->n_present);
+        counter_add(&a->clipped_samples, levels[pol].n_clipped);
+        if (part->scale[pol] == a->scale[pol] && part->n_present > 0)
+            a->scale[pol] = gnss_quantise_scale(a->scale[pol], levels[pol].squares, part->n_present);
     }
+}
+
+/* Sends an antenna's heap. */
+static void send_part(struct gnss_antenna *a, struct gnss_part *part)
+{
+    const size_t n_left = a->stream->sizes.max_pieces - part->n_records;
+
+    memset(part->records + part->n_records, 0, n_left * sizeof(*part->records));
+    counter_add(&a->present_samples, part->n_present);
+    counter_add(&a->missing_samples, part->n_samples - part->n_present);
+    part->group.send = true;
+    sender_push(a->send, &part->job);
 }
 
 void fgpu_gnss_push(struct outbuf *buffer)
 {
     struct gnss_buffer *b = (struct gnss_buffer *)buffer;
     struct gnss_stream *s = b->stream;
-    const int64_t timestamp = b->begin * s->subsampling;
+    int n_present = 0;
 
     s->n_downloading--;
-    if (b->ends_block) {
-        s->fills_block = false;
-        fgpu_gnss_search_push(s->gnss->searcher, &s->search);
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
+        struct gnss_antenna *a = &s->antennas[ant];
+        if (b->parts[ant].ends_block) {
+            a->fills_block = false;
+            fgpu_gnss_search_push(s->gnss->searcher, &a->search);
+        }
+        if (b->parts[ant].is_present)
+            follow_level(a, &b->parts[ant], b->levels + ant * N_POLS);
+        n_present += b->parts[ant].is_present;
     }
-    follow_level(s, b);
-    counter_add(&s->present_samples, b->n_present);
-    counter_add(&s->missing_samples, (uint64_t)(b->end - b->begin) - b->n_present);
-    const size_t n_records = close_loops(s, b);
-    memset(b->records + n_records, 0, (s->sizes.max_pieces - n_records) * sizeof(*b->records));
-    show(s, b);
-    b->heap.items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
-    b->group.send = true;
-    buffer_ref_set(&b->base.ref, 1);
-    sender_push(s->send, &b->job);
+    close_loops(s, b);
+    show_all(s, b);
+    buffer_ref_set(&b->base.ref, n_present);
+    for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
+        if (b->parts[ant].is_present)
+            send_part(&s->antennas[ant], &b->parts[ant]);
 }
 
 bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer)
 {
-    for (size_t i = 0; gnss && i < gnss->layout->n_ants * gnss->n_streams; i++)
+    for (size_t i = 0; gnss && i < gnss->n_streams; i++)
         if (buffer->pool == &gnss->streams[i].pool)
             return true;
     return false;
@@ -519,55 +733,62 @@ bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer)
 
 /* ---- Told -------------------------------------------------------------------------------------------------------- */
 
-static json_t *describe_taps(const struct gnss_followed *sat)
+static json_t *describe_taps(const struct gnss_view *view)
 {
-    if (gauge_get(&sat->taps[FGPU_GNSS_PROMPT]) == 0)
+    if (gauge_get(&view->taps[FGPU_GNSS_PROMPT]) == 0)
         return json_null();
     json_t *taps = json_array();
     for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++)
-        json_array_append_new(taps, json_real(1e-3 * (double)gauge_get(&sat->taps[tap])));
+        json_array_append_new(taps, json_real(1e-3 * (double)gauge_get(&view->taps[tap])));
     return taps;
 }
 
-static json_t *describe_satellite(const struct gnss_followed *sat)
+static json_t *describe_satellite(const struct gnss_followed *sat, const struct gnss_view *view)
 {
+    const struct fgpu_gnss_track *track = &sat->align.track;
     char name[FGPU_GNSS_NAME_BYTES];
 
     return json_pack("{s:s, s:s, s:[f, f], s:f, s:f, s:f, s:o}", "name", fgpu_gnss_name(&sat->id, name), "stage",
-                     fgpu_gnss_stage_words[gauge_get(&sat->stage)], "cn0_db_hz",
-                     1e-3 * (double)gauge_get(&sat->cn0_mdb[0]), 1e-3 * (double)gauge_get(&sat->cn0_mdb[1]),
-                     "doppler_hz", 1e-3 * (double)gauge_get(&sat->doppler_mhz), "age_s",
-                     sensor_read(&sat->age_sensor).value.real, "tap_chips",
-                     sat->track.tap_subchips / sat->track.chip_subchips, "taps", describe_taps(sat));
+                     fgpu_gnss_stage_words[gauge_get(&view->stage)], "cn0_db_hz",
+                     1e-3 * (double)gauge_get(&view->cn0_mdb[0]), 1e-3 * (double)gauge_get(&view->cn0_mdb[1]),
+                     "doppler_hz", 1e-3 * (double)gauge_get(&view->doppler_mhz), "age_s",
+                     sensor_read(&view->age_sensor).value.real, "tap_chips", track->tap_subchips / track->chip_subchips,
+                     "taps", describe_taps(view));
+}
+
+static json_t *describe_antenna(const struct gnss_antenna *a)
+{
+    const struct gnss_stream *s = a->stream;
+    const bool has_data = counter_get(&a->present_samples) + counter_get(&a->missing_samples) > 0;
+    const double unix_s = 1e-9 * (double)sensor_read(&a->views[0].age_sensor).unix_ns;
+    json_t *satellites = json_array();
+
+    for (size_t i = 0; i < s->sizes.n_satellites; i++)
+        json_array_append_new(satellites, describe_satellite(&s->satellites[i], &a->views[i]));
+    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", s->config->name, "antenna",
+                     fgpu_config_antenna(s->gnss->config, a->ant)->name, "destinations",
+                     status_endpoints(&s->config->destination), "time", has_data ? json_real(unix_s) : json_null(),
+                     "satellites", satellites);
 }
 
 void fgpu_gnss_describe(const struct fgpu_gnss *gnss, json_t *into)
 {
     json_t *streams = json_array();
 
-    for (size_t i = 0; gnss && i < gnss->layout->n_ants * gnss->n_streams; i++) {
-        const struct gnss_stream *s = &gnss->streams[i];
-        const bool has_data = counter_get(&s->present_samples) + counter_get(&s->missing_samples) > 0;
-        const double unix_s = 1e-9 * (double)sensor_read(&s->satellites[0].age_sensor).unix_ns;
-        json_t *satellites = json_array();
-        for (size_t k = 0; k < s->sizes.n_satellites; k++)
-            json_array_append_new(satellites, describe_satellite(&s->satellites[k]));
-        json_array_append_new(streams, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", s->config->name, "antenna",
-                                                 fgpu_config_antenna(gnss->config, s->ant)->name, "destinations",
-                                                 status_endpoints(&s->config->destination), "time",
-                                                 has_data ? json_real(unix_s) : json_null(), "satellites", satellites));
-    }
+    for (size_t i = 0; gnss && i < gnss->n_ants * gnss->n_streams; i++)
+        json_array_append_new(streams,
+                              describe_antenna(&gnss->streams[i % gnss->n_streams].antennas[i / gnss->n_streams]));
     json_object_set_new(into, "gnss", streams);
 }
 
 void fgpu_gnss_log(const struct fgpu_gnss *gnss)
 {
-    for (size_t i = 0; gnss && i < gnss->layout->n_ants * gnss->n_streams; i++) {
-        const struct gnss_stream *s = &gnss->streams[i];
-        uint64_t n_heaps = counter_get(&s->stats.heaps);
+    for (size_t i = 0; gnss && i < gnss->n_ants * gnss->n_streams; i++) {
+        const struct gnss_antenna *a = &gnss->streams[i % gnss->n_streams].antennas[i / gnss->n_streams];
+        uint64_t n_heaps = counter_get(&a->stats.heaps);
         log_info("%s %s: %llu heap%s of satellites' sums sent, %llu dropped (no free output buffer)",
-                 fgpu_config_antenna(gnss->config, s->ant)->name, s->config->name, (unsigned long long)n_heaps,
-                 plural(n_heaps), (unsigned long long)counter_get(&s->dropped_heaps));
+                 fgpu_config_antenna(gnss->config, a->ant)->name, a->stream->config->name, (unsigned long long)n_heaps,
+                 plural(n_heaps), (unsigned long long)counter_get(&a->dropped_heaps));
     }
 }
 
@@ -576,27 +797,33 @@ void fgpu_gnss_log(const struct fgpu_gnss *gnss)
 int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                      struct fgpu_gnss **gnss, char *why, size_t why_bytes)
 {
+    struct gnss_acquire_limits limits = {0};
+
     *gnss = NULL;
     if (config->gnss.n == 0)
         return 0;
     struct fgpu_gnss *g = calloc(1, sizeof(*g));
     if (!g)
         return -ENOMEM;
-    const size_t n = layout->n_ants * config->gnss.n;
     *g = (struct fgpu_gnss){.config = config,
                             .layout = layout,
                             .engine = engine,
                             .timebase = fgpu_timebase(config),
+                            .n_ants = layout->n_ants,
                             .n_streams = config->gnss.n,
-                            .streams = calloc(n, sizeof(*g->streams))};
+                            .streams = calloc(config->gnss.n, sizeof(*g->streams))};
     *gnss = g;
-    int err = g->streams ? fgpu_gnss_searcher_create(engine, n, &g->searcher) : -ENOMEM;
-    for (size_t i = 0; !err && i < n; i++) {
+    for (size_t i = 0; i < g->n_streams; i++)
+        fgpu_gnss_add_limits(config, fgpu_config_gnss(config, i), &limits);
+    int err = g->streams ? fgpu_gnss_searcher_create(engine, g->n_ants * g->n_streams, &limits, &g->searcher) : -ENOMEM;
+    for (size_t i = 0; !err && i < g->n_streams; i++) {
         g->streams[i].gnss = g;
-        g->streams[i].ant = i / g->n_streams;
-        g->streams[i].config = fgpu_config_gnss(config, i % g->n_streams);
+        g->streams[i].index = i;
+        g->streams[i].config = fgpu_config_gnss(config, i);
         err = gnss_stream_init(&g->streams[i], why, why_bytes);
     }
+    if (err)
+        stats_reset(); /* /metrics could read freed counters */
     return err ? err : fgpu_gnss_searcher_start(g->searcher);
 }
 
@@ -605,7 +832,7 @@ void fgpu_gnss_destroy(struct fgpu_gnss *gnss)
     if (!gnss)
         return;
     fgpu_gnss_searcher_destroy(gnss->searcher);
-    for (size_t i = 0; gnss->streams && i < gnss->layout->n_ants * gnss->n_streams; i++)
+    for (size_t i = 0; gnss->streams && i < gnss->n_streams; i++)
         gnss_stream_fini(&gnss->streams[i], gnss->engine->c.device);
     free(gnss->streams);
     free(gnss);

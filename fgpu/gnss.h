@@ -1,21 +1,26 @@
 /* gnss.h - streams of correlation sums of satellite signals: converts the device inputs of each antenna to heaps of
  * integrations.
  *
- * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of
- *            all followed satellites--> sums --download--> gnss_track.c closes its loops --records--> sender
- *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_track.c
- * Streams:   each antenna has one stream for each entry of 'gnss'.  Each stream tracks its satellites independently of
- *            other streams, and both polarisations together.
- * Heaps:     for each chunk one heap is sent, with the integrations that ended in the chunk (gnss_record.h).  The heap
- *            is sent even if no integration ended.
+ * Flow:      device input --baseband.c--> complex float, one chunk of one antenna --matcher.h--> a round: one chunk of each
+ *            antenna --gnss_quantise--> int8 --gnss_correlate, with the replicas of all followed satellites--> sums of all
+ *            antennas --download--> gnss_align.c closes the loops --records of each antenna--> senders
+ *            int8 samples of a block --gnss_search.c, on a device stream of its own--> acquisition --> gnss_align.c
+ * Streams:   each entry of 'gnss' is a stream of all antennas.  The antennas of a process share the loops of a satellite.
+ *            Streams are independent.  Both polarisations are tracked together.
+ * Rounds:    a round waits for all antennas, but not for an antenna that is more than recv.window + 1 chunks late.  Such
+ *            an antenna is absent from the round, and its late chunk is counted.
+ * Heaps:     for each chunk of an antenna in a round one heap is sent, with the integrations that ended in the round
+ *            (gnss_record.h).  The heap is sent even if no integration ended.
  * Missing:   samples whose filter touches a missing packet of either polarisation are zeros and count as missing.
- *            If a chunk has more than MAX_RUNS gaps, all later samples of the chunk count as missing.  If no output
- *            buffer is free, the whole chunk counts as a gap.
- * Scale:     each polarisation has a scale, a power of two.  The scale follows the level slowly (gnss_quantise.h).
- * Replays:   the worker waits for sums and searches, so that a recording gives the same heaps every time.
+ *            If a chunk has more than GNSS_MAX_RUNS gaps, all later samples of the chunk count as missing.  If no output
+ *            buffer is free, the whole round counts as a gap.
+ * Scale:     each polarisation of an antenna has a scale, a power of two.  The scale follows the level slowly
+ *            (gnss_quantise.h).
+ * Replays:   a round waits for the sums and searches of the round before.  An antenna waits for earlier data of other
+ *            antennas.  So a recording gives the same heaps every time.
  * Ownership: as in common/engine/outbuf.h.
  * Threads:   the worker, except create and destroy (main).   Blocking: never.  fgpu_gnss_process() returns false if no
- *            buffer is free.  In a replay, it also returns false until sums and search results have arrived. */
+ *            buffer is free.  In a replay, it also returns false while it waits. */
 #ifndef FGPU_GNSS_H
 #define FGPU_GNSS_H
 
@@ -50,14 +55,17 @@ int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout 
 /* Destroys the streams and the search thread.  The device's streams must be idle.  NULL is accepted. */
 void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 
-/* Queues all work of an antenna's streams for one input.  'compute' is the stream of the antenna's lane.  If a replay
- * waits for sums or a search, the function returns false.  If no buffer is free and 'may_wait' is true, the function
+/* Queues all work of an antenna for one input, and the rounds that are complete then.  'compute' is the stream of the
+ * antenna's lane.  If a replay waits, the function returns false.  If no buffer is free and 'may_wait' is true, the function
  * also returns false.  In both cases the caller must repeat the call.  If no buffer is free and 'may_wait' is false,
  * the function skips and counts the input. */
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 
-/* Ends the tracking of all satellites of an antenna.  The antenna's next input may have any timestamp. */
+/* Finishes the inputs of an antenna that has ended.  Returns false if the caller must call again. */
+bool fgpu_gnss_flush(struct fgpu_gnss *gnss, size_t ant);
+
+/* Ends the tracking of all satellites at an antenna.  The antenna's next input may have any timestamp. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
 
 /* Applies an order.  The order takes effect with the next input. */
@@ -75,8 +83,11 @@ void fgpu_gnss_describe(const struct fgpu_gnss *gnss, json_t *into);
 /* Logs the heaps that each stream sent.  Called after the senders have stopped. */
 void fgpu_gnss_log(const struct fgpu_gnss *gnss);
 
-/* Adds the memory of the satellite streams of 'n' antennas to 'memory'. */
+/* Adds the memory of a satellite stream of all antennas to 'memory'. */
 void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_config *config,
-                          const struct fgpu_config_gnss *gnss, bool compiles, size_t n, struct memory_use *memory);
+                          const struct fgpu_config_gnss *gnss, bool compiles, struct memory_use *memory);
+
+/* Adds the memory that the searches of all streams share to 'memory'. */
+void fgpu_gnss_add_search_memory(const struct fgpu_config *config, struct memory_use *memory);
 
 #endif

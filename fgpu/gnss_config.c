@@ -2,6 +2,7 @@
 #include "fgpu/gnss_config.h"
 
 #include "common/base/units.h"
+#include "common/engine/lane.h"
 #include "fgpu/gnss_record.h"
 #include "fgpu/layout.h"
 #include "fgpu/gnss_track.h"
@@ -35,6 +36,9 @@ const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
             "Number of coherent sums whose powers a search adds; with 50 sums of 20 periods a search finds signals of "
             "30 dB-Hz."),
+    KEY_DOUBLE("max_antenna_delay", max_delay_s, "100e-6", UNIT_S, 0, 400e-6,
+               "Largest delay of a satellite's signal between two antennas of this process: cables and geometry. All "
+               "antennas share the replicas of a satellite, so the sums are late by this time."),
 };
 #undef KEYS_OF
 
@@ -127,6 +131,43 @@ static size_t period_samples(const struct fgpu_gnss_satellite *satellite, double
     return (size_t)ceil((double)n_periods * facts->n_chips / facts->chip_rate_hz * sample_rate_hz);
 }
 
+unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config)
+{
+    const int64_t window_chunks = config->recv.base.window_chunks;
+
+    return (unsigned)(window_chunks > LANE_N_INPUTS ? window_chunks : LANE_N_INPUTS) + 1;
+}
+
+uint32_t fgpu_gnss_narrow_periods(const struct gnss_signal_facts *facts, uint32_t wide_periods)
+{
+    const bool has_long_symbols = facts->symbol_periods > FGPU_GNSS_NARROW_PERIODS && facts->secondary[1] == '\0';
+
+    return has_long_symbols && wide_periods < FGPU_GNSS_NARROW_PERIODS ? FGPU_GNSS_NARROW_PERIODS : wide_periods;
+}
+
+double fgpu_gnss_join_hz(const struct gnss_signal_facts *facts)
+{
+    return 0.5 / FGPU_GNSS_NARROW_PERIODS / facts->n_chips * facts->chip_rate_hz;
+}
+
+/* A narrow search covers FGPU_GNSS_NARROW_STEPS steps of the wide search on both sides. */
+void fgpu_gnss_add_limits(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
+                          struct gnss_acquire_limits *limits)
+{
+    const uint32_t n_periods = (uint32_t)gnss->acquire_periods;
+    struct fgpu_gnss_satellite satellites[FGPU_GNSS_MAX_SATELLITES];
+    const size_t n = least(fgpu_gnss_satellites(config, gnss, satellites), FGPU_GNSS_MAX_SATELLITES);
+
+    for (size_t s = 0; s < n; s++) {
+        const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);
+        const uint32_t narrow = fgpu_gnss_narrow_periods(facts, n_periods);
+        const double step_hz = facts->chip_rate_hz / facts->n_chips / n_periods / 2;
+        gnss_acquire_limits_add(limits, facts, n_periods, 2 * satellites[s].config->doppler_range_hz);
+        gnss_acquire_limits_add(limits, facts, narrow, 2 * FGPU_GNSS_NARROW_STEPS * step_hz);
+        gnss_acquire_limits_add(limits, facts, narrow, 2 * fgpu_gnss_join_hz(facts));
+    }
+}
+
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
 {
     const double rate_hz = fgpu_gnss_sample_rate_hz(config, gnss);
@@ -135,7 +176,9 @@ struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const s
 
     z.n_satellites = least(fgpu_gnss_satellites(config, gnss, satellites), FGPU_GNSS_MAX_SATELLITES);
     z.chunk_samples = (size_t)(config->recv.chunk_samples / fgpu_band_subsampling(&gnss->band)) + 3;
-    z.pitch_samples = (size_t)round_up((int64_t)z.chunk_samples, 8);
+    z.delay_samples = config->antennas.n > 1 ? (int64_t)ceil(gnss->max_delay_s * rate_hz) : 0;
+    z.pitch_samples = (size_t)round_up((int64_t)z.chunk_samples + 2 * z.delay_samples, 8);
+    z.n_slots = config->antennas.n > 1 ? fgpu_gnss_wait_chunks(config) + 4 : 2;
     for (size_t s = 0; s < z.n_satellites; s++) {
         const size_t period = period_samples(&satellites[s], rate_hz, 1);
         const int64_t n_periods =
@@ -187,12 +230,17 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples must be at most %g s of data if there are gnss streams, not %.3g s", MAX_CHUNK_S,
                      chunk_s);
+    if (config->antennas.n > GNSS_MAX_ANTS)
+        config_error(errors, &config->antennas, "with gnss streams there may be at most %d antennas, not %zu",
+                     GNSS_MAX_ANTS, config->antennas.n);
     if (n == 0)
         config_error(errors, &gnss->sky_hz, "no satellite of 'satellites' has its carrier in the band of stream %s",
                      gnss->name);
     if (n > FGPU_GNSS_MAX_SATELLITES)
         config_error(errors, &gnss->name, "stream %s has %zu satellites, but the maximum is %d", gnss->name, n,
                      FGPU_GNSS_MAX_SATELLITES);
+    if (n > 0 && (double)gnss->acquire_blocks * (double)fgpu_gnss_sizes(config, gnss).search_samples > 0x1p33)
+        config_error(errors, &gnss->acquire_blocks, "the blocks of a search must have at most 2^33 samples in all");
     for (size_t s = 0; s < n && s < FGPU_GNSS_MAX_SATELLITES; s++) {
         const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);
         if (facts->is_in_memory && !gnss->codes) {

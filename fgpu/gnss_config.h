@@ -6,6 +6,7 @@
 #define FGPU_GNSS_CONFIG_H
 
 #include "fgpu/config.h"
+#include "kernels/gnss/gnss_acquire.h"
 #include "kernels/gnss/gnss_codes.h"
 
 #define FGPU_GNSS_MAX_SATELLITES 64 /* maximum number of satellites of a stream */
@@ -13,8 +14,9 @@
 #define FGPU_GNSS_NAME_BYTES     16
 /* number of code periods in a narrow search's block, if the data bits allow more than one period */
 #define FGPU_GNSS_NARROW_PERIODS 4
+#define FGPU_GNSS_NARROW_STEPS   3 /* half width of a narrow search, in Doppler steps of the wide search */
 
-#define FGPU_GNSS_N_KEYS      12
+#define FGPU_GNSS_N_KEYS      13
 #define FGPU_SATELLITE_N_KEYS 5
 extern const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS], fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS];
 extern const char fgpu_gnss_example[], fgpu_satellite_example[];
@@ -45,17 +47,35 @@ const char *fgpu_gnss_name(const struct fgpu_gnss_satellite *satellite, char tex
 int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_satellite *satellite, int8_t *chips,
                     char *why, size_t why_bytes);
 
+/* Returns the number of code periods in a narrow search's block.  'wide_periods' is the number in a wide search's
+ * block. */
+uint32_t fgpu_gnss_narrow_periods(const struct gnss_signal_facts *facts, uint32_t wide_periods);
+
+/* Returns the half width of the search of an antenna near the Doppler that other antennas follow. */
+double fgpu_gnss_join_hz(const struct gnss_signal_facts *facts);
+
 struct fgpu_gnss_sizes {
     size_t n_satellites;
     size_t chunk_samples;  /* maximum number of complex samples from one chunk */
-    size_t pitch_samples;  /* length of a row; a row contains the 8-bit samples of one polarisation */
+    int64_t delay_samples; /* largest delay between two antennas; 0 for a single antenna */
+    size_t pitch_samples;  /* length of a row: earlier samples (2 delay_samples) and the samples of one chunk */
+    size_t n_slots;        /* number of chunks of an antenna that can wait for chunks of other antennas */
     size_t max_pieces;     /* maximum number of pieces of integrations in a chunk */
     size_t heap_bytes;     /* max_pieces records */
     size_t search_samples; /* number of samples per polarisation in the longest block of a search */
     size_t table_bytes;    /* bytes of the tables of all codes */
 };
 
+/* Returns the number of chunks by which an antenna may be ahead before a round without an absent antenna is computed.  An
+ * antenna that loses packets is up to recv.window chunks late.  The worker may process LANE_N_INPUTS chunks of an antenna
+ * before a chunk of another antenna. */
+unsigned fgpu_gnss_wait_chunks(const struct fgpu_config *config);
+
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
+
+/* Raises the limits to those of a stream's searches. */
+void fgpu_gnss_add_limits(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
+                          struct gnss_acquire_limits *limits);
 
 /* Returns the bytes per second at which one antenna's stream is sent; 0: the stream is written to a file, and not
  * paced. */

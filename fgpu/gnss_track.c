@@ -249,7 +249,8 @@ static struct prompt prompt_of(const struct fgpu_gnss_track *track, const struct
 }
 
 /* Corrects the code.  The discriminator is early power minus late power, summed over both polarisations.  The total
- * error is the signal's error relative to the replica, plus the replica's error relative to the model. */
+ * error is the signal's error relative to the replica, plus the replica's error relative to the model.  A signal that is
+ * later by a known delay has a smaller code phase, so the delay is added. */
 static void correct_code(struct fgpu_gnss_track *track, const struct fgpu_gnss_sum *sum, double data_s)
 {
     double powers[FGPU_GNSS_N_TAPS] = {0};
@@ -261,7 +262,9 @@ static void correct_code(struct fgpu_gnss_track *track, const struct fgpu_gnss_s
     if (early + late <= 0)
         return;
     const double replica_subchips = (double)(sum->of.code - track->model.code) * 0x1p-64;
-    const double error_subchips = track->code_gain * (early - late) / (early + late) + replica_subchips;
+    const double delay_subchips = sum->delay / sum->n_samples;
+    const double error_subchips =
+        track->code_gain * (early - late) / (early + late) + replica_subchips + delay_subchips;
     fgpu_gnss_model_correct_code(&track->model, error_subchips, stages[track->stage].code_hz, data_s);
 }
 
@@ -399,30 +402,44 @@ static struct fgpu_gnss_integration close_sum(struct fgpu_gnss_track *track)
     return ended;
 }
 
-size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
-                            uint32_t n_missing, struct fgpu_gnss_integration ended[2])
+const struct fgpu_gnss_piece_pending *fgpu_gnss_track_oldest(const struct fgpu_gnss_track *track)
 {
     const struct fgpu_gnss_piece_pending *piece = &track->pending[track->n_popped % FGPU_GNSS_MAX_PENDING];
-    struct fgpu_gnss_sum *sum = &track->sum;
-    size_t n_ended = 0;
 
-    assert(track->n_popped != track->n_pushed && n_missing <= piece->n_samples);
-    track->n_popped++;
-    if (piece->start != track->n_starts || track->stage == FGPU_GNSS_SEARCH)
+    assert(track->n_popped != track->n_pushed);
+    return track->stage != FGPU_GNSS_SEARCH && piece->start == track->n_starts ? piece : NULL;
+}
+
+size_t fgpu_gnss_track_cut(struct fgpu_gnss_track *track, struct fgpu_gnss_integration *ended)
+{
+    const struct fgpu_gnss_piece_pending *piece = fgpu_gnss_track_oldest(track);
+
+    if (!piece || !track->sum.is_open || track->sum.of.integration == piece->integration)
         return 0;
-    if (sum->is_open && sum->of.integration != piece->integration) {
-        ended[n_ended++] = close_sum(track); /* a gap had cut the integration short */
-        if (track->stage == FGPU_GNSS_SEARCH)
-            return n_ended;
-    }
+    *ended = close_sum(track);
+    return 1;
+}
+
+size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const double (*sums)[N_POLS][2], uint32_t n_present,
+                            double delay_subchips, struct fgpu_gnss_integration ended[2])
+{
+    size_t n_ended = fgpu_gnss_track_cut(track, ended);
+    const struct fgpu_gnss_piece_pending *piece = fgpu_gnss_track_oldest(track);
+    struct fgpu_gnss_sum *sum = &track->sum;
+
+    track->n_popped++;
+    if (!piece)
+        return n_ended;
+    assert(n_present <= piece->n_samples);
     if (!sum->is_open)
         *sum = (struct fgpu_gnss_sum){.is_open = true};
     sum->of = *piece;
-    sum->n_samples += piece->n_samples - n_missing;
+    sum->n_samples += n_present;
+    sum->delay += n_present * delay_subchips;
     for (size_t tap = 0; tap < FGPU_GNSS_N_TAPS; tap++)
         for (size_t pol = 0; pol < N_POLS; pol++)
             for (size_t part = 0; part < 2; part++)
-                sum->parts[tap][pol][part] += (double)sums[tap][pol][part] * unit[pol];
+                sum->parts[tap][pol][part] += sums[tap][pol][part];
     if (!piece->is_last)
         return n_ended;
     ended[n_ended++] = close_sum(track);

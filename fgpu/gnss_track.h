@@ -40,8 +40,8 @@
  * Phase:     the carrier's phase at a sample is the phase of the signal in the phase loop's polarisation.  Whole
  *            turns count from the acquisition.  L5Q is a quarter turn behind L5I, and the phase of L5Q includes this
  *            quarter turn.
- * Limits:    the band must not be inverted.  Codes must not run backwards.  A tracker uses the sums of one antenna
- *            only.
+ * Limits:    the band must not be inverted.  Codes must not run backwards.
+ * Antennas:  the sums are the sums of one antenna, or the aligned sums of several antennas (gnss_align.h).
  * Ownership: all state is in the caller's struct.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
 #ifndef FGPU_GNSS_TRACK_H
@@ -102,6 +102,7 @@ struct fgpu_gnss_sum {
     struct fgpu_gnss_piece_pending of; /* latest piece */
     uint32_t n_samples;                /* samples in 'parts' */
     double parts[FGPU_GNSS_N_TAPS][N_POLS][2];
+    double delay; /* sum of the pieces' delay_subchips, each multiplied by the piece's number of present samples */
 };
 
 /* The loops' estimates for a sample. */
@@ -187,12 +188,21 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
  * sums are ignored. */
 void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
 
+/* Returns the oldest piece whose sums are outstanding.  Returns NULL if the loops will ignore the sums of this piece:
+ * in SEARCH, or if the piece belongs to an earlier start. */
+const struct fgpu_gnss_piece_pending *fgpu_gnss_track_oldest(const struct fgpu_gnss_track *track);
+
+/* Ends the open integration if a gap has cut it short: the oldest outstanding piece then belongs to a later integration.
+ * Returns the number of integrations written, 0 or 1.  fgpu_gnss_track_sums() begins with the same step. */
+size_t fgpu_gnss_track_cut(struct fgpu_gnss_track *track, struct fgpu_gnss_integration *ended);
+
 /* Adds the sums of the oldest piece whose sums are outstanding.  Call this function once for each piece, in order.
- * Multiplies the sums of each polarisation by the polarisation's 'unit'.  'n_missing' is the number of samples that
- * were zeros.  If the piece was not computed, 'n_missing' is the number of all samples of the piece.  Writes the
- * integrations that ended to 'ended' and returns their number, 0 to 2. */
-size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
-                            uint32_t n_missing, struct fgpu_gnss_integration ended[2]);
+ * The sums are in units of the baseband's samples.  'n_present' is the number of samples that arrived; 0: the piece was
+ * not computed.  'delay_subchips' is the known delay of the signal in the sums: the code loop adds this delay to its
+ * error.  The delay is 0 for the sums of one antenna.  Writes the integrations that ended to 'ended' and returns their
+ * number, 0 to 2. */
+size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const double (*sums)[N_POLS][2], uint32_t n_present,
+                            double delay_subchips, struct fgpu_gnss_integration ended[2]);
 
 /* Returns the loops' estimates, extrapolated to a sample. */
 struct fgpu_gnss_state fgpu_gnss_track_at(const struct fgpu_gnss_track *track, int64_t sample);

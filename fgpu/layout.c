@@ -278,7 +278,8 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         add_output(&l, config, o, shared_bytes, &c);
     }
     for (size_t g = 0; g < config->gnss.n; g++)
-        fgpu_gnss_add_memory(&l, config, fgpu_config_gnss(config, g), shared_bytes > 0, l.n_ants, &l.memory);
+        fgpu_gnss_add_memory(&l, config, fgpu_config_gnss(config, g), shared_bytes > 0, &l.memory);
+    fgpu_gnss_add_search_memory(config, &l.memory);
     add_inputs(&l, config, shared_bytes > 0, mtu);
     *layout = l;
 }
@@ -550,9 +551,10 @@ struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const st
         .command_bytes = sizeof(struct fgpu_command),
         .n_recv_threads = layout->n_recv_threads,
         .n_wakes = layout->n_ants * config->gnss.n,
+        .n_other_streams = config->gnss.n > 0 ? config->gnss.n + 1 : 0, /* rounds of each stream, and searches */
     };
 
-    sizes.n_outbufs = layout->n_ants * config->gnss.n * FGPU_GNSS_N_BUFFERS;
+    sizes.n_outbufs = config->gnss.n * FGPU_GNSS_N_BUFFERS;
 
     for (size_t o = 0; o < layout->n_outputs; o++)
         sizes.n_outbufs += layout->n_ants * fgpu_output_buffers(config, fgpu_config_output(config, o));

@@ -23,6 +23,9 @@ bench-beam: $(BUILD)/bench/bench_beam ## rates of the beamformer; BEAM_FLAGS="--
 bench-gnss: $(BUILD)/bench/bench_gnss ## rates of correlation with satellites' replicas; GNSS_FLAGS="--device cpu --antennas 8"
 	@$< $(GNSS_FLAGS)
 
+bench-search: $(BUILD)/bench/bench_search ## times of searches for a satellite; SEARCH_FLAGS="--device cpu"
+	@$< $(SEARCH_FLAGS)
+
 bench-control: ## cbf-control: 10000 random requests to 24 engines, and delays of 64 antennas; CONTROL_FLAGS="--requests 1000"
 	@CBF_BUILD=$(BUILD) .venv/bin/python scripts/bench/bench_control.py $(CONTROL_FLAGS)
 
@@ -51,4 +54,4 @@ bench-peers: ## builds spead2, the peer of the packet benchmarks, and tries it
 # Builds all programs that scripts/gpu starts.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-control bench-phaseup bench-kill soak bench-recv bench-send bench-peers gpu-programs
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-search bench-control bench-phaseup bench-kill soak bench-recv bench-send bench-peers gpu-programs

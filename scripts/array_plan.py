@@ -21,10 +21,11 @@ BEAM_BUFFERS_S = 0.05  # duration of the data in all buffers together, within th
 BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; size of an antenna's struct beam_steering
 GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
 GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
+GNSS_CHIPS = {"L1CA": 1023, "E1B": 4092, "E1C": 4092, "L5I": 10230, "L5Q": 10230}
 GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 10230, "L5Q": 10230}
 # Sizes in bytes: a record in a heap; a piece of an integration with its sums; the state of a satellite.
-GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10
-GNSS_BUFFERS = 4
+GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 3 << 10
+GNSS_BUFFERS, GNSS_TRANSFORMS = 4, 32
 RECEIVER_BYTES = 64 * 3 * 65536  # memory that a receive thread needs for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
@@ -506,15 +507,35 @@ def gnss_gbps(array, gnss):
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / array["fgpu"]["recv"]["chunk_samples"]
 
 
-def gnss_memory(array, gnss, history):
-    """Host and device memory of one antenna: buffers, codes, satellites, a search, and the band's samples as floats
-    and as 8 bits."""
-    signals, pieces = gnss_signals(array, gnss), gnss_pieces(array, gnss)
-    tables, chunk = sum(GNSS_TABLE_BYTES[signal] for signal in signals), array["fgpu"]["recv"]["chunk_samples"]
+def gnss_search_memory(array, gnss):
+    """Device memory of the searches of one antenna, and device memory that the searches of a process share."""
+    cells, row_bins, bins = 0, 0, 0
+    for satellites in array["satellites"]:
+        signal = satellites["signal"]
+        if signal not in gnss_signals(array, gnss):
+            continue
+        bins_here = 1 << (4 * GNSS_CHIPS[signal] - 1).bit_length()
+        for n_periods, range_hz in ((gnss["acquire_periods"], 2 * satellites["doppler_range"]),
+                                    (max(gnss["acquire_periods"], 4), 3 / GNSS_PERIODS_S[signal] / gnss["acquire_periods"])):
+            n_dopplers = math.ceil(range_hz * 2 * GNSS_PERIODS_S[signal] * n_periods) + 4
+            cells, row_bins = max(cells, n_dopplers * bins_here), max(row_bins, (n_periods + 1) * bins_here)
+        bins = max(bins, bins_here)
+    return 8 * cells + 16 * bins, 16 * row_bins + 4 * GNSS_TRANSFORMS * 8 * bins
+
+
+def gnss_memory(array, gnss, history, n_ants):
+    """Host and device memory of one antenna of a process: buffers, codes, satellites, a search, the band's samples of
+    the chunks that wait for other antennas as floats, and of one chunk as 8 bits."""
+    signals, pieces, recv = gnss_signals(array, gnss), gnss_pieces(array, gnss), array["fgpu"]["recv"]
+    tables, chunk = sum(GNSS_TABLE_BYTES[signal] for signal in signals), recv["chunk_samples"]
     search = max([gnss_period(array, gnss, signal) for signal in signals], default=0) * max(gnss["acquire_periods"], 4)
+    own, shared = gnss_search_memory(array, gnss)
+    delay = gnss["max_antenna_delay"] * array["time"]["adc_sample_rate"] / subsampling(gnss) if n_ants > 1 else 0
+    slots, row = max(recv["window"], 3) + 5 if n_ants > 1 else 2, N_POLS * (chunk / subsampling(gnss) + 2 * delay)
     host = GNSS_BUFFERS * pieces * (GNSS_PIECE_BYTES + GNSS_RECORD_BYTES) + len(signals) * GNSS_FOLLOWED_BYTES
-    device = GNSS_BUFFERS * pieces * GNSS_PIECE_BYTES + N_POLS * (8 * (chunk + history) + 2 * chunk) / subsampling(gnss)
-    return host + tables + N_POLS * 2 * search, device + tables
+    device = GNSS_BUFFERS * pieces * GNSS_PIECE_BYTES + N_POLS * 8 * (chunk + history) / subsampling(gnss)
+    device += slots * 8 * row + 2 * row + N_POLS * 2 * search + own
+    return host + tables / n_ants, device + (tables + shared) / n_ants
 
 
 def f_buffers(array, stream):
@@ -551,7 +572,7 @@ def fgpu_memory(array, engine):
         host += n_buffers * pinned_bytes(buffer, engine)
         device += n_buffers * buffer + 2 * N_POLS * n_spectra * row * 4
         device += N_POLS * 8 * (samples + history) / subsampling if subsampling else 0
-    of_gnss = [gnss_memory(array, gnss, history) for gnss in array["gnss"]]
+    of_gnss = [gnss_memory(array, gnss, history, len(engine.antennas)) for gnss in array["gnss"]]
     host += sum(bytes_here for bytes_here, _ in of_gnss)
     device += sum(bytes_there for _, bytes_there in of_gnss)
     device += N_POLS * 3 * bytes_of(history + samples)

@@ -27,6 +27,21 @@ class Antenna:
     endpoint: tuple  # (address, port) of the antenna's stream
 
 
+@dataclass(frozen=True)
+class Band:
+    """How fgpu makes a stream's complex samples from ADC samples: kernels/ddc/design_ddc.h."""
+
+    adc_rate_hz: float
+    subsampling: int
+    n_taps: int
+    weight_pass: float
+    pass_fraction: float  # width of the pass band, in units of the rate of complex samples; 0: half of the band
+
+    @property
+    def sample_rate_hz(self):
+        return self.adc_rate_hz / self.subsampling
+
+
 @dataclass
 class Array:
     """One gnss stream of all antennas, and the output to calibrate.  The stream contains sums for each satellite."""
@@ -34,7 +49,7 @@ class Array:
     sync_time: float  # UNIX time of ADC sample 0
     adc_rate_hz: float
     stream: str
-    sample_rate_hz: float  # rate of the stream's complex samples
+    band: Band
     sky_hz: float  # sky frequency at the centre of the stream's band
     is_inverted: bool
     output: str
@@ -81,13 +96,15 @@ def engine_of(path, stream, output):
         gnss = choose(path, config.get("gnss"), "gnss", stream)
         out = choose(path, config.get("outputs"), "outputs", output)
         rate_hz = float(config["time"]["adc_sample_rate"])
-        subsampling = int(gnss["decimation"]) * (2 if float(gnss.get("pass_bandwidth", 0)) > 0 else 1)
+        pass_hz = float(gnss.get("pass_bandwidth", 0))
+        subsampling = int(gnss["decimation"]) * (2 if pass_hz > 0 else 1)
+        band = Band(rate_hz, subsampling, int(gnss.get("ddc_taps", 0)) or 16 * subsampling,
+                    float(gnss.get("weight_pass", 0.005)), pass_hz * subsampling / rate_hz)
         centre_hz = float(out["centre_frequency"]) if out.get("kind") == "narrowband" else rate_hz / 4
         is_inverted = bool(gnss.get("inverted", False))
         from_stream_hz = centre_hz - float(gnss["centre_frequency"])
         array = Array(sync_time=float(config["time"]["sync_time"]), adc_rate_hz=rate_hz, stream=gnss["name"],
-                      sample_rate_hz=rate_hz / subsampling, sky_hz=float(gnss["sky_frequency"]),
-                      is_inverted=is_inverted, output=out["name"],
+                      band=band, sky_hz=float(gnss["sky_frequency"]), is_inverted=is_inverted, output=out["name"],
                       output_sky_hz=float(gnss["sky_frequency"]) + (-from_stream_hz if is_inverted else from_stream_hz),
                       output_gain=float(out.get("gain", 1)), antennas=[])
         endpoint = endpoint_of(gnss["destination"])
@@ -106,8 +123,8 @@ def load_array(paths, stream=None, output=None):
     array = engines[0]
     known = []
     for engine, (path, one) in enumerate(zip(paths, engines)):
-        for key in ("sync_time", "adc_rate_hz", "stream", "sample_rate_hz", "sky_hz", "is_inverted", "output",
-                    "output_sky_hz", "output_gain"):
+        for key in ("sync_time", "adc_rate_hz", "stream", "band", "sky_hz", "is_inverted", "output", "output_sky_hz",
+                    "output_gain"):
             if getattr(array, key) != getattr(one, key):
                 raise Unusable(f"{path}: {key} is {getattr(one, key)}, but {getattr(array, key)} in {paths[0]}")
         for antenna in one.antennas:

@@ -29,9 +29,19 @@ BLOCK_S = 0.02
 MIN_BLOCKS = 20
 MAX_DOPPLER_TURNS = 0.25  # largest difference of the Dopplers at two antennas, in turns per code period
 OUTLIER_SIGMA = 5
+MAX_STEPS = 32
 
 BOC1 = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
 BOC6 = np.where(np.arange(12) % 2, -1.0, 1.0) * np.sqrt(1 / 11)
+
+# Sums over a code period of the products of adjacent chips, from PRN 1 on (kernels/gnss/gnss_codes.c).
+L1CA_ADJACENT = (-1, -1, -1, -1, -1, -1, 63, -65, -1, -1, -1, -1, -1, -1, 63, -1,
+                 63, -1, -1, -1, 63, -65, -1, 63, -1, -1, -1, -1, -1, -1, -1, -1)
+L5I_ADJACENT = (-30, -162, 66, -70, -250, 10, -66, -102, -142, 6, -10, 34, -138, -118, -46, 122,
+                14, 18, 2, -142, 14, -130, -18, -2, -134, -170, -146, -6, 138, -158, 134, -14)
+L5Q_ADJACENT = (-10, 170, 34, 134, 50, -102, -126, -170, -178, 110, 22, -54, 174, 166, -2, -90,
+                42, -22, -190, 58, -234, -66, 170, -26, 14, -154, 54, 34, 130, -78, -38, -162)
+E1_ADJACENT = 50 * (0,)  # by the design of Galileo's codes
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,7 @@ class Signal:
     chip_rate_hz: float
     n_chips: int
     levels: tuple  # levels of the sub-carrier within a chip
+    adjacent: tuple
 
     @property
     def period_s(self):
@@ -50,13 +61,17 @@ class Signal:
     def tap_chips(self):
         return 0.25 if len(self.levels) == 1 else 2.5 / 12  # fgpu/gnss_track.h
 
+    def lag_one(self, prn):
+        """Returns the autocorrelation of the satellite's code at a lag of one chip."""
+        return self.adjacent[prn - 1] / self.n_chips
+
 
 SIGNALS = [  # enum gnss_signal
-    Signal("L1CA", "G", 1575.42e6, 1.023e6, 1023, (1.0,)),
-    Signal("L5I", "G", 1176.45e6, 10.23e6, 10230, (1.0,)),
-    Signal("L5Q", "G", 1176.45e6, 10.23e6, 10230, (1.0,)),
-    Signal("E1B", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 + BOC6)),
-    Signal("E1C", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 - BOC6)),
+    Signal("L1CA", "G", 1575.42e6, 1.023e6, 1023, (1.0,), L1CA_ADJACENT),
+    Signal("L5I", "G", 1176.45e6, 10.23e6, 10230, (1.0,), L5I_ADJACENT),
+    Signal("L5Q", "G", 1176.45e6, 10.23e6, 10230, (1.0,), L5Q_ADJACENT),
+    Signal("E1B", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 + BOC6), E1_ADJACENT),
+    Signal("E1C", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 - BOC6), E1_ADJACENT),
 ]
 
 
@@ -97,23 +112,49 @@ class Solution:
 # ---- Discriminator ---------------------------------------------------------------------------------------------------
 
 
-class Discriminator:
-    """Computes a code's offset from the early and late amplitudes, with the code's autocorrelation in the band."""
+@lru_cache
+def filter_of(band):
+    """Returns the down-converter's filter: weights of ADC samples, and the samples' delays in s.  fgpu minimises the
+    largest error.  Here the filter minimises the sum of the squares of the same errors.  The responses differ only in
+    the transition between the bands, by less than a tenth.  If a complex sample has more than MAX_STEPS ADC samples,
+    the filter has the same length in s, but only MAX_STEPS steps."""
+    n_steps = min(band.subsampling, MAX_STEPS)
+    n_taps = band.n_taps * n_steps // band.subsampling
+    edge = band.pass_fraction / 2 or 0.25
+    f = np.linspace(0, n_steps / 2, 2 * n_taps)  # in units of the rate of complex samples
+    is_pass = f <= edge
+    is_stop = (f >= 1 - edge) & ((band.pass_fraction > 0) | ((f + 0.25) % 1 <= 0.5))
+    accuracy = np.where(is_pass, band.weight_pass, is_stop)
+    late = (np.arange(n_taps) - (n_taps - 1) / 2) / n_steps
+    distance, tap = np.unique(np.abs(late), return_inverse=True)
+    cosines = np.cos(2 * np.pi * np.outer(f, distance))
+    sums = np.linalg.lstsq(accuracy[:, None] * cosines, accuracy * is_pass, rcond=None)[0]  # of taps at a distance
+    return (sums / np.bincount(tap))[tap], late / band.sample_rate_hz
 
-    def __init__(self, signal, sample_rate_hz, offset_hz):
-        """'offset_hz' is the carrier's frequency minus the band's centre.  The band is as wide as the sample rate."""
-        f = np.linspace(-0.5, 0.5, 4001) * sample_rate_hz - offset_hz
-        in_chips = f / signal.chip_rate_hz
+
+class Discriminator:
+    """Computes a code's offset from the early and late amplitudes, with the code's autocorrelation in the band.
+
+    A complex sample is a weighted sum of ADC samples.  So the autocorrelation in the band is the weighted sum of the
+    code's autocorrelations, delayed as the ADC samples are.  This is exact if no filter comes before the ADC.
+    """
+
+    def __init__(self, signal, lag_one, offset_hz, sample_rate_hz, weights, late_s):
+        """'lag_one' is the code's autocorrelation at a lag of one chip.  'offset_hz' is the carrier's frequency minus
+        the band's centre.  'weights' and 'late_s' are the band's filter."""
         sent = np.array(signal.levels)
         n = len(sent)
         replica = sent if sample_rate_hz >= n * signal.chip_rate_hz else np.sign(sent)  # fgpu/gnss_config.c
-        turns = np.exp(-2j * np.pi * np.outer(in_chips, np.arange(n) / n))
-        power = (turns @ sent) * np.conj(turns @ replica) * np.sinc(in_chips / n) ** 2
+        chip = np.pad(np.correlate(sent, replica, "full"), n + 1)
+        code = chip + lag_one * (np.roll(chip, n) + np.roll(chip, -n))
+        lags = np.arange(-2 * n, 2 * n + 1) / n  # the autocorrelation is linear between these lags
+        turned = weights * np.exp(-2j * np.pi * offset_hz * late_s)
+
+        def correlation(chips):
+            return np.interp(chips[:, None] - signal.chip_rate_hz * late_s, lags, code) @ turned
         self.x = np.linspace(-1, 1, 801)
-        delays = np.exp(2j * np.pi * np.outer(self.x, in_chips))
-        prompt = delays @ power
-        early, late = (delays @ (power * np.exp(-2j * np.pi * in_chips * tap)) for tap in
-                       (signal.tap_chips(), -signal.tap_chips()))
+        prompt = correlation(self.x)
+        early, late = (correlation(self.x - tap) for tap in (signal.tap_chips(), -signal.tap_chips()))
         self.prompt = np.abs(prompt) / np.abs(prompt[400])
         early, late = ((tap * np.conj(prompt)).real for tap in (early, late))
         ratio = (early - late) / np.where((early > 0) & (late > 0), early + late, np.nan)
@@ -133,8 +174,8 @@ class Discriminator:
 
 
 @lru_cache
-def discriminator_of(signal, sample_rate_hz, offset_hz):
-    return Discriminator(signal, sample_rate_hz, offset_hz)
+def discriminator_of(signal, prn, offset_hz, band):
+    return Discriminator(signal, signal.lag_one(prn), offset_hz, band.sample_rate_hz, *filter_of(band))
 
 
 # ---- One satellite at two antennas -----------------------------------------------------------------------------------
@@ -222,7 +263,7 @@ def link(array, signal_index, prn, records, reference, later_s):
         return None
 
     expected_s = later_s(seconds)
-    discriminator = discriminator_of(signal, array.sample_rate_hz, signal.carrier_hz - array.sky_hz)
+    discriminator = discriminator_of(signal, prn, signal.carrier_hz - array.sky_hz, array.band)
     offset, amplitude = code_and_gain(own, block, n_blocks, discriminator)
     other_offset, other_amplitude = code_and_gain(other, block, n_blocks, discriminator)
     delay_s = code_delay_s(own, other, apart_s, signal) - expected_s

@@ -21,8 +21,8 @@ SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/bench/realtime*", "script
            "tests/*.*", "tests/models/*.py", "tests/system/*.py", "tests/gpu/*", "tests/unit/**/*.[ch]", "tests/fakes/emulator/*",
            "scripts/bench/*.txt", "tests/qualify/*.py", "kernels/**/*", "common/device/tensor_map.h"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "bench/bench_xbgpu", "bench/bench_ddc",
-            "bench/bench_beam", "bench/bench_gnss", "bench/bench_direct", "bench/count_heaps", "bench/arrivals",
-            "bench/bench_pace", "*.so"]
+            "bench/bench_beam", "bench/bench_gnss", "bench/bench_search", "bench/bench_direct", "bench/count_heaps",
+            "bench/arrivals", "bench/bench_pace", "*.so"]
 
 # Libraries that are not packed, because every GPU machine has them: the C and C++ runtime, CUDA and its driver.
 NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"

@@ -26,8 +26,8 @@ SANITIZED_REPLAYS = ["tests/system/test_fgpu.py::test_stream_may_start_anywhere[
 # so they run one by one.
 REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/system/test_spead_bytes.py",
            "tests/system/test_wrap.py", "tests/system/test_wrong_packets.py", "tests/system/test_xbgpu.py",
-           "tests/system/test_gates.py", "tests/system/test_narrowband.py", "tests/system/test_beams.py",
-           "tests/system/test_beams_detected.py"]
+           "tests/system/test_gates.py", "tests/system/test_narrowband.py", "tests/system/test_gnss.py",
+           "tests/system/test_beams.py", "tests/system/test_beams_detected.py"]
 REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
@@ -283,9 +283,10 @@ def beam(run):
 
 
 def gnss(run):
-    """bench_gnss ($GNSS_FLAGS): correlation with replicas of satellites' signals; not a part of 'all'"""
+    """bench_gnss ($GNSS_FLAGS) and bench_search: satellites' correlation and search; not a part of 'all'"""
     flags = shlex.split(os.environ.get("GNSS_FLAGS", ""))
     yield run.program("bench_gnss", [run.place.build / "bench" / "bench_gnss", "--device", gpu_machine.DEVICE, *flags])
+    yield run.program("bench_search", [run.place.build / "bench" / "bench_search", "--device", gpu_machine.DEVICE])
 
 
 def script(run, name, command, variable):

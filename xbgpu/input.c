@@ -144,9 +144,10 @@ void xbgpu_inputs_release(struct lane *lane)
         lane_return_input(&input->base);
 }
 
-void xbgpu_inputs_flush(struct lane *lane)
+bool xbgpu_inputs_flush(struct lane *lane)
 {
     forget_last((struct xbgpu_inputs *)lane);
+    return true;
 }
 
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */

@@ -48,7 +48,7 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
 bool xbgpu_inputs_begin(struct lane *lane, bool ended);
 bool xbgpu_inputs_process(struct lane *lane, bool may_wait);
 void xbgpu_inputs_release(struct lane *lane);
-void xbgpu_inputs_flush(struct lane *lane);
+bool xbgpu_inputs_flush(struct lane *lane);
 void xbgpu_inputs_apply(struct engine *engine, struct command *command);
 
 /* Logs the number of chunks that arrived too late. */

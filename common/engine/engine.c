@@ -104,25 +104,32 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
         if (!e->ops->process(lane, may_wait))
             return false;
         lane->busy = false;
+        e->n_processed++;
         e->ops->release(lane);
     }
 }
 
-/* Advances all lanes.  While draining, returns true once nothing is left to compute or to download. */
+/* Advances all lanes.  A lane may wait until another lane has processed an input, so the function repeats after such
+ * progress.  While draining, returns true once nothing is left to compute or to download. */
 static bool advance_lanes(struct engine *e)
 {
-    bool idle = true, may_wait = e->draining || receiver_set_can_wait(e->receivers);
+    bool idle, may_wait = e->draining || receiver_set_can_wait(e->receivers);
     bool late = e->draining && clock_monotonic_ns() >= e->give_up_ns;
+    size_t n_before;
 
     for (size_t i = 0; late && i < e->n_lanes; i++)
         e->n_given_up += matcher_drop(e->lanes[i]->matcher);
-    for (size_t i = 0; i < e->n_lanes; i++)
-        idle = advance(e, e->lanes[i], may_wait) && idle;
+    do {
+        n_before = e->n_processed;
+        idle = true;
+        for (size_t i = 0; i < e->n_lanes; i++)
+            idle = advance(e, e->lanes[i], may_wait) && idle;
+    } while (!idle && e->n_processed != n_before);
     if (!e->draining || !idle)
         return false;
     for (size_t i = 0; i < e->n_lanes; i++)
-        e->ops->flush(e->lanes[i]);
-    return e->n_downloading == 0;
+        idle = e->ops->flush(e->lanes[i]) && idle;
+    return idle && e->n_downloading == 0;
 }
 
 static void *run_worker(void *arg)
@@ -151,6 +158,7 @@ int engine_init(struct engine *e, const struct engine_ops *ops, const struct dae
     e->ops = ops;
     e->c = *context;
     e->give_up_ns = INT64_MAX;
+    e->n_computing = sizes.n_lanes + sizes.n_other_streams;
     e->lanes = calloc(sizes.n_lanes, sizeof(*e->lanes));
     int err = e->lanes ? inbox_create(n_slots, &e->inbox) : -ENOMEM;
     if (!err)
@@ -181,9 +189,9 @@ int engine_start(void *engine)
         return err;
     e->started = true;
     err = receiver_set_start(e->receivers);
-    /* Each lane's stream starts OpenMP threads at its first kernel.  If the threads could not be
+    /* Each stream that computes starts OpenMP threads at its first kernel.  If the threads could not be
      * started then, the process would end.  So this function checks now that they can be started. */
-    return err ? err : threads_probe(e->n_lanes * device_n_threads(e->c.device));
+    return err ? err : threads_probe(e->n_computing * device_n_threads(e->c.device));
 }
 
 int engine_enable(void *engine, char *why, size_t why_bytes)

@@ -61,8 +61,9 @@ struct engine_ops {
      * an input takes its buffer before it begins.  In a replay, false may also mean that a stream waits for its own
      * results.  If no output buffer is free and 'may_wait' is false, drops the data that the buffer would hold. */
     bool (*process)(struct lane *lane, bool may_wait);
-    void (*release)(struct lane *lane);                               /* releases the current input */
-    void (*flush)(struct lane *lane);                                 /* finishes the outputs after the last input */
+    void (*release)(struct lane *lane); /* releases the current input */
+    /* Finishes the outputs after the last input.  Returns false if work is left; the worker then calls 'flush' again. */
+    bool (*flush)(struct lane *lane);
     void (*apply)(struct engine *engine, struct command *command);    /* applies and answers a command */
     void (*downloaded)(struct engine *engine, struct outbuf *buffer); /* checks a buffer, and passes it to its sender */
 };
@@ -77,9 +78,11 @@ struct engine {
     struct device_stream *upload, *download; /* streams that all lanes use for copies */
     struct lane **lanes;                     /* [n_lanes] */
     size_t n_lanes;
+    size_t n_computing; /* [const] number of device streams that compute */
     struct thread worker;
     bool started;
     /* [worker] */
+    size_t n_processed;   /* number of device inputs that lanes have finished */
     size_t n_downloading; /* number of output buffers whose ENGINE_DOWNLOADED item has not arrived */
     bool draining;
     int64_t give_up_ns; /* deadline of the drain, monotonic; INT64_MAX: not set */
@@ -94,7 +97,8 @@ struct engine_sizes {
     size_t n_outbufs; /* number of output buffers of all output streams */
     size_t n_commands, command_bytes;
     size_t n_recv_threads;
-    size_t n_wakes; /* largest number of waiting ENGINE_WAKE items */
+    size_t n_wakes;         /* largest number of waiting ENGINE_WAKE items */
+    size_t n_other_streams; /* number of device streams that compute, besides the streams of the lanes */
 };
 
 /* Checks the configuration sections that both daemons have, and checks that these sections agree with each other. */

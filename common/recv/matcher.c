@@ -261,6 +261,14 @@ static void make_sets(struct matcher *matcher)
         continue;
 }
 
+bool matcher_peek(const struct matcher *matcher, int64_t *timestamp_samples)
+{
+    if (matcher->n_sets == 0)
+        return false;
+    *timestamp_samples = matcher->set_samples[matcher->first_set];
+    return true;
+}
+
 bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestamp_samples)
 {
     if (matcher->n_sets == 0)

@@ -70,6 +70,9 @@ void matcher_end(struct matcher *matcher, unsigned member);
 /* Fills set[n_members] with the next set in order of time.  Returns false if no set is ready. */
 bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestamp_samples);
 
+/* Writes the timestamp of the next set, which stays in the matcher.  Returns false if no set is ready. */
+bool matcher_peek(const struct matcher *matcher, int64_t *timestamp_samples);
+
 /* Gives back all chunks (buffer_ref_put), ready sets included.  Returns the number of chunks. */
 size_t matcher_drop(struct matcher *matcher);
 

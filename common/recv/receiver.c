@@ -110,6 +110,9 @@ static void *run(void *arg)
     struct receiver *r = arg;
     int err = 0;
 
+    /* Here the pages are on this thread's NUMA node.  Rare packets, which do not fit their place, would touch the pages
+     * over hours, as if memory leaked. */
+    memory_touch(r->buffers, PACKET_BATCH_MAX * SLOT_BYTES);
     while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed)) {
         thread_beat();
         err = handle_batch(r);

@@ -21,15 +21,15 @@ def flow(p, rate_hz, baseband_hz, n_taps):
               (in_source("kernels/gnss/gnss_quantise.h", "gnss_quantise"), "f",
                ["int8 [pol][sample][re, im]", "scale: a power of two", "missing packets: zeros"]),
               (in_source("kernels/gnss/gnss_correlate.h", "gnss_correlate"), "f",
-               ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "both polarisations"]),
-              ("sums", "net", ["int64", "[piece][tap][pol][re, im]", "downloaded"]),
-              (in_source("fgpu/gnss.h", "gnss_track.c").removesuffix(".c"), "f", ["loops of code,", "Doppler and phase"])]
+               ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "all antennas, both pols"]),
+              ("sums", "net", ["int64", "[piece][tap][ant]", "[pol][re, im]"]),
+              (in_source("fgpu/gnss.h", "gnss_align.c").removesuffix(".c"), "f", ["loops of code,", "Doppler and phase"])]
     for i, (name, colour, lines) in enumerate(stages):
         p.box(14 + i * step, y, wide, high, [(name, "h"), *((line, "xs") for line in lines)], colour)
         if i:
             p.arrow([(14 + i * step - step + wide, y + high / 2), (14 + i * step, y + high / 2)], "f")
     x = [14 + i * step + wide / 2 for i in range(len(stages))]
-    p.box(x[2] - wide / 2, 180, wide, 48, [("gnss_search", "h"), ("a thread of its own", "xs")], "f")
+    p.box(x[2] - wide / 2, 180, wide, 48, [("gnss_search", "h"), ("a device stream of its own", "xs")], "f")
     p.arrow([(x[2], y + high), (x[2], 180)], "f")
     p.text(x[2] + 8, 165, "a block of samples", "d")
     p.arrow([(x[2] + wide / 2, 204), (x[5] - 40, 204), (x[5] - 40, y + high)], "f")

@@ -16,6 +16,7 @@
 #include "kernels/correlate/correlate_shape.h"
 #include "kernels/ddc/ddc.h"
 #include "kernels/gnss/gnss_correlate.h"
+#include "kernels/gnss/gnss_grid.h"
 #include "kernels/gnss/gnss_quantise.h"
 #include "kernels/util/gather.h"
 #include "kernels/util/power.h"
@@ -535,6 +536,25 @@ static void note_gnss_quantise(struct device *device, struct device_stream *stre
                   gnss_quantise_grid(&args));
 }
 
+static void note_gnss_grid(struct device *device, struct device_stream *stream)
+{
+    const struct gnss_grid_bins_args bins = {.n_rows = 2, .bin_bits = 12};
+    const struct gnss_grid_rotate_args rotate = {.n_dopplers = 1, .n_rows = 21, .bin_bits = 12};
+    const struct gnss_grid_multiply_args multiply = {.n_transforms = 1, .bin_bits = 12};
+    const struct gnss_grid_powers_args powers = {.n_dopplers = 1, .bin_bits = 12};
+    const struct gnss_grid_peaks_args peaks = {.n_dopplers = 1, .bin_bits = 12};
+    struct kernel_constant c[GNSS_GRID_N_CONSTANTS];
+
+    size_now = (struct channelise_config){0};
+    gnss_grid_constants(c);
+    note_launched(device, stream, &gnss_grid_bins_kernel, c, GNSS_GRID_N_CONSTANTS, gnss_grid_bins_grid(&bins));
+    note_launched(device, stream, &gnss_grid_rotate_kernel, c, GNSS_GRID_N_CONSTANTS, gnss_grid_rotate_grid(&rotate));
+    note_launched(device, stream, &gnss_grid_multiply_kernel, c, GNSS_GRID_N_CONSTANTS,
+                  gnss_grid_multiply_grid(&multiply));
+    note_launched(device, stream, &gnss_grid_powers_kernel, c, GNSS_GRID_N_CONSTANTS, gnss_grid_powers_grid(&powers));
+    note_launched(device, stream, &gnss_grid_peaks_kernel, c, GNSS_GRID_N_CONSTANTS, gnss_grid_peaks_grid(&peaks));
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -558,6 +578,7 @@ static void note_all(void)
         note_beams(device, stream);
         note_gnss(device, stream);
         note_gnss_quantise(device, stream);
+        note_gnss_grid(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
         for (size_t i = 0; i < ARRAY_LEN(variants); i++)

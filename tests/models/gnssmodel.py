@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import gnsssignals
+
 RECORD = np.dtype([
     ("timestamp", "<i8"), ("code_period", "<i8"), ("code_phase", "<f8"), ("carrier_cycles", "<i8"),
     ("carrier_phase", "<f8"), ("doppler", "<f8"), ("doppler_rate", "<f8"), ("sums", "<f8", (3, 2, 2)),
@@ -40,6 +42,12 @@ class Input:
 
 def triangle(chips):
     return np.maximum(0, 1 - np.abs(chips))
+
+
+def autocorrelation(prn, chips):
+    """Of the code of L1CA, within 2 chips."""
+    code = gnsssignals.l1ca(prn)
+    return sum(code @ np.roll(code, lag) / len(code) * triangle(chips - lag) for lag in range(-2, 3))
 
 
 @dataclass
@@ -107,14 +115,15 @@ class Receiver:
 
         data = 1 - 2 * np.random.default_rng(satellite.prn).integers(0, 2, 100000)[period // SYMBOL_PERIODS % 100000]
         away = TAP_CHIPS * np.array([1, 0, -1])
-        covariance = triangle(away[:, None] - away[None, :])
+        covariance = autocorrelation(satellite.prn, away[:, None] - away[None, :])
         for pol, one in enumerate(pols):
             turns = (self.carrier(satellite, ant, seconds, one.delay_s) - carrier).astype(float)
             offset = (self.code(satellite, ant, seconds, one.delay_s) - code).astype(float)
             signal = amplitude * data * np.exp(2j * np.pi * turns + 1j * one.phase_rad) * r["n_present"]
             sigma = noise * np.sqrt(self.sample_rate_hz / 10 ** (satellite.cn0_db_hz / 10) / 2 * r["n_present"])
             white = random.normal(size=(2, n_periods, 3)) @ np.linalg.cholesky(covariance + 1e-9 * np.eye(3)).T
-            taps = signal[:, None] * triangle(offset[:, None] - away) + sigma[:, None] * (white[0] + 1j * white[1])
+            taps = signal[:, None] * autocorrelation(satellite.prn, offset[:, None] - away)
+            taps = taps + sigma[:, None] * (white[0] + 1j * white[1])
             r["sums"][:, :, pol, 0], r["sums"][:, :, pol, 1] = one.gain * taps.real, one.gain * taps.imag
         return r
 

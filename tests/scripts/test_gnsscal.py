@@ -14,8 +14,11 @@ import spead2.send
 import yaml
 from astropy.coordinates import EarthLocation
 
+import fmodel
 import gnsscal_orbits
+import gnsscal_read
 import gnsscal_solve
+import gnsssignals
 import harness
 from gnssmodel import RECORD, SPOILED_SAMPLES, Input, Receiver, Satellite, spoil
 from harness import BUILD, SEED, WIRE
@@ -271,8 +274,7 @@ LEVELS = {  # of a chip in 12 parts, by the Galileo OS SIS ICD, 2.3.3
 
 @pytest.mark.parametrize("signal", gnsscal_solve.SIGNALS, ids=lambda signal: signal.name)
 def test_discriminator(signal):
-    """In a band of 400 chip rates the discriminator equals that of the autocorrelation of the chip's levels, by sums
-    over time."""
+    """Without a filter the discriminator equals that of the autocorrelation of the chip's levels, by sums over time."""
     parts = 100  # of a twelfth
     chip = np.repeat(LEVELS[signal.name], parts)
     padded = np.concatenate([np.zeros(2 * len(chip)), chip, np.zeros(2 * len(chip))])
@@ -280,12 +282,41 @@ def test_discriminator(signal):
     def correlation(chips):
         shift = round(chips * len(chip))
         return abs(np.dot(chip, padded[2 * len(chip) + shift:3 * len(chip) + shift])) / np.dot(chip, chip)
-    found = gnsscal_solve.Discriminator(signal, 400 * signal.chip_rate_hz, 0.0)
+    found = gnsscal_solve.Discriminator(signal, 0.0, 0.0, 400 * signal.chip_rate_hz, np.ones(1), np.zeros(1))
     tap = 0.25 if signal.name[0] == "L" else 2.5 / 12
     for x in np.array([-90, -31, 0, 12, 60, 90]) / 1200:
         assert abs(found.offset_chips(correlation(x - tap), correlation(x + tap)) - x) < 2e-3
         assert abs(found.loss(x) - correlation(x)) < 1e-2
     assert np.isnan(found.offset_chips(0.0, 1.0)) and np.isnan(found.offset_chips(1.0, 0.0))
+
+
+@pytest.mark.parametrize("prn", [3, 7, 8])  # adjacent chips have products whose sums are -1, 63 and -65
+def test_sampled_code(prn):
+    """One code period at 8 MS/s, through fgpu's filter to 4 MS/s, correlated with the replica: at all offsets that fgpu
+    permits between a signal and the shared replica, the discriminator is right within 0.005 ADC samples."""
+    carrier_hz, chips, code = 1e5, 1.023e6 / ADC, gnsssignals.l1ca(prn)
+    h = fmodel.ddc_filter(2, 32, 0.005, 0.75)
+    found = gnsscal_solve.discriminator_of(gnsscal_solve.SIGNALS[0], prn, carrier_hz,
+                                           gnsscal_read.Band(ADC, 2, 32, 0.005, 0.75))
+    t = (np.arange(64)[:, None] + 0.5) / 32 + np.arange(-15, 8016)  # 64 phases between chips and samples
+
+    def signal(t, ahead=0.0):
+        return code[np.floor(t * chips + ahead).astype(int) % 1023] * np.exp(2j * np.pi * carrier_hz * t / ADC)
+    middle = t[:, 15:-16:2] + 0.5  # the middles of the windows
+    for late in (-1.2, -0.75, 0.3, 0.9, 1.2):
+        windows = np.lib.stride_tricks.sliding_window_view(signal(t - late), 32, axis=1)[:, ::2]
+        early, prompt, after = (np.sum(windows @ h * np.conj(signal(middle, tap))) for tap in (0.25, 0, -0.25))
+        offset = found.offset_chips(*((tap * np.conj(prompt)).real for tap in (early, after)))
+        assert abs(offset / chips + late) < 0.005, late
+
+
+def test_adjacent_chips():
+    l1ca, l5i, l5q = gnsscal_solve.SIGNALS[:3]
+    codes = [(l1ca, prn, gnsssignals.l1ca(prn)) for prn in gnsssignals.G2_DELAYS]
+    codes += [(signal, prn, gnsssignals.l5(prn, part)) for prn in gnsssignals.XB_STATES
+              for part, signal in enumerate((l5i, l5q))]
+    for signal, prn, code in codes:
+        assert signal.lag_one(prn) == np.dot(code, np.roll(code, 1)) / len(code), (signal.name, prn)
 
 
 def test_outliers():

@@ -74,13 +74,14 @@ def make_samples(rng, satellites, first, n, is_inverted=False):
     return out
 
 
-def make_config(satellites, **gnss):
+def make_config(satellites, n_ants=1, **gnss):
     by_signal = {}
     for s in satellites:
         by_signal.setdefault(s.signal, []).append(s.prn)
     config = scenario.fgpu_config(
-        outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4}],
-        time={"adc_sample_rate": RATE}, recv={"sample_bits": 8, "packet_samples": PACKET, "chunk_samples": CHUNK})
+        outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4}], feng_ids=range(n_ants),
+        time={"adc_sample_rate": RATE}, send={"array_size": max(4, n_ants)},
+        recv={"sample_bits": 8, "packet_samples": PACKET, "chunk_samples": CHUNK})
     config["gnss"] = [{"name": "gnss", "destination": harness.groups(1), "centre_frequency": CENTRE, "decimation": 1,
                        "pass_bandwidth": 4500000, "sky_frequency": SKY} | gnss]
     config["satellites"] = [{"signal": signal, "prns": prns} for signal, prns in by_signal.items()]
@@ -191,6 +192,83 @@ def test_losses(daemon, work):
     check_phases(locked[locked["n_present"] == locked["n_samples"]], satellite, False, what)
 
 
+def test_antennas(daemon, work):
+    """Three antennas share the loops of a satellite: the antenna that finds the satellite stops after 1.85 s, an antenna
+    receives the signal half a complex sample beside the replica, an antenna receives only noise."""
+    rng = np.random.default_rng(SEED)
+    first, late, n_packets, n_first = int(rng.integers(1, 2**30)) * PACKET, 75, 21_500_000 // PACKET, 18_500_000 // PACKET
+    sky = Satellite("L1CA", 7, 48, first + 1234.5, -1500, 0.4, (0.1, 0.35), seed=1)
+    n = n_packets * PACKET
+    signal = np.concatenate([np.float32(sky.samples(first - late + np.arange(at, min(at + (1 << 19), n + late)), False))
+                             for at in range(0, n + late, 1 << 19)], axis=1)
+    samples = np.empty((3, 2, n), np.int16)
+    for ant, of_ant in enumerate((signal[:, late:], signal[:, :n], 0)):
+        noise = rng.standard_normal((2, n), np.float32) * NOISE
+        samples[ant] = np.clip(np.rint(noise + of_ant), -128, 127)
+    present = np.ones((3, 2, n_packets), bool)
+    present[0, :, n_first:] = False
+    config = make_config([sky], 3, max_antenna_delay=20e-6)
+    heaps, _ = run(daemon, work, config, samples, first, present)
+    n_again = 6_000_000 // PACKET * PACKET
+    again, _ = run(daemon, work, config, samples[:, :, :n_again], first, present, "again")
+    both = [sorted((h.items["timestamp"], h.items["feng_id"], h.items["gnss_sums"].tobytes()) for h in of
+                   if h.items["timestamp"] < first + n_again - 8 * CHUNK) for of in (heaps, again)]
+    assert len(both[0]) > 300 and both[0] == both[1], "a recording gives the same heaps every time"
+    what, ends = f"CBF_SEED={SEED}", (n_first * PACKET, n)
+    of_ant = [np.concatenate([h.items["gnss_sums"] for h in heaps if h.items["feng_id"] == ant]) for ant in range(3)]
+    assert len(records_of(of_ant[2], sky)) == 0, f"{what}: noise was followed"
+    for ant, delay in enumerate((0, late)):
+        mine = records_of(of_ant[ant], sky)
+        assert np.all(mine["n_starts"] == 1) and np.all(np.diff(mine["code_period"]) == 1), f"{what}: m{ant} was lost"
+        whole = mine[mine["n_present"] == mine["n_samples"]]
+        assert len(whole) > len(mine) - 12, f"{what}: samples of m{ant} are missing"
+        assert ends[ant] - 2 * CHUNK < whole["timestamp"][-1] - first < ends[ant], f"{what}: m{ant} ends early"
+        there = Satellite("L1CA", 7, 48, sky.delay + delay, -1500, 0.4, [t - CENTRE * delay / RATE for t in sky.turns], seed=1)
+        t = middle(whole)
+        code = whole["code_phase"] - there.chips(t) % 1023
+        residual = (code - 1023 * np.rint(code / 1023)) * RATE / SUBSAMPLING / 1.023e6  # complex samples
+        assert np.all(np.abs(residual[200:]) < 0.65), f"{what}: m{ant} is {residual[200:].min()} to {residual[200:].max()} off"
+        prompt = whole["sums"][:, 1, :, 0] + 1j * whole["sums"][:, 1, :, 1]
+        locked = (whole["stage"] == 3) & (whole["flags"] & 3 == LOCKED)
+        assert np.count_nonzero(locked) > 100 * (1 + ant), f"{what}: m{ant}"
+        for pol in range(2):
+            turns = whole["carrier_phase"] + np.angle(prompt[:, pol]) / (2 * np.pi) - there.turns_at(t, pol)
+            halves = np.angle(np.exp(4j * np.pi * turns[locked])) / (4 * np.pi)
+            assert abs(np.mean(halves)) < 5 / 360 and np.std(halves) < 20 / 360, f"{what}: m{ant} pol{pol}"
+        assert abs(whole["doppler"][-1] - there.doppler - 0.4 * there.seconds(t[-1])) < 5
+
+
+def test_majority(daemon, work):
+    """An antenna whose delay is too large finds the satellite first.  Two other antennas agree, and go on without it."""
+    rng = np.random.default_rng(SEED)
+    first, n, late = int(rng.integers(1, 2**30)) * PACKET, 9_000_000 // PACKET * PACKET, (300, 0, 20)
+    sky = Satellite("L1CA", 7, 48, first + 1234.5, -1500, 0.4, (0.1, 0.35), seed=1)
+    signal = np.concatenate([np.float32(sky.samples(first - 300 + np.arange(at, min(at + (1 << 19), n + 300)), False))
+                             for at in range(0, n + 300, 1 << 19)], axis=1)
+    samples = np.stack([np.clip(np.rint(rng.standard_normal((2, n), np.float32) * NOISE + signal[:, 300 - d:300 - d + n]),
+                                -128, 127).astype(np.int16) for d in late])
+    heaps, _ = run(daemon, work, make_config([sky], 3, max_antenna_delay=20e-6), samples, first)
+    end = [np.concatenate([h.items["gnss_sums"] for h in heaps if h.items["feng_id"] == ant])[-300:] for ant in range(3)]
+    assert len(records_of(end[0], sky)) == 0, f"CBF_SEED={SEED}: m0 is followed"
+    for ant in (1, 2):
+        mine = records_of(end[ant], sky)
+        code = mine["code_phase"] - sky.chips(middle(mine) - late[ant]) % 1023
+        assert len(mine) > 30 and np.all(np.abs(code - 1023 * np.rint(code / 1023)) < 0.2), f"CBF_SEED={SEED}: m{ant}"
+
+
+def test_jump_beside_a_silent_antenna(daemon, work):
+    """Chunks wait for the silent antenna.  After a jump, a new chunk may need the place of a waiting chunk."""
+    rng = np.random.default_rng(SEED)
+    config, first, n_before, n_after = make_config([Satellite("L1CA", 7, 48, 0, 0, 0)], 2), 2**21 * PACKET, 14, 12
+    samples = np.clip(np.rint(rng.standard_normal((2, 2, CHUNK * max(n_before, n_after))) * NOISE), -128, 127).astype(np.int16)
+    present = np.ones((2, 2, samples.shape[2] // PACKET), bool)
+    present[1] = False
+    for jump in [*range(50, 58), -55]:  # each remainder of a division by the number of places
+        parts = [scenario.digitiser_heaps(config, samples[:, :, :k * CHUNK], at, present) for k, at in
+                 ((n_before, first), (n_after, first + (n_before + jump) * CHUNK))]
+        scenario.run_pcap(daemon, "fgpu", config, work, parts[0] + parts[1], f"jump{jump}")
+
+
 def test_time_goes_back(daemon, work):
     """All satellites are searched for again, and no record has data of the time before."""
     rng = np.random.default_rng(SEED)
@@ -213,18 +291,19 @@ def test_time_goes_back(daemon, work):
         assert np.all(np.abs(code - 1023 * np.rint(code / 1023)) < 0.5)
 
 
-def test_emulated(daemon, work, fake_cuda):
+@pytest.mark.parametrize("n_ants, n_packets", [(1, 150), (8, 110)])  # from 8 antennas on another kernel correlates
+def test_emulated(daemon, work, fake_cuda, n_ants, n_packets):
     """The CUDA kernels make the same of the same samples, but for the rounding of the filter."""
     rng = np.random.default_rng(SEED)
     first = 2**33
     satellite = Satellite("L1CA", 7, 52, first + 100.5, 500, 0)
-    samples = make_samples(rng, [satellite], first, 150 * PACKET)
-    config = make_config([satellite], acquire_blocks=3)
+    samples = np.repeat(make_samples(rng, [satellite], first, n_packets * PACKET), n_ants, axis=0)
+    config = make_config([satellite], n_ants, acquire_blocks=3 if n_ants == 1 else 1)
     cpu = records_of(run(daemon, work, config, samples, first)[1], satellite)
     again = records_of(run(daemon, work, config, samples, first, name="again")[1], satellite)
     assert np.array_equal(cpu, again), "a recording gives the same records every time"
     cuda = records_of(run(daemon, work, merge(config, {"device": {"kind": "cuda"}}), samples, first, name="cuda")[1], satellite)
-    assert len(cpu) == len(cuda) > 15
+    assert len(cpu) == len(cuda) > 15 * n_ants
     for name in ("timestamp", "code_period", "n_samples", "n_present", "stage"):
         assert np.array_equal(cpu[name], cuda[name]), name
     assert np.max(np.abs(cpu["code_phase"] - cuda["code_phase"])) < 1e-5

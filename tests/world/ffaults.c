@@ -137,11 +137,11 @@ void faults_begin(int64_t begin_ns)
         world_at(begin_ns + faults.changes[i].after_ns, change_clock, &faults.changes[i]);
 }
 
-/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock was wrong when
- * the first packet arrived: the timestamp that is nearest to the clock. */
-int64_t faults_wrong_periods(void)
+/* The first timestamp becomes the timestamp that is nearest to the clock. */
+int64_t faults_wrong_periods(unsigned ant, unsigned pol)
 {
-    int64_t wire = s.first_packet * PACKET % WIRE_PERIOD, true_period = s.first_packet * PACKET / WIRE_PERIOD;
+    int64_t first = s.first_packet * PACKET + faults_shift(ant, pol, 0);
+    int64_t wire = first % WIRE_PERIOD, true_period = first / WIRE_PERIOD;
     double clock_s = (double)(world_unix_ns() + faults.at_start.error_ns) * 1e-9 - (double)s.sync_unix_s;
     double n = rint((clock_s * RATE_HZ - (double)wire) / (double)WIRE_PERIOD);
 
@@ -281,7 +281,7 @@ void faults_excuse(int64_t begin_ns, int64_t jitter_ns)
             judge_excuse(i / 2, 0, judge_first_chunk_ns(i / 2, i % 2) + jitter_ns + PACKET_NS);
         if (faults.digitiser != RUNNING && (faults.ant == ALL || faults.ant == i / 2))
             excuse_shift(i / 2, i % 2, begin_ns, jitter_ns);
-        if (faults.clock == CORRECTED && faults_wrong_periods() != 0)
+        if (faults.clock == CORRECTED && faults_wrong_periods(i / 2, i % 2) != 0)
             excuse_correction(i / 2, i % 2, begin_ns, jitter_ns);
     }
 }

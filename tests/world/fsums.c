@@ -21,6 +21,7 @@
 #define UNSURE_CODE    (1 << 20) /* 2^-48 chips */
 #define LENGTH         ((uint64_t)CODE_CHIPS << 48)
 #define CODE_SAMPLES   (SATELLITE_RATE_HZ / 1000) /* of the digitisers, in a code period */
+#define LATER_SAMPLES  5                          /* of the digitisers */
 #define MAX_GROUPS     64
 #define MAX_SLOTS      20
 #define MAX_LATE       10
@@ -54,22 +55,22 @@ static const int8_t *code_of(unsigned prn)
     return codes[prn];
 }
 
-/* The samples repeat after a whole number of code periods. */
+/* The samples repeat after a whole number of code periods.  The satellite's signal is later at the second antenna. */
 double sums_true_chips(unsigned ant, double time_samples)
 {
-    double periods = time_samples / CODE_SAMPLES - (ant ? 0.3721 : 0.6113);
+    double periods = (time_samples - (ant ? LATER_SAMPLES : 0)) / CODE_SAMPLES - 0.6113;
 
     return (periods - floor(periods)) * CODE_CHIPS;
 }
 
-double sums_true_offset_hz(unsigned ant)
+double sums_true_offset_hz(void)
 {
-    return ant ? 29500 : 31000; /* multiples of 500 Hz, because samples repeat after 2 ms */
+    return 31000; /* a multiple of 500 Hz, because samples repeat after 2 ms */
 }
 
 double sums_signal(unsigned ant, unsigned pol, int64_t time)
 {
-    double turns = (double)(time % (PERIOD * BATCH)) * (0.25 + sums_true_offset_hz(ant) / SATELLITE_RATE_HZ);
+    double turns = (double)(time % (PERIOD * BATCH)) * (0.25 + sums_true_offset_hz() / SATELLITE_RATE_HZ);
 
     return 20 * code_of(SATELLITE)[(int)sums_true_chips(ant, (double)(time % CODE_SAMPLES))] *
            cos(2 * M_PI * turns + pol + 0.5 * ant);
@@ -132,10 +133,10 @@ static void make_steps(void)
 
 /* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
-/* Consecutive samples of an integration that touch the same packets and are in the same chunk. */
+/* Consecutive samples of an integration that touch the same packets and are in the same part. */
 struct group {
     unsigned first_slot, last_slot; /* packets, counted from the integration's first */
-    unsigned chunk;                 /* counted from the integration's first */
+    unsigned part;                  /* counted from the integration's first part with samples */
     uint32_t n;
     double sums[N_SCALES][N_SATELLITE_TAPS][2][2], unsure[N_SCALES][N_SATELLITE_TAPS][2][2];
 };
@@ -197,33 +198,35 @@ static void add_sample(const struct integration *g, int64_t sample, struct group
 static void make_groups(const struct integration *g)
 {
     int64_t first_packet = g->first * SUBSAMPLING / PACKET;
-    unsigned chunk = 0;
+    unsigned part = 0, n_missing = 0;
 
     n_groups = 0;
     for (int64_t sample = g->first; sample < g->end; sample++) {
         int64_t time = sample * SUBSAMPLING;
         unsigned from = (unsigned)(time / PACKET - first_packet);
         unsigned to = (unsigned)((time + DDC_TAPS - 1) / PACKET - first_packet);
-        while (chunk + 1 < g->n_chunks && sample >= g->chunks[chunk + 1])
-            chunk++;
+        while (part + 1 < g->n_parts && sample >= g->parts[part + 1].first)
+            n_missing += g->parts[part++].is_missing;
+        if (g->parts[part].is_missing)
+            continue;
         struct group *group = &groups[n_groups > 0 ? n_groups - 1 : 0];
-        if (n_groups == 0 || group->first_slot != from || group->last_slot != to || group->chunk != chunk) {
+        if (n_groups == 0 || group->first_slot != from || group->last_slot != to || group->part != part - n_missing) {
             if (n_groups == MAX_GROUPS || to >= MAX_SLOTS)
                 world_fail("an integration has too many packets");
             group = &groups[n_groups++];
-            *group = (struct group){.first_slot = from, .last_slot = to, .chunk = chunk};
+            *group = (struct group){.first_slot = from, .last_slot = to, .part = part - n_missing};
         }
         add_sample(g, sample, group);
     }
 }
 
-/* Returns true if the sums of a polarisation are right for the present packets and for these scales of the chunks. */
+/* Returns true if the sums of a polarisation are right for the present packets and for these scales of the parts. */
 static bool agrees(unsigned present, unsigned pol, const unsigned scale_of[], double found[N_SATELLITE_TAPS][2][2])
 {
     for (unsigned k = 0; k < 2 * N_SATELLITE_TAPS; k++) {
         double sum = 0, unsure = 1e-9;
         for (const struct group *group = groups; group < groups + n_groups; group++) {
-            unsigned i = scale_of[group->chunk];
+            unsigned i = scale_of[group->part];
             if (!(present >> group->first_slot & present >> group->last_slot & 1))
                 continue;
             sum += group->sums[i][k / 2][pol][k % 2] / scales[i];
@@ -235,15 +238,15 @@ static bool agrees(unsigned present, unsigned pol, const unsigned scale_of[], do
     return true;
 }
 
-/* Finds the scales of the integration's chunks.  The scale changes by a factor of 2 between chunks. */
+/* Finds the scales of the integration's parts.  The scale changes by a factor of 2 between rounds. */
 static bool find_scales(unsigned present, unsigned pol, double found[N_SATELLITE_TAPS][2][2],
-                        unsigned scale_of[MAX_CHUNKS])
+                        unsigned scale_of[MAX_PARTS])
 {
-    unsigned n_chunks = groups[n_groups - 1].chunk + 1;
+    unsigned n_parts = groups[n_groups - 1].part + 1;
 
-    for (unsigned choice = 0; choice < 1U << (2 * n_chunks); choice++) {
+    for (unsigned choice = 0; choice < 1U << (2 * n_parts); choice++) {
         bool is_possible = true;
-        for (unsigned i = 0; i < n_chunks; i++) {
+        for (unsigned i = 0; i < n_parts; i++) {
             scale_of[i] = choice >> (2 * i) & 3;
             double ratio = i > 0 ? scales[scale_of[i]] / scales[scale_of[i - 1]] : 1;
             is_possible &= ratio <= 2 && ratio >= 0.5;
@@ -256,13 +259,13 @@ static bool find_scales(unsigned present, unsigned pol, double found[N_SATELLITE
 
 static bool is_right(unsigned present, double found[N_SATELLITE_TAPS][2][2])
 {
-    unsigned scale_of[MAX_CHUNKS];
+    unsigned scale_of[MAX_PARTS];
 
     for (unsigned pol = 0; pol < 2; pol++) {
         if (!find_scales(present, pol, found, scale_of))
             return false;
         world_note(scale_of[0] == 0 ? "satellites: sums of samples" : "satellites: sums of scaled samples");
-        for (unsigned i = 1; i <= groups[n_groups - 1].chunk; i++)
+        for (unsigned i = 1; i <= groups[n_groups - 1].part; i++)
             if (scale_of[i] != scale_of[i - 1])
                 world_note("satellites: the scale changes within an integration");
     }
@@ -288,6 +291,14 @@ static bool is_likely(unsigned choice, unsigned n)
            (missing & (missing + (missing & -missing))) == 0;
 }
 
+bool sums_are_zero(double found[N_SATELLITE_TAPS][2][2])
+{
+    for (unsigned k = 0; k < 4 * N_SATELLITE_TAPS; k++)
+        if (found[k / 4][k / 2 % 2][k % 2] != 0)
+            return false;
+    return true;
+}
+
 bool sums_match(const struct integration *g, double found[N_SATELLITE_TAPS][2][2])
 {
     unsigned unsure[MAX_SLOTS], n_unsure = 0, sure = 0;
@@ -296,7 +307,7 @@ bool sums_match(const struct integration *g, double found[N_SATELLITE_TAPS][2][2
     make_steps();
     make_groups(g);
     if (n_groups == 0)
-        return false;
+        return g->n_present == 0 && sums_are_zero(found);
     for (unsigned slot = 0; slot <= groups[n_groups - 1].last_slot; slot++) {
         enum presence presence = judge_presence(g->ant, first_packet + slot);
         sure |= presence == PRESENT ? 1U << slot : 0;

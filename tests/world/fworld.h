@@ -44,6 +44,7 @@ struct scenario {
     int64_t sync_unix_s, first_packet; /* number of the first packet */
     int64_t rate_hz;                   /* SATELLITE_RATE_HZ if fgpu follows satellites, otherwise USUAL_RATE_HZ */
     bool is_prompt, is_lossy, has_narrow, has_gnss;
+    bool is_calm;                     /* two antennas follow a satellite for a long time, and no input is silent */
     bool is_buffer_small;             /* of the sockets that receive */
     bool has_others;                  /* packets that are no samples */
     bool has_crc;                     /* packets of samples have a CRC */
@@ -100,9 +101,9 @@ int64_t faults_time(unsigned p);
 /* Returns the number of samples by which an input's packet 'p' has a wrong timestamp. */
 int64_t faults_shift(unsigned ant, unsigned pol, unsigned p);
 
-/* Returns the number of WIRE_PERIODs by which the daemon extends timestamps too far, because its clock is wrong at
- * the start. Call this function at the start. */
-int64_t faults_wrong_periods(void);
+/* Returns the number of WIRE_PERIODs by which the daemon extends an input's timestamps too far, because its clock is wrong
+ * when the first packet arrives.  Call this function at the start. */
+int64_t faults_wrong_periods(unsigned ant, unsigned pol);
 
 /* Excuses the absence of batches that may be lost. */
 void faults_excuse(int64_t begin_ns, int64_t jitter_ns);
@@ -269,16 +270,21 @@ void judge_show(void);
 #define N_SATELLITE_TAPS  3 /* early, prompt, late */
 #define SUMS              "239.2.2.0:7148"
 
-#define MAX_CHUNKS 4
+#define MAX_PARTS 6
 
-/* The samples of an integration that are in consecutive chunks.  The phases are those of the sample
- * 'middle'. */
+/* The samples of an integration that are in one round, or that are missing. */
+struct integration_part {
+    int64_t first;   /* complex samples since the sync time; the part ends where the next part begins */
+    bool is_missing; /* fgpu has none of the samples, even if their packets arrived */
+};
+
+/* The samples of an integration at one antenna.  The phases are those of the sample 'middle'. */
 struct integration {
     unsigned ant, prn;
     bool is_inverted;
     int64_t first, end, middle; /* complex samples since the sync time */
-    int64_t chunks[MAX_CHUNKS]; /* first samples of the chunks */
-    unsigned n_chunks;
+    struct integration_part parts[MAX_PARTS];
+    unsigned n_parts;
     uint64_t carrier, carrier_step; /* 2^-64 turns */
     uint64_t code, code_step;       /* 2^-48 chips */
     uint32_t n_present;
@@ -287,13 +293,15 @@ struct integration {
 /* Returns true if these sums [tap][pol][re, im] are right for a set of present packets that is possible. */
 bool sums_match(const struct integration *integration, double found[N_SATELLITE_TAPS][2][2]);
 
+bool sums_are_zero(double found[N_SATELLITE_TAPS][2][2]);
+
 /* Returns the signal of the satellite in the samples, its code phase, and the distance of its carrier from a quarter of
  * the sample rate. */
 double sums_signal(unsigned ant, unsigned pol, int64_t time);
 double sums_true_chips(unsigned ant, double time_samples);
-double sums_true_offset_hz(unsigned ant);
+double sums_true_offset_hz(void);
 
-/* ---- fgnss.c: requests about satellites, and the judge of heaps of sums ------------------------------------------ */
+/* ---- fgnss.c and ftrack.c: requests about satellites, and the judge of heaps of sums ----------------------------- */
 
 /* Draws satellites and requests, after faults_draw() and draw_sync(). */
 void gnss_draw(void);
@@ -310,7 +318,7 @@ void gnss_step(unsigned p);
 /* Takes a datagram of sums. */
 void gnss_take(void *unused, const uint8_t *bytes, size_t n_bytes);
 
-/* Compares the counter of samples with the heaps.  Call this function after the last heap and before the stop. */
+/* Compares the counters of samples and of heaps that were not made with the heaps.  Call this function after the last heap and before the stop. */
 void gnss_check_counters(void);
 
 /* Judges all heaps.  Fails the run if a record is wrong or missing. */

@@ -343,8 +343,9 @@ static void release(struct lane *lane)
     lane_return_input(&e.input->base);
 }
 
-static void flush(struct lane *lane)
+static bool flush(struct lane *lane)
 {
+    return true;
 }
 
 static void apply(struct engine *engine, struct command *command)

@@ -1,179 +1,43 @@
-/* check_gnss_track - tracking loops against a simulation of sums in double precision, and against samples through
- * gnss_correlate.
- *
- * The simulation computes a satellite's true phases in exact and 80-bit arithmetic.  A sum has the amplitude sqrt(2
- * C/N0 T).  Three factors multiply the amplitude: the sinc of the frequency's error, the autocorrelation at the code's
- * error and the tap, and data and secondary code.  The Gaussian noise has variance 1 and is correlated between taps.
- * The sums come in chunks, and late. */
+/* check_gnss_track - tracking loops against a simulation of sums in double precision (gnss_signal.h), and against samples
+ * through gnss_correlate.  The sums come in chunks, and late. */
 #include "fgpu/gnss_track.h"
 
-#include "common/base/units.h"
-#include "kernels/gnss/gnss_codes.h"
+#include "tests/unit/fgpu/gnss_signal.h"
 #include "tests/unit/test_main.h"
-#include "tests/unit/test_random.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define SAMPLE_RATE_HZ INT64_C(26750000)
-#define SIGMA          50 /* of a sample's contribution to a sum, in each part */
-#define QUEUE          1024
-
-/* ---- The satellite ----------------------------------------------------------------------------------------------- */
-
-struct satellite {
-    enum gnss_signal signal;
-    int64_t carrier_hz; /* in the baseband */
-    double doppler_hz, rate_hz_s;
-    double code_subchips; /* of sample 0, of code period 0 of the signal */
-    double phase_turns;   /* of sample 0 */
-    double pol_turns;     /* of polarisation 1 before polarisation 0 */
-    double cn0[N_POLS];   /* Hz */
-    uint64_t seed;        /* of data; 0: none */
-    int subchips;         /* of a chip */
-    int64_t n_subchips;
-};
-
-/* Times are in half samples, so that the middle of any piece is one. */
-struct truth {
-    double carrier_turns; /* [0, 1), without what is in 'theta' */
-    long double theta;    /* turns of Doppler, and the phase of sample 0 */
-    double doppler_hz;
-    long double code_subchips;
-};
-
-static struct truth truth_at(const struct satellite *s, int64_t half_samples)
-{
-    const __int128 rate = 2 * (__int128)SAMPLE_RATE_HZ;
-    const struct gnss_signal_facts *facts = gnss_signal_facts(s->signal);
-    const long double t = (long double)half_samples / (2.0L * SAMPLE_RATE_HZ);
-    const __int128 carrier = (s->carrier_hz * (__int128)half_samples) % rate;
-    const __int128 code = (__int128)llrint(facts->chip_rate_hz) * s->subchips * half_samples;
-    const long double doppler_turns = (s->doppler_hz + s->rate_hz_s * t / 2) * t;
-
-    return (struct truth){
-        .carrier_turns = (double)((long double)(carrier < 0 ? carrier + rate : carrier) / (long double)rate),
-        .theta = doppler_turns + s->phase_turns,
-        .doppler_hz = (double)(s->doppler_hz + s->rate_hz_s * t),
-        .code_subchips = (long double)(code / rate) + (long double)(code % rate) / (long double)rate +
-                         doppler_turns * facts->chip_rate_hz * s->subchips / facts->carrier_hz + s->code_subchips};
-}
-
-static double wrap(double turns)
-{
-    return turns - floor(turns + 0.5);
-}
-
-/* Where a piece's replica is, at its middle, minus where the signal is. */
-static void replica_error(const struct satellite *s, const struct gnss_piece *piece, int64_t first, double *turns,
-                          double *hz, double *chips)
-{
-    const uint64_t last = piece->n_samples - 1;
-    const struct truth truth = truth_at(s, 2 * first + (int64_t)last);
-    const double step_turns = (double)(int64_t)piece->carrier_step * 0x1p-64;
-    const double carrier_turns =
-        (double)(piece->carrier_phase + last / 2 * piece->carrier_step) * 0x1p-64 + (last % 2 ? step_turns / 2 : 0);
-    const long double code = ldexpl(
-        (long double)((unsigned __int128)piece->code_phase * 2 + (unsigned __int128)piece->code_step * last), -49);
-    const long double code_error = fmodl(code - truth.code_subchips, s->n_subchips);
-
-    *turns = wrap(carrier_turns - truth.carrier_turns - (double)fmodl(truth.theta, 1));
-    *hz = step_turns * SAMPLE_RATE_HZ - (double)s->carrier_hz - truth.doppler_hz;
-    *chips = (double)remainderl(code_error, s->n_subchips) / s->subchips;
-}
-
-static int periods_of_symbol(enum gnss_signal signal)
-{
-    const struct gnss_signal_facts *facts = gnss_signal_facts(signal);
-
-    return facts->symbol_periods ? (int)facts->symbol_periods : (int)strlen(facts->secondary);
-}
-
-static int64_t period_at(const struct satellite *s, int64_t half_samples)
-{
-    return (int64_t)floorl(truth_at(s, half_samples).code_subchips / s->n_subchips);
-}
-
-/* Data symbol times secondary code of a code period. */
-static double sign_at(const struct satellite *s, int64_t period)
-{
-    const struct gnss_signal_facts *facts = gnss_signal_facts(s->signal);
-    const int64_t n = (int64_t)strlen(facts->secondary), place = ((period % n) + n) % n;
-    double sign = facts->secondary[place] == '1' ? -1 : 1;
-
-    if (s->seed && facts->symbol_periods) {
-        uint64_t z = s->seed + (uint64_t)(floor_div(period, facts->symbol_periods)) * UINT64_C(0x9E3779B97F4A7C15);
-        z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-        z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-        sign *= (z >> 40) & 1 ? 1 : -1;
-    }
-    return sign;
-}
-
-/* The autocorrelation of a chip, from the interface documents' formulas: BPSK is a triangle; E1 is sqrt(10/11) BOC(1,1)
- * +- sqrt(1/11) BOC(6,1), of levels that change every twelfth of a chip. */
-static double autocorrelation(enum gnss_signal signal, double chips)
-{
-    double x = fabs(chips) * 12, at[2] = {0, 0}, level[12];
-    const int whole = (int)floor(x);
-
-    if (fabs(chips) >= 1)
-        return 0;
-    if (signal != GNSS_E1B && signal != GNSS_E1C)
-        return 1 - fabs(chips);
-    for (int i = 0; i < 12; i++)
-        level[i] =
-            (i < 6 ? 1 : -1) * sqrt(10 / 11.0) + (i % 2 ? -1 : 1) * (signal == GNSS_E1B ? 1 : -1) * sqrt(1 / 11.0);
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i + whole + k < 12; i++)
-            at[k] += level[i] * level[i + whole + k] / 12;
-    return at[0] + (x - whole) * (at[1] - at[0]);
-}
+#define QUEUE 1024
 
 /* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
-static double gauss(void)
-{
-    static double spare;
-    static bool has_spare;
-    double u, v, w;
-
-    if (has_spare) {
-        has_spare = false;
-        return spare;
-    }
-    do {
-        u = random_between(-1, 1);
-        v = random_between(-1, 1);
-        w = u * u + v * v;
-    } while (w >= 1 || w == 0);
-    w = sqrt(-2 * log(w) / w);
-    spare = u * w;
-    has_spare = true;
-    return v * w;
-}
-
 struct late {
     int64_t due_sample;
-    uint32_t n_missing;
+    uint32_t n_samples, n_missing;
     int64_t sums[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
-static const double units[N_POLS] = {1, 1};
 static struct fgpu_gnss_integration ended[2];
+
+static size_t add_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], uint32_t n_present)
+{
+    double scaled[FGPU_GNSS_N_TAPS][N_POLS][2];
+
+    for (int i = 0; i < FGPU_GNSS_N_TAPS * N_POLS * 2; i++)
+        (&scaled[0][0][0])[i] = (double)(&sums[0][0][0])[i];
+    return fgpu_gnss_track_sums(track, (const double(*)[N_POLS][2])scaled, n_present, 0, ended);
+}
 
 struct simulation {
     struct satellite satellite;
     struct fgpu_gnss_track track;
     int64_t chunk_samples, delay_samples;
     int64_t begin_sample; /* of the next chunk */
-    double tap_chips;
-    double root[FGPU_GNSS_N_TAPS][FGPU_GNSS_N_TAPS]; /* Cholesky's, of the noise between taps */
-    bool is_silent;                                  /* no signal, only noise */
-    bool is_quiet;                                   /* no noise */
-    bool (*is_missing)(int64_t sample);              /* NULL: nothing is */
-    bool (*is_absent)(int64_t chunk_begin);          /* NULL: all chunks come */
+    struct taps taps;
+    bool is_silent;                         /* no signal, only noise */
+    bool is_quiet;                          /* no noise */
+    bool (*is_missing)(int64_t sample);     /* NULL: nothing is */
+    bool (*is_absent)(int64_t chunk_begin); /* NULL: all chunks come */
     struct late queue[QUEUE];
     size_t n_pushed, n_popped;
 
@@ -185,47 +49,6 @@ struct simulation {
     double square_turns, square_chips, sum_cn0[2]; /* sums */
     int64_t search_sample;                         /* where SEARCH came first, or -1 */
 };
-
-static void noise_root(struct simulation *sim)
-{
-    const double d = sim->tap_chips, near = autocorrelation(sim->satellite.signal, d),
-                 far = autocorrelation(sim->satellite.signal, 2 * d);
-    const double covariance[3][3] = {{1, near, far}, {near, 1, near}, {far, near, 1}};
-
-    memset(sim->root, 0, sizeof(sim->root));
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j <= i; j++) {
-            double sum = covariance[i][j];
-            for (int k = 0; k < j; k++)
-                sum -= sim->root[i][k] * sim->root[j][k];
-            sim->root[i][j] = i == j ? sqrt(sum) : sum / sim->root[j][j];
-        }
-}
-
-static void make_sums(struct simulation *sim, const struct gnss_piece *piece, int64_t first, struct late *late)
-{
-    const struct satellite *s = &sim->satellite;
-    const double n = piece->n_samples - late->n_missing;
-    double turns, hz, chips, x[3], amplitude, angle;
-
-    replica_error(s, piece, first, &turns, &hz, &chips);
-    x[0] = M_PI * hz * piece->n_samples / SAMPLE_RATE_HZ;
-    amplitude = n * SIGMA * (fabs(x[0]) < 1e-9 ? 1 : sin(x[0]) / x[0]) / sqrt(SAMPLE_RATE_HZ);
-    amplitude *= sim->is_silent ? 0 : sign_at(s, period_at(s, 2 * first + piece->n_samples - 1));
-    for (int pol = 0; pol < N_POLS; pol++)
-        for (int part = 0; part < 2; part++) {
-            for (int i = 0; i < 3; i++)
-                x[i] = sim->is_quiet ? 0 : gauss() * SIGMA * sqrt(n);
-            angle = 2 * M_PI * (pol * s->pol_turns - turns);
-            for (int tap = 0; tap < 3; tap++) {
-                double r = autocorrelation(s->signal, chips + (1 - tap) * sim->tap_chips), noise = 0;
-                for (int i = 0; i <= tap; i++)
-                    noise += sim->root[tap][i] * x[i];
-                r *= amplitude * sqrt(2 * s->cn0[pol]) * (part ? sin(angle) : cos(angle));
-                late->sums[tap][pol][part] = llrint(r + noise);
-            }
-        }
-}
 
 static uint32_t count_missing(const struct simulation *sim, int64_t first, uint32_t n)
 {
@@ -276,7 +99,7 @@ static void run_chunk(struct simulation *sim)
     sim->begin_sample = end;
     while (sim->n_popped < sim->n_pushed && sim->queue[sim->n_popped % QUEUE].due_sample <= end) {
         const struct late *late = &sim->queue[sim->n_popped++ % QUEUE];
-        fgpu_gnss_track_sums(&sim->track, late->sums, units, late->n_missing, ended);
+        add_sums(&sim->track, late->sums, late->n_samples - late->n_missing);
     }
     if (sim->track.stage == FGPU_GNSS_SEARCH && sim->search_sample < 0)
         sim->search_sample = end;
@@ -288,8 +111,10 @@ static void run_chunk(struct simulation *sim)
         const int64_t first = begin + pieces[i].first;
         ck_assert(sim->n_pushed - sim->n_popped <= QUEUE && pieces[i].first >= 0 && first + pieces[i].n_samples <= end);
         late->due_sample = end + sim->delay_samples;
+        late->n_samples = pieces[i].n_samples;
         late->n_missing = count_missing(sim, first, pieces[i].n_samples);
-        make_sums(sim, &pieces[i], first, late);
+        make_sums(&sim->satellite, &sim->taps, &pieces[i], first, pieces[i].n_samples - late->n_missing,
+                  sim->is_silent ? 0 : 1, sim->is_quiet ? 0 : 1, late->sums);
         add_figures(sim, &pieces[i], first);
     }
 }
@@ -330,8 +155,7 @@ static struct simulation *simulation_create(enum gnss_signal signal, double cn0_
                                                   .carrier_hz = (double)s->carrier_hz};
     memset(&sim->track, 0x5a, sizeof(sim->track));
     fgpu_gnss_track_init(&sim->track, &config);
-    sim->tap_chips = sim->track.tap_subchips / s->subchips;
-    noise_root(sim);
+    taps_init(&sim->taps, signal, sim->track.tap_subchips / s->subchips);
     return sim;
 }
 
@@ -712,7 +536,7 @@ TEST(phases_are_exact, .end = 2 * GNSS_N_SIGNALS)
             ck_assert_msg(llabs(carrier_error) <= t + 30000, "%" PRId64 ": %" PRId64, t, carrier_error);
             ck_assert_msg(llabs(code_error) <= t / 30000 + 60000, "%" PRId64 ": %" PRId64, t, code_error);
             next = sample + piece->n_samples;
-            fgpu_gnss_track_sums(&track, no_sums, units, piece->n_samples, ended);
+            add_sums(&track, no_sums, 0);
         }
         ck_assert(next == end || end <= 1000);
     }
@@ -733,7 +557,7 @@ TEST(sums_belong_to_their_start)
     ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, INT64_C(100000000), INT64_C(200000000), pieces, 3), 0);
     fgpu_gnss_track_start(&sim->track, &acquisition);
     for (int i = 0; i < FGPU_GNSS_MAX_PENDING; i++)
-        fgpu_gnss_track_sums(&sim->track, wild, units, 0, ended);
+        add_sums(&sim->track, wild, 1);
     const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sim->track, acquisition.sample);
     ck_assert(state.stage == FGPU_GNSS_PULL_IN && state.doppler_hz == 321 && state.carrier_phase == 0);
     ck_assert(state.code_phase == gnss_code_phase(17.25, 1023) && state.code_period == 0);
@@ -757,10 +581,11 @@ TEST(a_cut_integration_has_its_own_state)
 
     fgpu_gnss_track_start(&sim->track, &acquisition);
     ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 5000000, 5042000, pieces, ARRAY_LEN(pieces)), 1);
+    const uint32_t n_samples = pieces[0].n_samples;
     ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 5100000, 5160000, pieces, ARRAY_LEN(pieces)), 2);
-    ck_assert_int_eq(fgpu_gnss_track_sums(&sim->track, sums, units, 0, ended), 0);
+    ck_assert_int_eq(add_sums(&sim->track, sums, n_samples), 0);
     sums[FGPU_GNSS_EARLY][0][0] = 900;
-    ck_assert_int_eq(fgpu_gnss_track_sums(&sim->track, sums, units, 0, ended), 2);
+    ck_assert_int_eq(add_sums(&sim->track, sums, pieces[0].n_samples), 2);
     for (int i = 0; i < 2; i++) {
         const double moved = ldexp((double)ended[i].after.code_phase, -GNSS_CODE_BITS) - ended[i].code_subchips;
         /* 0.375 chip (E^2 - L^2) / (E^2 + L^2), times 4 * 2 Hz * 1 ms */
@@ -823,6 +648,7 @@ static void follow_samples(struct fgpu_gnss_track *track, const int8_t *samples,
     struct gnss_piece pieces[16];
     const int32_t offset = 0;
     size_t n_pieces[3] = {0};
+    uint32_t n_samples[3][16];
 
     gnss_carrier_table(carrier);
     fgpu_gnss_track_taps(track, &satellite);
@@ -830,8 +656,10 @@ static void follow_samples(struct fgpu_gnss_track *track, const int8_t *samples,
         const int64_t begin = chunk * chunk_samples;
         const size_t at = (size_t)chunk % 3;
         for (size_t i = 0; i < n_pieces[at]; i++) /* of three chunks ago */
-            fgpu_gnss_track_sums(track, sums[at][i], units, 0, ended);
+            add_sums(track, sums[at][i], n_samples[at][i]);
         n_pieces[at] = fgpu_gnss_track_pieces(track, begin, begin + chunk_samples, pieces, ARRAY_LEN(pieces));
+        for (size_t i = 0; i < n_pieces[at]; i++)
+            n_samples[at][i] = pieces[i].n_samples;
         memset(sums[at], 0, sizeof(sums[at]));
         const struct gnss_correlate_args args = {.samples = samples + 2 * begin,
                                                  .pitch_samples = REAL_N_SAMPLES,

@@ -1,9 +1,11 @@
 /* check_gnss_acquire - satellites in noise, made sample by sample in double precision, are found at their true places.
  * Powers of a whole search are compared with direct sums, and thresholds with scipy's gamma distribution.  The test
- * counts false alarms.  dsim's gnss() is a second source of signals. */
+ * counts false alarms.  dsim's gnss() is a second source of signals.  All tests run on the device under test.  Some
+ * tests also run with CUDA variants on the emulated device. */
 #include "kernels/gnss/gnss_acquire.h"
 
 #include "common/base/units.h"
+#include "tests/unit/device_under_test.h"
 #include "tests/unit/test_main.h"
 #include "tests/unit/test_random.h"
 #include "tools/dsim/gnss.h"
@@ -101,11 +103,30 @@ static const struct gnss_acquire_config usual = {.min_doppler_hz = -10e3, .max_d
 struct search {
     struct gnss_acquire_config config;
     int8_t chips[GNSS_MAX_CHIPS], table[GNSS_MAX_SUBCHIPS];
+    struct device *device;
+    struct device_stream *stream;
+    struct gnss_acquirer *acquirer;
     struct gnss_acquire *acquire;
     size_t n_block;
 };
 
-static void search_open(struct search *s, const struct sky *sky, struct gnss_acquire_config config)
+/* Creates the objects for the search 's->config' and for smaller searches, and begins the search. */
+static void search_begin(struct search *s)
+{
+    struct gnss_acquire_limits limits = {0};
+
+    gnss_acquire_limits_add(&limits, s->config.facts, s->config.n_periods,
+                            s->config.max_doppler_hz - s->config.min_doppler_hz);
+    ck_assert_int_eq(device_stream_create(s->device, "search", &s->stream), 0);
+    ck_assert_int_eq(gnss_acquirer_create(s->stream, &limits, &s->acquirer), 0);
+    ck_assert_int_eq(gnss_acquire_create(s->acquirer, &limits, &s->acquire), 0);
+    gnss_acquire_begin(s->acquire, &s->config);
+    s->n_block = gnss_acquire_block_samples(s->acquire);
+}
+
+/* Opens a device, and begins a search for random chips.  'cuda': with CUDA variants.  Returns false, after a message, if
+ * CUDA variants cannot be tested here. */
+static bool search_open(struct search *s, const struct sky *sky, bool cuda, struct gnss_acquire_config config)
 {
     enum gnss_subcarrier subcarrier = sky->facts->subcarrier == GNSS_PLAIN ? GNSS_PLAIN : GNSS_BOC;
 
@@ -119,11 +140,42 @@ static void search_open(struct search *s, const struct sky *sky, struct gnss_acq
     s->config.sample_rate_hz = sky->sample_rate_hz;
     s->config.carrier_hz = sky->carrier_hz;
     s->config.is_inverted = sky->is_inverted;
-    ck_assert_int_eq(gnss_acquire_create(&s->config, &s->acquire), 0);
+    s->device = test_open_variant(cuda, 1);
+    if (!s->device)
+        return false;
+    search_begin(s);
     memset(s->table, 99, sizeof(s->table)); /* nobody reads it any more */
-    s->n_block = gnss_acquire_block_samples(s->acquire);
     double exact = s->config.n_periods * sky->facts->n_chips / sky->facts->chip_rate_hz * sky->sample_rate_hz;
     ck_assert(fabs((double)s->n_block - exact) < 1);
+    return true;
+}
+
+static void search_close(struct search *s)
+{
+    gnss_acquire_destroy(s->acquire);
+    gnss_acquirer_destroy(s->acquirer);
+    device_stream_destroy(s->stream);
+    device_close(s->device);
+}
+
+/* Adds a block of samples, which are in host memory. */
+static void search_add(struct search *s, const struct samples *samples, int64_t first)
+{
+    const size_t bytes = 2 * (samples->pitch + s->n_block);
+    int8_t *uploaded = device_alloc(s->device, bytes);
+
+    ck_assert_ptr_nonnull(uploaded);
+    test_write(s->stream, uploaded, samples->rows, bytes);
+    gnss_acquire_add(s->acquire, uploaded, samples->pitch, first);
+    device_stream_wait(s->stream);
+    device_free(s->device, uploaded);
+}
+
+static struct gnss_acquired search_find(struct search *s)
+{
+    gnss_acquire_finish(s->acquire);
+    device_stream_wait(s->stream);
+    return gnss_acquire_find(s->acquire);
 }
 
 /* Receives a block and adds it, 'n_blocks' times with 'gap' samples between them. */
@@ -135,7 +187,7 @@ static void search_blocks(struct search *s, const struct sky *sky, size_t n_bloc
     for (size_t i = 0; i < n_blocks; i++) {
         int64_t first = (int64_t)(i * (s->n_block + gap));
         receive(sky, s->chips, first, s->n_block, &samples);
-        gnss_acquire_add(s->acquire, samples.rows, samples.pitch, first);
+        search_add(s, &samples, first);
     }
     free(samples.rows);
 }
@@ -190,57 +242,63 @@ static double random_doppler(double max_hz)
     return random_below(4) ? random_between(-max_hz, max_hz) : random_below(2) ? max_hz : -max_hz;
 }
 
-TEST(finds, .end = ARRAY_LEN(skies))
+/* The last case is the first sky with CUDA variants. */
+TEST(finds, .end = ARRAY_LEN(skies) + 1)
 {
+    const bool cuda = _i == ARRAY_LEN(skies);
+    const size_t at = cuda ? 0 : (size_t)_i;
     static struct search s;
     struct gnss_acquire_config config = usual;
-    const struct gnss_signal_facts *facts = gnss_signal_facts(skies[_i].signal);
+    const struct gnss_signal_facts *facts = gnss_signal_facts(skies[at].signal);
     struct sky sky = {.facts = facts,
-                      .sample_rate_hz = skies[_i].sample_rate_hz,
-                      .carrier_hz = skies[_i].carrier_hz,
-                      .is_inverted = skies[_i].is_inverted,
-                      .cn0_db_hz = skies[_i].cn0_db_hz,
-                      .doppler_hz = random_doppler(skies[_i].max_doppler_hz),
+                      .sample_rate_hz = skies[at].sample_rate_hz,
+                      .carrier_hz = skies[at].carrier_hz,
+                      .is_inverted = skies[at].is_inverted,
+                      .cn0_db_hz = skies[at].cn0_db_hz,
+                      .doppler_hz = random_doppler(skies[at].max_doppler_hz),
                       .chip = random_between(0, facts->n_chips),
                       .gains = {1, random_between(0.3, 2)}};
 
-    config.n_periods = skies[_i].n_periods;
-    config.max_doppler_hz = skies[_i].max_doppler_hz;
+    config.n_periods = skies[at].n_periods;
+    config.max_doppler_hz = skies[at].max_doppler_hz;
     config.min_doppler_hz = -config.max_doppler_hz;
-    search_open(&s, &sky, config);
-    search_blocks(&s, &sky, skies[_i].n_blocks, skies[_i].gap);
-    struct gnss_acquired found = gnss_acquire_find(s.acquire);
+    if (!search_open(&s, &sky, cuda, config))
+        return;
+    search_blocks(&s, &sky, skies[at].n_blocks, skies[at].gap);
+    struct gnss_acquired found = search_find(&s);
     check_found(&s, &found, sky.chip, sky.doppler_hz);
-    double n = (double)(N_POLS * skies[_i].n_blocks);
+    double n = (double)(N_POLS * skies[at].n_blocks);
     double ratio = pow(10, sky.cn0_db_hz / 10) * (double)s.n_block / sky.sample_rate_hz;
     double deviation = 10 / M_LN10 * sqrt((1 + 2 * ratio) / n) / ratio; /* of dB, of the mean of n powers */
     double loss_db = 10 * log10(ratio / (found.peak - 1));
-    ck_assert_msg(loss_db > skies[_i].min_loss_db - 4 * deviation && loss_db < skies[_i].max_loss_db + 4 * deviation,
+    ck_assert_msg(loss_db > skies[at].min_loss_db - 4 * deviation && loss_db < skies[at].max_loss_db + 4 * deviation,
                   "loss of %g dB +- %g", loss_db, deviation);
-    gnss_acquire_destroy(s.acquire);
+    search_close(&s);
 }
 
-/* A strong signal: samples at the begins of bins, and blocks so far apart that the Doppler moves the code by chips. */
-TEST(accurate, .end = 2)
+/* A strong signal: samples at the begins of bins or anywhere in the bins, and blocks so far apart that the Doppler moves
+ * the code by chips. */
+TEST(accurate, .end = 3)
 {
+    static const double max_off_chips[] = {0.08, 0.12, 0.04};
     static struct search s;
     struct sky sky = {.facts = gnss_signal_facts(GNSS_L1CA),
-                      .sample_rate_hz = 4.096e6,
+                      .sample_rate_hz = _i < 2 ? 4.096e6 : 4.13e6,
                       .cn0_db_hz = 60,
-                      .doppler_hz = _i ? random_between(7e3, 9e3) : random_between(-100, 100),
+                      .doppler_hz = _i == 1 ? random_between(7e3, 9e3) : random_between(-100, 100),
                       .chip = random_between(0, 1023),
                       .gains = {1, 1}};
     struct gnss_acquire_config config = usual;
 
     config.n_periods = 1;
-    search_open(&s, &sky, config);
-    search_blocks(&s, &sky, 6, _i ? 1000000 : 0);
-    struct gnss_acquired result = gnss_acquire_find(s.acquire);
+    search_open(&s, &sky, false, config);
+    search_blocks(&s, &sky, 6, _i == 1 ? 1000000 : 0);
+    struct gnss_acquired result = search_find(&s);
     check_found(&s, &result, sky.chip, sky.doppler_hz);
     double off_chips = chips_off(&s, result.code_phase, sky.chip);
     ck_assert_msg(result.peak > 200, "peak %g", result.peak); /* no block has it at another place */
-    ck_assert_msg(fabs(off_chips) < (_i ? 0.12 : 0.08), "%g chips off", off_chips);
-    gnss_acquire_destroy(s.acquire);
+    ck_assert_msg(fabs(off_chips) < max_off_chips[_i], "%g chips off", off_chips);
+    search_close(&s);
 }
 
 static void check_same(const struct gnss_acquired *a, const struct gnss_acquired *b)
@@ -250,28 +308,31 @@ static void check_same(const struct gnss_acquired *a, const struct gnss_acquired
 }
 
 /* The same search gives the same result after a restart; without any samples nothing is found. */
-TEST(restart)
+TEST(restart, .end = 2)
 {
     static struct search s;
     struct sky sky = {.facts = gnss_signal_facts(GNSS_L1CA), .sample_rate_hz = 2.7e6, .cn0_db_hz = 50, .gains = {1, 1}};
     struct gnss_acquired results[2], empty = {0};
     struct samples samples;
 
-    search_open(&s, &sky, (struct gnss_acquire_config){.n_periods = 1, .max_doppler_hz = 600, .false_alarm = 0.01});
+    if (!search_open(&s, &sky, _i,
+                     (struct gnss_acquire_config){.n_periods = 1, .max_doppler_hz = 600, .false_alarm = 0.01}))
+        return;
     samples_init(&samples, s.n_block);
     receive(&sky, s.chips, 0, s.n_block, &samples);
     for (size_t i = 0; i < 2; i++) {
-        struct gnss_acquired none = gnss_acquire_find(s.acquire);
+        struct gnss_acquired none = search_find(&s);
         check_same(&none, &empty);
-        gnss_acquire_add(s.acquire, samples.rows, samples.pitch, 0);
-        results[i] = gnss_acquire_find(s.acquire);
+        search_add(&s, &samples, 0);
+        results[i] = search_find(&s);
         check_found(&s, &results[i], 0, 0);
         gnss_acquire_restart(s.acquire);
     }
     check_same(&results[0], &results[1]);
     free(samples.rows);
-    gnss_acquire_destroy(s.acquire);
+    search_close(&s);
     gnss_acquire_destroy(NULL);
+    gnss_acquirer_destroy(NULL);
 }
 
 /* Without the other polarisation there are half as many powers, and a satellite is found as well. */
@@ -287,12 +348,12 @@ TEST(one_polarisation, .end = N_POLS)
 
     config.n_periods = 1;
     sky.gains[_i] = 1;
-    search_open(&s, &sky, config);
+    search_open(&s, &sky, false, config);
     search_blocks(&s, &sky, 3, 0);
-    struct gnss_acquired result = gnss_acquire_find(s.acquire);
+    struct gnss_acquired result = search_find(&s);
     check_found(&s, &result, sky.chip, sky.doppler_hz);
     ck_assert_double_eq(result.threshold, gnss_acquire_threshold(3, 43 * 4096, config.false_alarm) / 3);
-    gnss_acquire_destroy(s.acquire);
+    search_close(&s);
 }
 
 /* Data of E1B turn within the blocks: half of them lose what their turn leaves. */
@@ -311,11 +372,11 @@ TEST(data)
     config.n_periods = 1;
     config.min_doppler_hz = -600;
     config.max_doppler_hz = 600;
-    search_open(&s, &sky, config);
+    search_open(&s, &sky, false, config);
     search_blocks(&s, &sky, 8, 12345);
-    struct gnss_acquired result = gnss_acquire_find(s.acquire);
+    struct gnss_acquired result = search_find(&s);
     check_found(&s, &result, sky.chip, sky.doppler_hz);
-    gnss_acquire_destroy(s.acquire);
+    search_close(&s);
 }
 
 /* ---- The model: each cell by a direct sum ------------------------------------------------------------------------ */
@@ -364,7 +425,7 @@ static void model_powers(const struct search *s, const int8_t *x, int64_t first,
 #define MODEL_BLOCKS   2
 
 /* The largest of all cells, over the noise, of noise alone or with a weak satellite.  Polarisations differ in level. */
-TEST(model, .end = 4)
+TEST(model, .end = 8)
 {
     static struct search s;
     static double powers[N_POLS][MODEL_DOPPLERS * MODEL_BINS];
@@ -373,7 +434,7 @@ TEST(model, .end = 4)
                       .sample_rate_hz = random_between(2.1e6, 4e6),
                       .carrier_hz = random_between(-1e6, 1e6),
                       .is_inverted = _i % 2,
-                      .cn0_db_hz = _i / 2 ? 42 : 0,
+                      .cn0_db_hz = _i / 2 % 2 ? 42 : 0,
                       .doppler_hz = 5e4,
                       .chip = random_between(0, 1023),
                       .gains = {1, 0.4}};
@@ -381,13 +442,15 @@ TEST(model, .end = 4)
     int64_t first = (int64_t)random_below(1000000);
     struct samples samples;
 
+    memset(powers, 0, sizeof(powers)); /* the cases may run in one process */
     config.min_doppler_hz = sky.doppler_hz - 100;
     config.max_doppler_hz = config.min_doppler_hz; /* and one more at both ends */
-    search_open(&s, &sky, config);
+    if (!search_open(&s, &sky, _i >= 4, config))
+        return;
     samples_init(&samples, s.n_block);
     for (size_t block = 0; block < MODEL_BLOCKS; block++, first += (int64_t)s.n_block + 1000) {
         receive(&sky, s.chips, first, s.n_block, &samples);
-        gnss_acquire_add(s.acquire, samples.rows, samples.pitch, first);
+        search_add(&s, &samples, first);
         for (size_t i = 0; i < N_POLS * MODEL_DOPPLERS; i++)
             model_powers(&s, samples.rows + 2 * (i / MODEL_DOPPLERS) * samples.pitch, first,
                          config.min_doppler_hz + ((double)(i % MODEL_DOPPLERS) - 1) * 500 / config.n_periods,
@@ -398,10 +461,10 @@ TEST(model, .end = 4)
             means[pol] += powers[pol][i] / (MODEL_DOPPLERS * MODEL_BINS);
     for (size_t i = 0; i < MODEL_DOPPLERS * MODEL_BINS; i++)
         peak = fmax(peak, (powers[0][i] / means[0] + powers[1][i] / means[1]) / N_POLS);
-    struct gnss_acquired result = gnss_acquire_find(s.acquire);
+    struct gnss_acquired result = search_find(&s);
     ck_assert_msg(fabs(result.peak / peak - 1) < 1e-4, "peak %g, not %g", result.peak, peak);
     free(samples.rows);
-    gnss_acquire_destroy(s.acquire);
+    search_close(&s);
 }
 
 /* ---- Detection --------------------------------------------------------------------------------------------------- */
@@ -438,15 +501,15 @@ TEST(false_alarms, .end = 2)
 
     random_state = 1; /* the same samples each time */
     sky.cn0_db_hz = -200;
-    search_open(&s, &sky, config);
+    search_open(&s, &sky, false, config);
     for (size_t i = 0; i < ALARM_SEARCHES; i++) {
         search_blocks(&s, &sky, 2, 0);
-        n += gnss_acquire_find(s.acquire).is_found;
+        n += search_find(&s).is_found;
         gnss_acquire_restart(s.acquire);
     }
     ck_assert_msg(n <= ALARM_SEARCHES * ALARM_PROBABILITY && n >= ALARM_SEARCHES * ALARM_PROBABILITY * 2 / 3,
                   "%zu false alarms in %d searches", n, ALARM_SEARCHES);
-    gnss_acquire_destroy(s.acquire);
+    search_close(&s);
 }
 
 /* ---- dsim -------------------------------------------------------------------------------------------------------- */
@@ -507,20 +570,18 @@ TEST(dsim, .end = ARRAY_LEN(dsim_skies))
     config.false_alarm = 1e-9; /* the other code is searched beside a strong satellite */
     for (unsigned other = 0; other < 2; other++) {
         config.n_periods = dsim_skies[_i].n_periods;
-        search_open(&s, &sky, config);
-        gnss_acquire_destroy(s.acquire);
+        search_open(&s, &sky, false, config);
         gnss_code_generate(GNSS_L1CA, dsim_skies[_i].prn - other, s.table);
-        s.config.table = s.table;
-        ck_assert_int_eq(gnss_acquire_create(&s.config, &s.acquire), 0);
+        gnss_acquire_begin(s.acquire, &s.config);
         for (size_t at = 3; at + s.n_block <= DSIM_SAMPLES; at += s.n_block + 10000)
-            gnss_acquire_add(s.acquire, &rows[0][2 * at], DSIM_SAMPLES, (int64_t)at);
-        struct gnss_acquired result = gnss_acquire_find(s.acquire);
+            search_add(&s, &(struct samples){&rows[0][2 * at], DSIM_SAMPLES}, (int64_t)at);
+        struct gnss_acquired result = search_find(&s);
         double chip = -delay * 1.023e6 * (1 + doppler / 1575.42e6) / DSIM_RATE_HZ;
         if (other)
             ck_assert_msg(!result.is_found, "peak %g, threshold %g", result.peak, result.threshold);
         else
             check_found(&s, &result, chip, doppler);
-        gnss_acquire_destroy(s.acquire);
+        search_close(&s);
     }
 }
 
