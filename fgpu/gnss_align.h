@@ -131,7 +131,7 @@ struct fgpu_gnss_align {
     struct fgpu_gnss_antenna *ants; /* [n_ants] */
 };
 
-/* The part of an antenna in a piece.  Of an antenna in SEARCH, only 'n_missing' is used. */
+/* The part of an antenna in a piece.  Only 'n_missing' is used of an antenna in SEARCH. */
 struct fgpu_gnss_part {
     const int64_t *sums; /* sum of tap t, polarisation p, part i at [t * tap_stride + 2 * p + i] */
     size_t tap_stride;
