@@ -212,6 +212,8 @@ int memory_node_of_interface(const char *interface)
     char path[PATH_BYTES];
     int node = -1;
 
+    if (!interface)
+        return -1;
     snprintf(path, sizeof(path), "/sys/class/net/%s/device/numa_node", interface);
     FILE *file = fopen(path, "r");
     if (file && fscanf(file, "%d", &node) != 1)

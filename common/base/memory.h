@@ -60,7 +60,7 @@ size_t memory_mapped_bytes(size_t bytes);
 void *memory_map(size_t bytes, int node);
 void memory_unmap(void *memory, size_t bytes); /* NULL is accepted */
 
-/* Returns the NUMA node of a network interface's NIC, or -1 if the node is not known. */
+/* Returns the NUMA node of a network interface's NIC, or -1 if the node is not known or 'interface' is NULL. */
 int memory_node_of_interface(const char *interface);
 
 /* Multiplies or adds sizes from a configuration.  A result beyond 64 bits becomes UINT64_MAX, which exceeds any

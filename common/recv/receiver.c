@@ -23,7 +23,8 @@
 #define TICKS_PER_CHUNK 4
 
 /* total size of a slot's buffers: header, own, spill */
-#define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX)
+#define SLOT_BYTES    (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX)
+#define BUFFERS_BYTES (PACKET_BATCH_MAX * SLOT_BYTES) /* of all slots */
 
 #define RING_REQUEST_BYTES 69 /* bytes that an ibverbs source needs per frame, in addition to the frame */
 
@@ -110,9 +111,6 @@ static void *run(void *arg)
     struct receiver *r = arg;
     int err = 0;
 
-    /* Here the pages are on this thread's NUMA node.  Rare packets, which do not fit their place, would touch the pages
-     * over hours, as if memory leaked. */
-    memory_touch(r->buffers, PACKET_BATCH_MAX * SLOT_BYTES);
     while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed)) {
         thread_beat();
         err = handle_batch(r);
@@ -188,9 +186,9 @@ void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_ke
 {
     struct packet_ring ring;
 
-    bytes_add(&use->host_bytes, PACKET_BATCH_MAX, SLOT_BYTES);
+    bytes_add(&use->host_bytes, 1, memory_mapped_bytes(BUFFERS_BYTES));
     if (keys->pcap_file || keys->transport != TRANSPORT_IBVERBS) {
-        bytes_add(&use->host_bytes, 1, PACKET_SOURCE_BYTES);
+        bytes_add(&use->host_bytes, 1, memory_mapped_bytes(PACKET_SOURCE_BYTES));
         return;
     }
     recv_packet_ring_init(&ring, mtu, (size_t)keys->buffer_bytes, n_kept);
@@ -217,9 +215,11 @@ static void point_placements(struct receiver *r)
     r->n_offered = PACKET_BATCH_MAX;
 }
 
+/* memory_map() populates all pages.  Otherwise rare packets, which do not fit their place, would touch the pages over
+ * hours, as if memory leaked. */
 static int create_buffers(struct receiver *r)
 {
-    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
+    r->buffers = memory_map(BUFFERS_BYTES, memory_node_of_interface(r->config.source.interface));
     if (!r->buffers)
         return -ENOMEM;
     point_placements(r);
@@ -297,7 +297,7 @@ void receiver_destroy(struct receiver *receiver)
         return;
     if (receiver->running)
         receiver_stop(receiver);
-    free(receiver->buffers);
+    memory_unmap(receiver->buffers, BUFFERS_BYTES);
     predictor_fini(&receiver->predictor);
     for (size_t i = 0; receiver->assemblers && i < receiver->config.n_assemblers; i++)
         assembler_destroy(receiver->assemblers[i]);

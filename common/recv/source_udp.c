@@ -73,7 +73,6 @@ struct udp_source {
     union control controls[PACKET_BATCH_MAX];
     struct sockaddr_in senders[PACKET_BATCH_MAX];
     uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] room for coalesced messages */
-    bool is_touched;            /* all pages of 'buffer' have been touched */
     struct gro_queue coalesced; /* coalesced messages in 'buffer' */
 };
 
@@ -311,14 +310,6 @@ static bool udp_is_zero_copy(const struct recv_source *base)
     return source->busy_ns > 0 ? all_are_joined(source) : next_is_joined(source);
 }
 
-/* Touches the buffer on the receive thread, so that its pages are on the thread's NUMA node.  Otherwise long messages
- * would touch the pages over hours, as if memory leaked. */
-static void touch_buffer(struct udp_source *source)
-{
-    memory_touch(source->buffer, PACKET_SOURCE_BYTES);
-    source->is_touched = true;
-}
-
 static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
@@ -326,8 +317,6 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
     size_t n_filled = gro_next_packets(&source->coalesced, slots, n_slots);
     int err = 0;
 
-    if (!source->is_touched)
-        touch_buffer(source);
     if (n_filled == 0 && source->busy_ns > 0 && timeout_ns > 0) {
         int64_t busy_ns = timeout_ns < source->busy_ns ? timeout_ns : source->busy_ns;
         int n = recv_busily(source, slots, n_slots, busy_ns);
@@ -379,7 +368,7 @@ static void udp_close(struct recv_source *base)
         close(source->sockets[i].fd);
     if (source->epoll_fd >= 0)
         close(source->epoll_fd);
-    free(source->buffer);
+    memory_unmap(source->buffer, PACKET_SOURCE_BYTES);
     free(source->sockets);
     free(source);
 }
@@ -570,7 +559,7 @@ int recv_source_udp_open(const struct recv_source_config *config, struct recv_so
     source->base.ops = &udp_ops;
     source->epoll_fd = -1;
     source->sockets = calloc(config->endpoints->n, sizeof(*source->sockets));
-    source->buffer = malloc(PACKET_SOURCE_BYTES);
+    source->buffer = memory_map(PACKET_SOURCE_BYTES, memory_node_of_interface(config->interface)); /* populated */
     if (source->sockets && source->buffer) {
         err = open_all(source, &opening);
         source->may_coalesce = opening.may_coalesce;

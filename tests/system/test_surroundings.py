@@ -643,7 +643,7 @@ def attempt(one):
         return True
     assert files_in(one.work) == before, what
     if code == 127:  # the dynamic loader had not room enough for the libraries
-        assert any(said in err.lower() for said in ("cannot allocate memory", "failed to map", "cannot map")), what
+        assert any(said in err.lower() for said in ("cannot allocate", "failed to map", "cannot map")), what
         return False
     assert code == AGAIN, what
     # The constructor of GnuTLS, which libmicrohttpd loads, prints its own error and an empty line.
