@@ -5,6 +5,7 @@
 #include "common/device/device.h"
 #include "fgpu/output.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- Presence ---------------------------------------------------------------------------------------------------- */
@@ -192,5 +193,6 @@ void gnss_samples_quantise(struct gnss_stream *s, struct gnss_chunk *const *set,
             quantise_chunk(s, ant, set[ant], b);
             slot = set[ant]->slot;
         }
+    assert(slot); /* a round has at least one chunk */
     device_event_record(slot->read, s->compute);
 }

@@ -164,14 +164,21 @@ static void prefer_node(void *memory, size_t bytes, int node)
     syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, mask, MAX_NUMA_NODES, 0);
 }
 
+static void touch(volatile uint8_t *at)
+{
+    const uint8_t kept = *at;
+
+    *at = kept;
+}
+
 void memory_touch(void *memory, size_t bytes)
 {
-    volatile uint8_t *at = memory, *end = at + bytes;
+    uint8_t *at = memory, *end = at + bytes;
 
     for (; at < end; at += LEAST_PAGE_BYTES)
-        *at = *at;
+        touch(at);
     if (bytes > 0)
-        end[-1] = end[-1]; /* perhaps on a further page */
+        touch(end - 1); /* perhaps on a further page */
 }
 
 void *memory_map(size_t bytes, int node)
