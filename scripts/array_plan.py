@@ -26,7 +26,7 @@ GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 102
 # Sizes in bytes: a record in a heap; a piece of an integration with its sums; the state of a satellite.
 GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 3 << 10
 GNSS_BUFFERS, GNSS_TRANSFORMS = 4, 32
-RECEIVER_BYTES = 64 * 3 * 65536  # memory that a receive thread needs for a batch of packets
+RECEIVER_BYTES = 14 << 20  # memory that a receive thread needs for a batch of packets, in whole huge pages
 FLOWS = ("recv", "send")
 N_CPUS = 4096
 MAC_BITS = 0x7FFFFF  # mask of the bits that an IPv4 multicast address shares with its Ethernet address

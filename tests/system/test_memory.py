@@ -14,7 +14,9 @@ from harness import merge
 FAKE_VULKAN = harness.BUILD / "tests" / "fake_vulkan"
 MIB = 2**20
 # Of a receive thread: slots for 64 packets, and without ibverbs a buffer of 4 MiB.
-SLOTS_BYTES, SOURCE_BYTES = 64 * (256 + 2 * 65536), 64 * 65536
+HUGE_PAGE = 2 * MIB
+SLOTS_BYTES = -(-64 * (256 + 2 * 65536) // HUGE_PAGE) * HUGE_PAGE  # whole huge pages
+SOURCE_BYTES = 64 * 65536
 STATED = re.compile(r"memory: (\d+) MiB of chunks, (\d+) MiB of output buffers, (\d+) MiB of other data: in total "
                     r"(\d+) MiB of host memory, (\d+) MiB on the device(?:, of which (\d+) MiB are direct chunks)?\n")
 
