@@ -7,226 +7,14 @@
 #include "common/recv/matcher.h"
 #include "common/telemetry/stats.h"
 #include "fgpu/antenna.h"
+#include "fgpu/gnss_follow.h"
 #include "fgpu/gnss_samples.h"
 #include "fgpu/gnss_stream.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define RETRY_S     10.0 /* seconds of data from a failed search to the next search for the same satellite */
-#define FALSE_ALARM 1e-3
-#define SHOW_S      0.05 /* shortest time between two updates of sensors and metrics, in seconds of data */
-#define PEAK_S      1.0  /* time constant, in seconds of data, of the means of the taps' amplitudes */
-
-/* ---- Searches ---------------------------------------------------------------------------------------------------- */
-
-static enum fgpu_gnss_stage stage_at(const struct gnss_followed *sat, size_t ant)
-{
-    return sat->align.ants[ant].stage;
-}
-
-static bool is_tracked(const struct gnss_followed *sat)
-{
-    return sat->align.track.stage != FGPU_GNSS_SEARCH;
-}
-
-/* Antennas that do not know a satellite's Doppler search for different satellites. */
-static bool wants_search(const struct gnss_antenna *a, size_t satellite, int64_t sample)
-{
-    const struct gnss_followed *sat = &a->stream->satellites[satellite];
-    const struct gnss_view *view = &a->views[satellite];
-
-    return sat->id.config->acquire && !view->is_dropped && stage_at(sat, a->ant) == FGPU_GNSS_SEARCH &&
-           sample >= view->retry_sample && (is_tracked(sat) || sat->n_wide == 0);
-}
-
-/* Returns true if a search has found the satellite with the Doppler with which other antennas follow the satellite. */
-static bool agrees(const struct gnss_followed *sat, const struct fgpu_gnss_acquisition *found)
-{
-    const double doppler_hz = fgpu_gnss_track_at(&sat->align.track, found->sample).doppler_hz;
-
-    return fabs(found->doppler_hz - doppler_hz) < 2 * fgpu_gnss_join_hz(gnss_signal_facts(sat->id.signal));
-}
-
-/* Begins a search around the Doppler with which other antennas follow the satellite. */
-static void begin_join(struct gnss_antenna *a, const struct gnss_followed *sat, struct gnss_acquire_config *config,
-                       int64_t sample)
-{
-    struct gnss_stream *s = a->stream;
-    const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sat->align.track, sample);
-    const double range_hz = fgpu_gnss_join_hz(config->facts);
-    const double period_samples =
-        sat->align.track.period_s * s->sample_rate_hz / (1 + state.doppler_hz / config->facts->carrier_hz);
-    const double periods = ldexp((double)state.code_phase, -GNSS_CODE_BITS) / config->n_subchips;
-
-    config->min_doppler_hz = state.doppler_hz - range_hz;
-    config->max_doppler_hz = state.doppler_hz + range_hz;
-    fgpu_gnss_search_begin_narrow(s->gnss->searcher, &a->search, config, (uint32_t)s->config->acquire_blocks,
-                                  (double)sample - periods * period_samples, period_samples);
-}
-
-static void begin_search_for(struct gnss_antenna *a, size_t satellite, int64_t sample)
-{
-    struct gnss_stream *s = a->stream;
-    struct gnss_followed *sat = &s->satellites[satellite];
-    struct gnss_acquire_config config = {
-        .facts = gnss_signal_facts(sat->id.signal),
-        .table = sat->table,
-        .n_subchips = sat->align.track.n_subchips,
-        .n_periods = (uint32_t)s->config->acquire_periods,
-        .sample_rate_hz = s->sample_rate_hz,
-        .carrier_hz = sat->id.carrier_hz,
-        .min_doppler_hz = sat->id.config->doppler_hz - sat->id.config->doppler_range_hz,
-        .max_doppler_hz = sat->id.config->doppler_hz + sat->id.config->doppler_range_hz,
-        .false_alarm = FALSE_ALARM,
-    };
-
-    a->is_searching = true;
-    a->is_stale = false;
-    a->n_collected = 0;
-    a->search.satellite = satellite;
-    a->next_satellite = satellite + 1;
-    counter_add(&a->views[satellite].searches, 1);
-    if (is_tracked(sat) && !a->views[satellite].needs_wide) {
-        begin_join(a, sat, &config, sample);
-        return;
-    }
-    sat->n_wide++;
-    a->is_wide = true;
-    fgpu_gnss_search_begin(s->gnss->searcher, &a->search, &config, (uint32_t)s->config->acquire_blocks);
-}
-
-/* Begins a search for the next satellite that needs a search (wants_search()). */
-static void begin_search(struct gnss_antenna *a, int64_t sample)
-{
-    const size_t n = a->stream->sizes.n_satellites;
-
-    for (size_t i = 0; i < n && !a->is_searching; i++)
-        if (wants_search(a, (a->next_satellite + i) % n, sample))
-            begin_search_for(a, (a->next_satellite + i) % n, sample);
-}
-
-/* Starts the loops with a signal at an antenna.  Antennas that found the signal elsewhere may search at once. */
-static void start(struct gnss_antenna *a, size_t satellite, const struct fgpu_gnss_acquisition *found)
-{
-    for (size_t ant = 0; ant < a->stream->gnss->n_ants; ant++) {
-        struct gnss_view *view = &a->stream->antennas[ant].views[satellite];
-        view->retry_sample = view->is_contrary ? INT64_MIN : view->retry_sample;
-        view->needs_wide = view->is_contrary = false;
-    }
-    fgpu_gnss_align_start(&a->stream->satellites[satellite].align, a->ant, found);
-}
-
-/* Begins to follow a signal at an antenna.  Returns false if the antenna's delay is too large. */
-static bool follow(struct gnss_antenna *a, size_t satellite, const struct fgpu_gnss_acquisition *found, int64_t sample)
-{
-    struct gnss_followed *sat = &a->stream->satellites[satellite];
-
-    if (!is_tracked(sat))
-        start(a, satellite, found);
-    else if (!fgpu_gnss_align_join(&sat->align, a->ant, found, (int32_t)a->stream->sizes.delay_samples))
-        return false;
-    a->views[satellite].started_sample = sample;
-    return true;
-}
-
-/* Lets other antennas search for the satellite, too. */
-static void end_wide(struct gnss_antenna *a)
-{
-    if (a->is_wide)
-        a->stream->satellites[a->search.satellite].n_wide--;
-    a->is_wide = false;
-}
-
-/* An antenna has not found the satellite where the only steering antenna follows the satellite.  The antenna's next
- * search has all Dopplers.  If two antennas have found the satellite elsewhere, the steering antenna has a wrong clock
- * or a delay that is too large: the loops start again, and this antenna searches again only after RETRY_S. */
-static void object(struct gnss_antenna *a, size_t satellite, int64_t sample)
-{
-    struct gnss_stream *s = a->stream;
-    const size_t wrong = s->satellites[satellite].align.reference;
-    size_t n_contrary = 0;
-
-    a->views[satellite].needs_wide = !a->search.is_found;
-    a->views[satellite].is_contrary = a->search.is_found;
-    for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
-        n_contrary += s->antennas[ant].views[satellite].is_contrary;
-    if (n_contrary < 2)
-        return;
-    s->antennas[wrong].views[satellite].retry_sample = a->views[satellite].retry_sample;
-    start(a, satellite, &a->search.found);
-    a->views[satellite].started_sample = sample;
-}
-
-/* Begins to follow the satellite that a search has found, or sets the earliest sample of the next search. */
-static void end_search(struct gnss_antenna *a, int64_t sample)
-{
-    const struct gnss_followed *sat = &a->stream->satellites[a->search.satellite];
-    struct gnss_view *view = &a->views[a->search.satellite];
-
-    a->is_searching = false;
-    a->search.state = FGPU_GNSS_SEARCH_IDLE;
-    end_wide(a);
-    if (stage_at(sat, a->ant) != FGPU_GNSS_SEARCH || view->is_dropped || a->is_stale)
-        return; /* a request steered or dropped the satellite during the search, or time restarted */
-    if (a->search.is_found && (!is_tracked(sat) || agrees(sat, &a->search.found)) &&
-        follow(a, a->search.satellite, &a->search.found, sample))
-        return;
-    view->retry_sample = sample + (int64_t)(RETRY_S * a->stream->sample_rate_hz);
-    if (is_tracked(sat) && sat->align.n_aligned == 1)
-        object(a, a->search.satellite, sample);
-}
-
-/* Queues a copy of the chunk's samples that the search still needs for its block. */
-static void collect(struct gnss_antenna *a, const struct gnss_chunk *chunk, struct gnss_part *part)
-{
-    struct gnss_stream *s = a->stream;
-    struct fgpu_gnss_search *search = &a->search;
-    int64_t begin = chunk->begin;
-
-    assert(search->n_wanted <= search->pitch_samples);
-    if (a->n_collected > 0 && a->collected_end != chunk->begin)
-        a->n_collected = 0; /* a gap */
-    if (a->n_collected == 0) {
-        begin = fgpu_gnss_search_block(search, chunk->begin);
-        if (begin >= chunk->end)
-            return; /* the block begins in a later chunk */
-        search->block_sample = begin;
-        search->begins_anew = search->begins_anew || a->is_stale;
-        a->is_stale = false;
-    }
-    const size_t n = least(search->n_wanted - a->n_collected, (uint64_t)(chunk->end - begin));
-    device_copy_2d(s->compute, search->samples + 2 * a->n_collected, 2 * search->pitch_samples,
-                   gnss_samples_row(s, a->ant) + 2 * gnss_samples_index(s, chunk->end, begin),
-                   2 * s->sizes.pitch_samples, 2 * n, N_POLS);
-    a->n_collected += (uint32_t)n;
-    a->collected_end = begin + (int64_t)n;
-    if (a->n_collected < search->n_wanted)
-        return;
-    a->n_collected = 0;
-    a->fills_block = true;
-    part->ends_block = true;
-}
-
-static bool is_search_away(const struct gnss_antenna *a)
-{
-    return a->fills_block || fgpu_gnss_search_is_away(&a->search);
-}
-
-static void search(struct gnss_antenna *a, const struct gnss_chunk *chunk, struct gnss_part *part)
-{
-    if (is_search_away(a))
-        return;
-    if (a->is_searching && a->search.state == FGPU_GNSS_SEARCH_ENDED)
-        end_search(a, chunk->end);
-    if (!a->is_searching)
-        begin_search(a, chunk->end);
-    else if (a->search.state == FGPU_GNSS_SEARCH_WANTS)
-        collect(a, chunk, part);
-}
 
 /* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
@@ -342,9 +130,9 @@ static void make_round(struct gnss_stream *s, struct gnss_chunk *const *set, str
     gnss_samples_quantise(s, set, b);
     for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
         if (set[ant])
-            search(&s->antennas[ant], set[ant], &b->parts[ant]);
+            gnss_follow_search(&s->antennas[ant], set[ant], &b->parts[ant]);
         else
-            end_wide(&s->antennas[ant]);
+            gnss_follow_release(&s->antennas[ant]);
     make_pieces(s, set, b);
     if (b->n_pieces > 0)
         correlate(s, b);
@@ -364,7 +152,7 @@ static bool must_wait(const struct gnss_stream *s)
     bool is_away = s->n_downloading > 0;
 
     for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
-        is_away = is_away || is_search_away(&s->antennas[ant]);
+        is_away = is_away || gnss_follow_is_away(&s->antennas[ant]);
     return is_away && is_replay(s->gnss);
 }
 
@@ -421,8 +209,8 @@ static void steer(struct gnss_antenna *a, const struct fgpu_gnss_order *order)
     };
 
     fgpu_gnss_align_leave(&sat->align, a->ant);
-    if (!follow(a, order->satellite, &acquisition, sample)) {
-        start(a, order->satellite, &acquisition);
+    if (!gnss_follow_signal(a, order->satellite, &acquisition, sample)) {
+        gnss_follow_start(a, order->satellite, &acquisition);
         a->views[order->satellite].started_sample = sample;
     }
 }
@@ -546,189 +334,6 @@ void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order
     for (size_t ant = 0; ant < gnss->n_ants; ant++)
         if (order->ant == ant || order->ant == FGPU_GNSS_ALL_ANTENNAS)
             apply(&gnss->streams[order->stream].antennas[ant], order);
-}
-
-/* ---- Downloaded -------------------------------------------------------------------------------------------------- */
-
-static void write_record(const struct gnss_stream *s, const struct gnss_followed *sat,
-                         const struct fgpu_gnss_integration *ended, const struct fgpu_gnss_measured *m,
-                         struct fgpu_gnss_record *r)
-{
-    const struct fgpu_gnss_state *state = &ended->after;
-
-    *r = (struct fgpu_gnss_record){
-        .timestamp = ((ended->sample + m->offset_samples) * s->subsampling) & (int64_t)SPEAD_VALUE_MASK,
-        .code_period = ended->code_period,
-        .code_phase = ended->code_subchips / sat->align.track.chip_subchips,
-        .carrier_cycles = ended->carrier_turns,
-        .carrier_phase = ldexp((double)(ended->carrier_phase >> 11), -53),
-        .doppler = m->doppler_hz,
-        .doppler_rate = state->doppler_rate_hz_s,
-        .cn0 = {(float)m->cn0_db_hz[0], (float)m->cn0_db_hz[1]},
-        .n_samples = ended->n_samples,
-        .n_present = m->n_present,
-        .prn = (uint16_t)sat->id.prn,
-        .signal = (uint16_t)sat->id.signal,
-        .stage = (uint16_t)m->stage,
-        .flags = (uint16_t)((m->is_code_locked ? FGPU_GNSS_CODE_LOCKED : 0) |
-                            (m->is_carrier_locked ? FGPU_GNSS_CARRIER_LOCKED : 0) |
-                            (state->has_half_turn ? FGPU_GNSS_HALF_TURN : 0)),
-        .symbol_period = state->symbol_period,
-        .n_starts = m->n_starts,
-    };
-    memcpy(r->sums, m->sums, sizeof(r->sums));
-}
-
-/* Updates the means of the taps' amplitudes.  The means of the three taps use the same weights, so the ratios of the
- * means are correct even after the first integration. */
-static void follow_peak(const struct gnss_stream *s, struct gnss_view *view, uint32_t n_samples,
-                        const struct fgpu_gnss_measured *m)
-{
-    const double weight = fmin(1, n_samples / (PEAK_S * s->sample_rate_hz));
-
-    for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++) {
-        const double(*sums)[2] = m->sums[tap];
-        const double amplitude = hypot(hypot(sums[0][0], sums[0][1]), hypot(sums[1][0], sums[1][1]));
-        view->peak[tap] += weight * (amplitude - view->peak[tap]);
-    }
-}
-
-/* Writes a record of an integration for each antenna that took part. */
-static void write_records(struct gnss_stream *s, struct gnss_buffer *b, size_t satellite,
-                          const struct fgpu_gnss_integration *ended, const struct fgpu_gnss_measured *measured)
-{
-    for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
-        struct gnss_part *part = &b->parts[ant];
-        if (measured[ant].stage == FGPU_GNSS_SEARCH || !part->is_present)
-            continue;
-        follow_peak(s, &s->antennas[ant].views[satellite], ended->n_samples, &measured[ant]);
-        if (part->n_records < s->sizes.max_pieces)
-            write_record(s, &s->satellites[satellite], ended, &measured[ant], &part->records[part->n_records++]);
-    }
-}
-
-/* Passes a buffer's sums to the loops, in order, and writes records. */
-static void close_loops(struct gnss_stream *s, struct gnss_buffer *b)
-{
-    const size_t n_ants = s->gnss->n_ants, tap_stride = n_ants * N_POLS * 2;
-    struct fgpu_gnss_measured measured[2 * GNSS_MAX_ANTS];
-    struct fgpu_gnss_part parts[GNSS_MAX_ANTS];
-    struct fgpu_gnss_integration ended[2];
-
-    for (size_t p = 0; p < b->n_pieces; p++) {
-        const size_t satellite = b->pieces[p].satellite;
-        for (size_t ant = 0; ant < n_ants; ant++)
-            parts[ant] = (struct fgpu_gnss_part){
-                .sums = b->sums + p * gnss_piece_sums(s) + ant * N_POLS * 2,
-                .tap_stride = tap_stride,
-                .unit = {1.0 / b->parts[ant].scale[0], 1.0 / b->parts[ant].scale[1]},
-                .n_missing = b->n_missing[p * n_ants + ant],
-                .offset_samples = b->offsets[satellite * n_ants + ant],
-            };
-        const size_t n = fgpu_gnss_align_sums(&s->satellites[satellite].align, parts, ended, measured);
-        for (size_t i = 0; i < n; i++)
-            write_records(s, b, satellite, &ended[i], measured + i * n_ants);
-    }
-}
-
-static void show_peak(struct gnss_view *view, bool is_followed)
-{
-    if (!is_followed)
-        memset(view->peak, 0, sizeof(view->peak));
-    const double prompt = view->peak[FGPU_GNSS_PROMPT];
-    for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++)
-        gauge_set(&view->taps[tap], prompt > 0 ? (int64_t)rint(1e3 * view->peak[tap] / prompt) : 0);
-}
-
-static void show(struct gnss_antenna *a, size_t satellite, const struct gnss_buffer *b, int64_t unix_ns)
-{
-    const struct fgpu_gnss_align *align = &a->stream->satellites[satellite].align;
-    const struct fgpu_gnss_state state = fgpu_gnss_align_at(align, a->ant, b->end);
-    struct gnss_view *view = &a->views[satellite];
-    const bool is_followed = state.stage != FGPU_GNSS_SEARCH;
-    const enum sensor_status status = is_followed ? SENSOR_NOMINAL : SENSOR_INACTIVE;
-    const double doppler_hz = is_followed ? state.doppler_hz : 0;
-    const double cn0_db_hz = fmax(state.cn0_db_hz[0], state.cn0_db_hz[1]);
-
-    gauge_set(&view->stage, state.stage);
-    for (unsigned pol = 0; pol < N_POLS; pol++)
-        gauge_set(&view->cn0_mdb[pol],
-                  is_followed && isfinite(state.cn0_db_hz[pol]) ? (int64_t)rint(1e3 * state.cn0_db_hz[pol]) : 0);
-    gauge_set(&view->doppler_mhz, (int64_t)rint(1e3 * doppler_hz));
-    counter_add(&view->losses, align->ants[a->ant].n_losses - counter_get(&view->losses));
-    show_peak(view, is_followed);
-    sensor_set_integer(&view->stage_sensor, unix_ns, status, state.stage);
-    sensor_set_real(&view->cn0_sensor, unix_ns, status, is_followed && isfinite(cn0_db_hz) ? cn0_db_hz : 0);
-    sensor_set_real(&view->doppler_sensor, unix_ns, status, doppler_hz);
-    sensor_set_real(&view->age_sensor, unix_ns, status,
-                    is_followed ? (double)(b->end - view->started_sample) / a->stream->sample_rate_hz : 0);
-}
-
-/* Updates sensors and metrics of all satellites and antennas. */
-static void show_all(struct gnss_stream *s, const struct gnss_buffer *b)
-{
-    const int64_t unix_ns = timebase_unix_ns(&s->gnss->timebase, b->end * s->subsampling);
-
-    if (b->end >= s->shown_sample && (double)b->end - (double)s->shown_sample < SHOW_S * s->sample_rate_hz)
-        return;
-    s->shown_sample = b->end;
-    for (size_t i = 0; i < s->gnss->n_ants * s->sizes.n_satellites; i++)
-        show(&s->antennas[i / s->sizes.n_satellites], i % s->sizes.n_satellites, b, unix_ns);
-}
-
-/* Adjusts the scales to a buffer's levels.  Ignores a buffer that was quantised with an earlier scale. */
-static void follow_level(struct gnss_antenna *a, const struct gnss_part *part, const struct gnss_level *levels)
-{
-    for (unsigned pol = 0; pol < N_POLS; pol++) {
-        counter_add(&a->clipped_samples, levels[pol].n_clipped);
-        if (part->scale[pol] == a->scale[pol] && part->n_present > 0)
-            a->scale[pol] = gnss_quantise_scale(a->scale[pol], levels[pol].squares, part->n_present);
-    }
-}
-
-/* Sends an antenna's heap. */
-static void send_part(struct gnss_antenna *a, struct gnss_part *part)
-{
-    const size_t n_left = a->stream->sizes.max_pieces - part->n_records;
-
-    memset(part->records + part->n_records, 0, n_left * sizeof(*part->records));
-    counter_add(&a->present_samples, part->n_present);
-    counter_add(&a->missing_samples, part->n_samples - part->n_present);
-    part->group.send = true;
-    sender_push(a->send, &part->job);
-}
-
-void fgpu_gnss_push(struct outbuf *buffer)
-{
-    struct gnss_buffer *b = (struct gnss_buffer *)buffer;
-    struct gnss_stream *s = b->stream;
-    int n_present = 0;
-
-    s->n_downloading--;
-    for (size_t ant = 0; ant < s->gnss->n_ants; ant++) {
-        struct gnss_antenna *a = &s->antennas[ant];
-        if (b->parts[ant].ends_block) {
-            a->fills_block = false;
-            fgpu_gnss_search_push(s->gnss->searcher, &a->search);
-        }
-        if (b->parts[ant].is_present)
-            follow_level(a, &b->parts[ant], b->levels + ant * N_POLS);
-        n_present += b->parts[ant].is_present;
-    }
-    close_loops(s, b);
-    show_all(s, b);
-    buffer_ref_set(&b->base.ref, n_present);
-    for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
-        if (b->parts[ant].is_present)
-            send_part(&s->antennas[ant], &b->parts[ant]);
-}
-
-bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer)
-{
-    for (size_t i = 0; gnss && i < gnss->n_streams; i++)
-        if (buffer->pool == &gnss->streams[i].pool)
-            return true;
-    return false;
 }
 
 /* ---- Told -------------------------------------------------------------------------------------------------------- */

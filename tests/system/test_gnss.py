@@ -92,6 +92,7 @@ def run(daemon, work, config, samples, first, present=None, name="run"):
     sent = scenario.digitiser_heaps(config, samples, first, present)
     found = scenario.run_pcap(daemon, "fgpu", config, work, sent, name)
     heaps = [heap for heap in found[harness.endpoints(config["gnss"][0]["destination"])[0]] if heap.kind == "data"]
+    heaps.sort(key=lambda heap: heap.items["feng_id"])  # antennas have no order; the heaps of an antenna keep theirs
     return heaps, np.concatenate([heap.items["gnss_sums"] for heap in heaps])
 
 

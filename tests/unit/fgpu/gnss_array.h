@@ -89,7 +89,7 @@ static inline struct simulation *simulation_create(int i, enum gnss_signal signa
     return sim;
 }
 
-/* What an acquisition finds at an antenna: errors of half of what gnss_track.h allows. */
+/* Returns an acquisition at an antenna.  The errors are half of the errors that gnss_track.h allows. */
 static inline struct fgpu_gnss_acquisition acquire(const struct simulation *sim, size_t ant)
 {
     const struct satellite *s = &sim->signals[ant];
