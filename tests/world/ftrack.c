@@ -917,15 +917,23 @@ static struct run run_of(const struct loops *l, const struct record *r, unsigned
     return (struct run){all[first].begin, all[last].end, first, last};
 }
 
+/* Returns true if the sums of all antennas may be sums with this replica.  Some sums cannot be judged. */
+static bool check_all_sums(const struct loops *l, struct set *set, const struct model *replica, const struct run *run,
+                           unsigned h)
+{
+    for (unsigned ant = 0; ant < s.n_ants; ant++)
+        if (set->of[ant] && !check_sums(l, ant, set->of[ant], replica, run, h))
+            return false;
+    return true;
+}
+
 /* Finds the replica of an integration whose model is known within bounds.  The sums tell the Doppler.  Then the models
  * are known better. */
 static bool find_near(struct loops *l, struct set *set, struct model *replica, unsigned h)
 {
-    unsigned ant = set->of[l->reference] ? l->reference : !l->reference;
-    bool is_sample_known = ant == l->reference;
     struct model *model, m;
 
-    if (!is_near(l, replica, is_sample_known))
+    if (!is_near(l, replica, set->of[l->reference]))
         return false;
     const struct run run = run_of(l, set->any, h, replica->sample - set->any->n_samples / 2);
     for (unsigned i = 0; (model = model_before(l, i)) != NULL; i++) {
@@ -933,7 +941,7 @@ static bool find_near(struct loops *l, struct set *set, struct model *replica, u
         double doppler_hz = (double)((replica->turns - model->turns) * GNSS_RATE_HZ / n - CARRIER_HZ);
         replica->doppler_hz = model->is_guess && n > 0 ? doppler_hz : model->doppler_hz;
         if (fabs(replica->doppler_hz - model->doppler_hz) > UNSEEN_HZ ||
-            !check_sums(l, ant, set->any, replica, &run, h))
+            !check_all_sums(l, set, replica, &run, h))
             continue;
         model->doppler_hz = replica->doppler_hz;
         model->is_guess = false;
