@@ -30,10 +30,11 @@ void fgpu_gnss_lock_add_power(struct fgpu_gnss_lock *lock, double re, double im,
 
 void fgpu_gnss_lock_add_phase(struct fgpu_gnss_lock *lock, double re, double im, double data_s)
 {
-    const double weight = weight_of(&lock->carrier_seconds, data_s, CARRIER_SECONDS);
+    const double weight = weight_of(&lock->carrier_seconds, data_s, CARRIER_SECONDS), power = re * re + im * im;
 
     lock->difference += weight * (re * re - im * im - lock->difference);
-    lock->sum += weight * (re * re + im * im - lock->sum);
+    if (power > 0)
+        lock->sum += weight * (power - lock->sum);
 }
 
 double fgpu_gnss_lock_cn0_db_hz(const struct fgpu_gnss_lock *lock)

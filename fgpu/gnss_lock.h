@@ -7,7 +7,8 @@
  *            phase.  So C/N0 is valid before data, codes and phase are known.
  * Carrier:   the indicator is the mean of I^2 - Q^2 divided by the mean of I^2 + Q^2.  The indicator is about
  *            cos(2 phase error) S / (S + N) (Van Dierendonck, GPS Receivers, in Parkinson and Spilker, Global
- *            Positioning System, vol. 1, 8).  The indicator is 0 without a signal.
+ *            Positioning System, vol. 1, 8).  The indicator is 0 without a signal.  A sum of exactly 0 has neither
+ *            signal nor noise.  The mean of I^2 + Q^2 then keeps its value, so that the indicator falls.
  * Means:     exponential means, with time constants of 0.5 s of data for C/N0 and 0.3 s for the carrier.  Before a time
  *            constant has passed, all sums so far have the same weight.
  * Gaps:      a sum over part of an integration is scaled, so that its noise is the noise of a whole integration.

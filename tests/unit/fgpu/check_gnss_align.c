@@ -396,6 +396,26 @@ TEST(a_polarisation_becomes_zeros, .end = 2)
     free(sim);
 }
 
+/* The phase loop's polarisation of the only antenna becomes zeros.  The loops are lost, and begin again with the other
+ * polarisation. */
+TEST(the_phase_loop_has_zeros, .end = 4)
+{
+    struct simulation *sim = simulation_create(_i, _i / 2 ? GNSS_E1C : GNSS_L1CA, 1, 45);
+
+    set_cn0(sim, 0, 45);
+    sim->signals[0].cn0[_i % 2] *= 2;
+    start(sim, 0);
+    run_for(sim, 4);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_TRACKING && sim->align.track.pol == _i % 2);
+    sim->is_zero[0][_i % 2] = true;
+    run_for(sim, 1);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_SEARCH && sim->ants[0].n_losses == 1);
+    start(sim, 0);
+    run_for(sim, 4);
+    ck_assert(sim->align.track.stage == FGPU_GNSS_TRACKING && sim->align.track.pol == 1 - _i % 2);
+    free(sim);
+}
+
 /* An antenna's phase is wrong by half a turn, and its coherence is too low for corrections.  C/N0 does not fall. */
 TEST(an_antenna_is_incoherent, .end = 6)
 {
