@@ -214,7 +214,7 @@ WORLD_WRAPS   := $(addprefix pthread_mutex_,init destroy lock trylock unlock) \
 WORLDS        := $(BUILD)/tests/fworld $(BUILD)/tests/vworld $(BUILD)/tests/xworld
 $(WORLDS): override LDFLAGS += $(addprefix -Wl$(comma)--wrap=,$(WORLD_WRAPS))
 $(BUILD)/tests/xworld: $(call objects,$(addprefix tests/world/,refusals.c xbeams.c xdraw.c xdumps.c xheaps.c xothers.c xrequests.c))
-$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,refusals.c ffaults.c fothers.c fsettings.c fmodel.c fjudge.c fgnss.c ftrack.c fsums.c))
+$(BUILD)/tests/fworld: $(call objects,$(addprefix tests/world/,refusals.c ffaults.c fothers.c fsettings.c fmodel.c fjudge.c fgnss.c ftrack.c ftrack_model.c ftrack_sums.c ftrack_delay.c ftrack_start.c fsums.c))
 $(WORLDS): $(BUILD)/tests/%: $(OBJ)/tests/world/%.o $(call objects,$(WORLD_SOURCES)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
 

@@ -1,6 +1,6 @@
 /* fgnss.h - the parts of fworld that judge satellites: the heaps of sums, requests, and the model of the loops.
  *
- * For fgnss.c and ftrack.c only.
+ * For fgnss.c and ftrack*.c only.
  * Threads: threads of the world. */
 #ifndef TESTS_WORLD_FGNSS_H
 #define TESTS_WORLD_FGNSS_H
