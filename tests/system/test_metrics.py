@@ -111,13 +111,14 @@ SECTIONS = {"inputs": "input_", "fengs": "feng_", "receivers": "input_", "antenn
 
 
 def at_once(engine):
-    """/status.json, and metrics of the same time: descriptors leave every 5 s."""
-    def packets(status):
-        return [stream["packets"]["total"] for stream in status["streams"]]
+    """/status.json, and metrics of the same time: descriptors leave every 5 s, and the next engine counts them."""
+    def totals(status):
+        parts = [status.get(section, []) for section in (*SECTIONS, "streams")]
+        return [list(flat(thing)) for part in parts for thing in (part if isinstance(part, list) else [part])]
 
     def look():
         before, metrics, after = engine.status(), engine.metrics(), engine.status()
-        return packets(before) == packets(after) and (before, metrics)
+        return totals(before) == totals(after) and (before, metrics)
 
     return harness.until(look, engine.status)
 
