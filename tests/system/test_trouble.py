@@ -1,5 +1,6 @@
 """Trouble from outside whose effects must stay bounded: a receiver that does not read, clients that do not speak, a full
 disk, a killed recorder."""
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -312,7 +313,10 @@ def test_full_disk(can_reserve, small_disk, recorder, request, rng, monkeypatch)
     send_until(lambda m: m["visrec_unwritten_dumps_total"] >= 10, "a disk that stays full")
     check_memory(before_kib, one.process.pid, "visrec")
     harness.until(lambda: one.health() == 503, one.log_text)
-    check_recorder_page(one)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # without dumps, the recorder is healthy again after seconds
+        checked = pool.submit(check_recorder_page, one)
+        send_until(lambda m: checked.done(), "a page that has been checked")
+        checked.result()
     assert len(read_recording(one.path, stream, dumps, first, sync_s)[0]) == n_recorded
     assert one.read().Ntimes == n_recorded
     ballast.unlink()
