@@ -40,7 +40,7 @@ import visfile  # noqa: E402
 SYNC_TIME = "1760000000"  # in three_hosts.yaml
 PERIOD = 4  # dumps
 DELAYS = (0, 5, -3, 17)  # samples, of the antennas
-MAX_RATE_ERROR = 0.1  # over some seconds, beginning and ending within a dump
+MAX_RATE_ERROR = 0.1  # over some seconds of data, beginning and ending within a dump
 SPARE_S = 30  # from the command that moves engines to a spare, to the end of the first dump that is whole again
 
 
@@ -124,23 +124,26 @@ class Array:
                 "http": {"listen": f"{BRIDGE_ADDRESS}:8100"}}
 
     def sent_bytes(self, host):
-        """The rate by the host's interface, without Ethernet's overhead."""
+        """Bytes that left the host's interface, without Ethernet's overhead."""
         show = subprocess.run([*self.hosts[host].enter, "ip", "-json", "-stats", "link", "show", "eth0"], check=True,
                               capture_output=True)
         return json.loads(show.stdout)[0]["stats64"]["tx"]["bytes"]
 
     def check_rates(self, n_dumps):
-        """Hosts send the rates of the table."""
-        def now():
-            return time.monotonic(), {host: self.sent_bytes(host) for host in self.hosts}
-        began, before = now()
-        self.wait_dumps(n_dumps)
-        ended, after = now()
-        for host, gbps in self.out_gbps.items():
-            found = 8e-9 * (after[host] - before[host]) / (ended - began)
-            say(f"{host} sends {found:.4f} Gb/s, by the table {gbps:g}")
-            if abs(found / gbps - 1) > MAX_RATE_ERROR:
-                raise Wrong(f"{host} sends {found:.4f} Gb/s, and the table says {gbps:g}")
+        """Hosts send the rates of the table for each second of data, in one of three measurements.  A busy machine may
+        delay the data, and the dumps by other times than the packets."""
+        dump_s = self.dump_samples() / float(self.config["time"]["adc_sample_rate"])
+        for _ in range(3):
+            began, before = self.n_dumps(), {host: self.sent_bytes(host) for host in self.hosts}
+            self.wait_dumps(n_dumps)
+            ended = self.n_dumps()
+            found = {host: 8e-9 * (self.sent_bytes(host) - before[host]) / ((ended - began) * dump_s)
+                     for host in self.out_gbps}
+            for host, gbps in self.out_gbps.items():
+                say(f"{host} sends {found[host]:.4f} Gb/s, by the table {gbps:g}")
+            if all(abs(found[host] / gbps - 1) <= MAX_RATE_ERROR for host, gbps in self.out_gbps.items()):
+                return
+        raise Wrong("hosts do not send the rates of the table")
 
     def n_dumps(self):
         return int(metrics(f"{BRIDGE_ADDRESS}:8100")["visrec_dumps_total"])

@@ -1,8 +1,10 @@
 """recv.transport: ibverbs, over a software libibverbs (tests/fakes/verbs).  The same packets give the same output and the
 same counters as from a socket or a capture, whatever else is on the wire.  Any failure gives one sentence and an end.
 """
+import contextlib
 import errno
 import os
+import random
 import re
 import signal
 import socket
@@ -112,6 +114,18 @@ class Wire:
         self.socket.send(frame)
 
 
+@contextlib.contextmanager
+def one_cpu():
+    """This thread sends from one CPU.  Linux keeps no order between frames that different CPUs have sent."""
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {random.choice(sorted(cpus))})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+@one_cpu()
 def feed(process, stream, end, frames, n_sent=0, n_dumps=()):
     """Sends [(frame, whether it is for the daemon)], never more than it has room for, after 'n_sent' others; n_dumps[i]
     must have been written before the next."""
