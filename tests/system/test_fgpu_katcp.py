@@ -62,6 +62,11 @@ class Feed:
         self.send(n_chunks)
         wait_batches(self.config, self.receiver, self.end)
 
+    def finish(self, process):
+        """Ends the F-engine after it has taken all packets.  Returns the streams."""
+        process.wait_metric(lambda m: m.get("fgpu_input_packets_total") >= self.done, f"{self.done} packets taken")
+        return test_fgpu_stream.finish(self.config, process, self.receiver)
+
     @property
     def end(self):
         """Timestamp after the last sent sample."""
@@ -181,7 +186,7 @@ def test_gains(daemon, rng):
         assert client.value("wide1.input3.eq") == "[" + gains_text([np.float32(0.3)])[0] + "]"
         check_mean_gains(process, config, current)
         feed.send()
-        streams = test_fgpu_stream.finish(config, process, receiver)
+        streams = feed.finish(process)
     n_last = check_gains(config, streams, samples, start, changes)
     assert min(n_last.values()) > 10, n_last
 
@@ -248,7 +253,7 @@ def test_delays(daemon, rng):
         assert numbers[5] == pytest.approx(some[3].acceleration * RATE, rel=1e-14) and numbers[6] == 0
         assert ast.literal_eval(client.value("wide0.input1.delay"))[0] == models[0][0][1][0].start
         feed.send()
-        streams = test_fgpu_stream.finish(config, process, receiver)
+        streams = feed.finish(process)
     for o in range(2):
         of_output = {key: got for key, got in streams.items() if key[0] == o}
         assert test_delay.check(config, of_output, models[o], samples, start) > 50
@@ -265,7 +270,7 @@ def test_late_delays(daemon, rng):
         client.request("delays", "wide0", SYNC, "1e-7,0:0.5,0", "0,0:0,-1e2")
         steady = client.value("steady-state-timestamp", int)
         feed.send()
-        streams = test_fgpu_stream.finish(config, process, receiver)
+        streams = feed.finish(process)
     models = [[[Delay(0, 100, 0, 0.5, 0)], [Delay(0, 0, 0, 0, -1e2 / RATE)]]]
     # In the model each spectrum before 'steady' has no delay.
     placed = fmodel.delayed_batches(output, [[Delay(0), *[Delay(steady, m[0].delay, m[0].rate,
@@ -301,7 +306,7 @@ def test_resume(daemon, rng):
         feed.send()
         client.wait("wide0.input1.delay", lambda status, value: status == "nominal", "nominal")
         assert process.metrics().get("fgpu_output_ahead_seconds") == 0
-        streams = test_fgpu_stream.finish(config, process, receiver)
+        streams = feed.finish(process)
     got = {t: values for t, values in streams[0, 0].items() if steady <= t < start + wrong}
     models = fmodel.voltages(start, samples[0], output, [t // output.batch for t in got])
     assert list(got) == list(range(steady, start + 40 * CHUNK - output.reach, output.batch))
@@ -672,7 +677,7 @@ def test_restart_takes_effect(daemon, work, rng):
         process = daemon("fgpu", config).wait_ready()
         feed = Feed(config, samples, start, receiver)
         feed.go()
-        streams = test_fgpu_stream.finish(config, process, receiver)
+        streams = feed.finish(process)
     output = scenario.model_of(config["outputs"][0], config)
     chunks = range(start // CHUNK, start // CHUNK + 24)
     placed = fmodel.delayed_batches(output, [[model], []], fmodel.held(config, start, chunks, CHUNK * 24))
