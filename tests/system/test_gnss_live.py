@@ -39,7 +39,8 @@ def configs():
     sample_rate = {"sync_time": now - AGE_S, "adc_sample_rate": RATE_HZ}
     fgpu = harness.merge(harness.FGPU, {
         "time": sample_rate | {"timebase": "clock"},
-        "recv": {"interface": harness.LOOPBACK, "sample_bits": 8, "packet_samples": 4096, "chunk_samples": CHUNK, "chunks": 16},
+        "recv": {"interface": harness.LOOPBACK, "sample_bits": 8, "packet_samples": 4096, "chunk_samples": CHUNK, "chunks": 128,
+                 "buffer": 64 << 20},
         "antennas": [{"name": "m000", "feng_id": 0, "pol0": feeds[0], "pol1": feeds[1]}],
         "outputs": [harness.FGPU_OUTPUT | {"destinations": harness.groups(), "taps": 4, "spectra_per_heap": 256}],
         "gnss": [{"name": STREAM, "destination": harness.groups(), "centre_frequency": CENTRE_HZ, "decimation": 1,
@@ -96,12 +97,15 @@ def mean_peak(heaps, prn, end):
 
 def check_status(fgpu, receiver):
     """The peak is the peak of the sent sums."""
-    (told,) = fgpu.status()["gnss"]
+    def look():
+        (told,) = fgpu.status()["gnss"]
+        return 0 <= time.time() - told["time"] < 5 and told
+
+    told = harness.until(look, "sums of now")
     end = round((told["time"] - fgpu.config["time"]["sync_time"]) * RATE_HZ)
     receiver.wait(lambda heaps: any(heap.kind == "data" and heap.items["timestamp"] >= end for heap in heaps), "later heaps")
     satellites = {int(sat["name"].removeprefix("L1CA-")): sat for sat in told["satellites"]}
     assert list(satellites) == [*SEEN, UNSEEN] and satellites[UNSEEN]["taps"] is None
-    assert 0 <= time.time() - told["time"] < 5
     for prn in SEEN:
         sat, expected = satellites[prn], mean_peak(receiver.data(), prn, end)
         assert (sat["stage"], sat["tap_chips"], sat["taps"][1]) == ("tracking", 0.25, 1)
@@ -125,11 +129,13 @@ def check_rows(page):
             said = number(shown)
             assert abs(said - cn0) < 2
             assert abs(bar / box - (said - 20) / 35) < 0.02
-        assert re.fullmatch(r"early 0\.\d\d", text(prn, "peak"))
-        picture = at(prn, "peak").locator("svg")
-        assert picture.get_attribute("aria-hidden") == "true"
-        heights = [26 - float(point.split(",")[1]) for point in picture.locator("polyline").get_attribute("points").split()]
-        assert abs(heights[0] / heights[1] - number(text(prn, "peak")[6:])) < 0.01
+        shown, hidden, points = at(prn, "peak").evaluate(
+            """cell => [cell.querySelector("span").textContent, cell.querySelector("svg").getAttribute("aria-hidden"),
+                        cell.querySelector("svg polyline").getAttribute("points")]"""
+        )
+        assert re.fullmatch(r"early 0\.\d\d", shown) and hidden == "true"
+        heights = [26 - float(point.split(",")[1]) for point in points.split()]
+        assert abs(heights[0] / heights[1] - number(shown[6:])) < 0.01
     assert [text(UNSEEN, key) for key in ("stage", "cn00", "cn01", "doppler", "age", "peak")] == ["search"] + 5 * ["–"]
     assert cell(page, "gnss-streams", ROW, "tracked")[0] == "2 of 3"
     assert page.locator("#streams tr[data-row]").count() == 1  # the voltages

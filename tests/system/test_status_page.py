@@ -39,8 +39,8 @@ def cell(page, table, row, key):
 
 
 def wait_state(page, state, headline):
-    page.wait_for_selector(f"#banner[data-state='{state}']")
-    assert page.locator("#state").text_content() == headline
+    page.wait_for_function("""wanted => document.getElementById("banner").dataset.state === wanted[0] &&
+        document.getElementById("state").textContent === wanted[1]""", arg=[state, headline])
 
 
 def plot(page, title):
@@ -134,7 +134,8 @@ def test_f_engine(array):
         power = 10 * math.log10(2 * (0.05**2 + 0.03**2 + 0.01**2 / 2))
         for row in ("m002 pol 0", "m003 pol 1"):
             assert abs(number(cell(page, "inputs", row, "power_dbfs")[0]) - power) < 0.4
-            assert abs(number(cell(page, "inputs", row, "heaps")[0]) / HEAPS_PER_S - 1) < 0.5  # a chunk is a 15th
+            # A chunk is a 15th.  On a busy host, some seconds have fewer or more packets.
+            harness.until(lambda: abs(number(cell(page, "inputs", row, "heaps")[0]) / HEAPS_PER_S - 1) < 0.5, "the rate")
 
         # Closer, and back.
         draw_over(page, "Power", 0, demo_array.CHANNELS, 280, 319)
@@ -632,6 +633,9 @@ def test_numbers_equal_metrics(daemon, work):
 
         page.goto(array.url("xbgpu1"))
         wait_state(page, "bad", "No data")
+        xbgpu = array["xbgpu1"]
+        heaps = lambda: (xbgpu.metrics().get("xbgpu_input_heaps_total"), xbgpu.metrics().get("xbgpu_output_x_heaps_total"))
+        harness.until(lambda: (before := heaps(), browser.wait_shown(page, 2)) and heaps() == before, "all heaps counted")
         check_numbers(page, array["xbgpu1"], "inputs", {(("fengs", "0-3"),): "m000 to m003"}, "xbgpu_input_",
                       [("heaps", "heaps_total", {}, 1), ("bytes", "bytes_total", {}, 1),
                        ("missing_heaps", "missing_heaps_total", {}, 1), ("incomplete_heaps", "incomplete_heaps_total", {}, 0)])
@@ -692,7 +696,7 @@ def test_antennas_that_fall_silent(daemon, work):
         browser.wait_shown(page, 6)  # as many seconds, in which the history has learnt how often heaps come
         array["fgpu1"].process.send_signal(signal.SIGKILL)
         killed = time.time()
-        page.wait_for_selector("#reason:has-text('m003')", timeout=1000 * (60 if harness.SANITIZED else 20))
+        page.wait_for_selector("#reason:has-text('m003')", timeout=60000)
         page.wait_for_selector("#reason:has-text('m002 silent for')")
         wait_state(page, "warn", "Antennas missing")
         answer = wait_antennas(array, ["receiving", "receiving", "silent", "silent"])
@@ -714,8 +718,8 @@ def test_antennas_that_fall_silent(daemon, work):
 
         # It comes back: the page still says for a minute what was lost, and when.
         array.start("fgpu1")
-        page.wait_for_selector("#state:has-text('Lost data')")
-        assert re.match(r"m00\d: [\d\u2009]+ heaps missing, the last \d+ s ago", page.locator("#reason").text_content())
+        page.wait_for_function(r"""() => document.getElementById("state").textContent === "Lost data" &&
+            /^m00\d: [\d\u2009]+ heaps missing, the last \d+ s ago/.test(document.getElementById("reason").textContent)""")
         lost = {t["where"] for t in array["xbgpu0"].status()["troubles"] if t["what"] == "heaps missing" and t["n_minute"] > 0}
         assert {"m002", "m003"} <= lost
         assert page.locator("#banner").get_attribute("data-state") == "warn"
