@@ -24,7 +24,7 @@ BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
 NO_NAMESPACES = 77
 BRIDGE_ADDRESS = "10.77.0.254"
 MTU = 9000
-START_S, STEP_S = 20, 40  # how long a start, and each step, may take
+START_S, STEP_S = 60, 60  # how long a start, and each step, may take
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 STARTED = time.monotonic()

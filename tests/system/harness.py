@@ -92,7 +92,7 @@ def endpoints(text):
 
 
 # Below the ports that the system gives to whoever asks for any, so that nobody is given one before its daemon has it.
-_tcp_ports = itertools.count(os.getpid() * 37)
+_tcp_ports = itertools.count(os.getpid() * 1009)
 
 
 def free_tcp_port():

@@ -457,9 +457,7 @@ def test_stop_by_signal(receiver, start, tmp_path):
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(tmp_path / "notify"))
     notify.settimeout(TIMEOUT_S)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        http_port = probe.getsockname()[1]
+    http_port = harness.free_tcp_port()
     process = start(make_config(digitiser={"first_timestamp": 264 * 1000}, http={"listen": f"127.0.0.1:{http_port}"}),
                     {"NOTIFY_SOCKET": str(tmp_path / "notify")})
     assert b"READY=1" in notify.recv(4096)
