@@ -10,10 +10,12 @@ import harness
 from harness import LOOPBACK
 
 PROGRAM = harness.ROOT / "control" / "cbf-control"
+PATIENT = Path(__file__).with_name("patient.py")
 FAKES = Path(__file__).with_name("fake_engines.py")
 CHANNELS = 64
 SYNC_TIME_S = 1_700_000_000
 RATE_HZ = 1e6
+TIMEOUT_S = 15  # that the controller waits for an engine's answer; a busy machine stalls a process for seconds
 
 
 def layout(n_fengs, n_xengs, per_feng=1, **more):
@@ -27,6 +29,7 @@ def layout(n_fengs, n_xengs, per_feng=1, **more):
     config = {
         "array": "test", "time": {"sync_time": SYNC_TIME_S, "adc_sample_rate": RATE_HZ},
         "katcp": {"listen": f"{LOOPBACK}:{harness.free_tcp_port()}"},
+        "timeouts": {"delays": TIMEOUT_S, "gains": TIMEOUT_S},
         "antennas": antennas,
         "streams": [
             {"name": "wide", "kind": "voltages", "channels": CHANNELS, "substreams": max(n_xengs, 1)},
@@ -42,7 +45,7 @@ class Controller(harness.Daemon):
 
     def __init__(self, config, work, name="control"):
         (work / "state").mkdir(exist_ok=True)
-        super().__init__(str(PROGRAM), config, work, name, wrapper=[sys.executable],
+        super().__init__(str(PROGRAM), config, work, name, wrapper=[sys.executable, str(PATIENT)],
                          variables={"STATE_DIRECTORY": str(work / "state")})
 
 

@@ -3,8 +3,8 @@
     fake_engines.py '{"f0": ["fgpu", 12000, ["m000"]], "x0": ["xbgpu", 12001, ["wide-vis"]]}' [DELAY_S]
 
 Each request that sets something is answered after a random time up to DELAY_S, and noted.  ?requests returns the notes,
-each with the monotonic time of its reply.  After ?refuse NAME, all requests NAME fail.  After ?slow NAME SECONDS, the
-replies to requests NAME come so much later.
+each with the monotonic time of its reply.  After ?refuse NAME, all requests NAME fail.  After ?hold NAME, the replies
+to requests NAME wait for ?release.
 """
 import asyncio
 import json
@@ -24,7 +24,8 @@ class Engine(aiokatcp.DeviceServer):
 
     def __init__(self, port, program, names, delay_s):
         super().__init__("127.0.0.1", port)
-        self.program, self.delay_s, self.notes, self.refused, self.slow = program, delay_s, [], set(), {}
+        self.program, self.delay_s, self.notes, self.refused = program, delay_s, [], set()
+        self.held, self.has_come, self.is_released = None, asyncio.Event(), asyncio.Event()
         self.labels = [name + pol for name in names for pol in "vh"]
         add = self.add
         add("device-status", str, "ok")
@@ -50,7 +51,10 @@ class Engine(aiokatcp.DeviceServer):
         self.sensors.add(sensor)
 
     async def note(self, ctx, known, *args):
-        await asyncio.sleep(self.slow.get(ctx.req.name) or random.uniform(0, self.delay_s))
+        if ctx.req.name == self.held:
+            self.has_come.set()
+            await self.is_released.wait()
+        await asyncio.sleep(random.uniform(0, self.delay_s))
         if not known or ctx.req.name in self.refused:
             raise aiokatcp.FailReply(f"{args[0]} is not known")
         self.notes.append((time.monotonic(), " ".join([ctx.req.name, *args])))
@@ -73,9 +77,18 @@ class Engine(aiokatcp.DeviceServer):
         """Returns all noted requests."""
         ctx.informs([(repr(at_s), text) for at_s, text in self.notes])
 
-    async def request_slow(self, ctx, name: str, reply_s: float) -> None:
-        """From now on, delays the replies to a request."""
-        self.slow[name] = reply_s
+    async def request_hold(self, ctx, name: str) -> None:
+        """From now on, holds the replies to a request."""
+        self.held = name
+
+    async def request_held(self, ctx) -> None:
+        """Replies as soon as a request is held."""
+        await self.has_come.wait()
+
+    async def request_release(self, ctx) -> None:
+        """Sends the held replies, and holds no more."""
+        self.held = None
+        self.is_released.set()
 
     async def request_refuse(self, ctx, name: str) -> None:
         """From now on, refuses a request."""

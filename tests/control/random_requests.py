@@ -92,14 +92,13 @@ async def replied_s(config, bad):
 def overheads_s(answers, last, timeout_s):
     """Returns how long after the slowest good engine's reply, or after the time-out, each request was answered.
 
-    timeout_s(request) is the time-out.  A request may wait behind the request that found a hung engine.  It was then
-    answered when that engine was found.
+    A request may wait behind the request that found a hung engine.  It was then answered when that engine was found.
     """
     hung_s = max((answer.end_s for answer in answers if "did not answer" in answer.text), default=0)
     found = []
     for answer in answers:
         begun_s = max(last.get((answer.name, answer.tag), 0), answer.start_s)
         if answer.start_s < hung_s and re.search("answer|busy", answer.text):
-            begun_s = max(begun_s, min(hung_s, answer.start_s + timeout_s(answer.name)))
+            begun_s = max(begun_s, min(hung_s, answer.start_s + timeout_s))
         found.append(answer.end_s - begun_s)
     return sorted(found)

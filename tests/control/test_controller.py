@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import aiokatcp
 import pytest
@@ -109,21 +110,29 @@ def refusing(tmp_path_factory):
 def test_hung_engine(processes):
     """One request waits its whole time-out for a hung engine, and its reply names the engine.  Later requests skip the
     engine.  When the engine continues, it gets the settings."""
-    timeout_s = 2
+    timeout_s = 8
     config = layout(3, 1, timeouts={"delays": timeout_s})
     processes.fakes(config, ["f0", "x0"])
     hung = processes.fakes(config, ["f1"])
-    client = processes.client(processes.controller(config))
-    hung.send_signal(signal.SIGSTOP)
+    client, f1 = processes.client(processes.controller(config)), processes.engine(config, "f1")
     models = MODELS + ["0,0:0,0"] * 2
-    took_s = []
-    for i in range(3):
+
+    def fail(i):
+        """Returns the duration of a request, and its failure."""
         start_s = time.monotonic()
         with pytest.raises(FailReply) as failed:
             client.request("delays", "wide", f"{1800000000 + i}", *models)
-        took_s.append(time.monotonic() - start_s)
-        named = ["f1 on cbf1 did not answer ?delays within 2 s", "f1 on cbf1 does not answer"][i > 0]
-        assert str(failed.value) == f"{named}; f2 on cbf2 is absent"
+        return time.monotonic() - start_s, str(failed.value)
+
+    # The engine hangs with the request, and not with an earlier ?watchdog.
+    f1.request("hold", "delays")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(fail, 0)
+        f1.request("held")
+        hung.send_signal(signal.SIGSTOP)
+        took_s, texts = zip(first.result(), fail(1), fail(2))
+    named = "f1 on cbf1 did not answer ?delays within 8 s", *["f1 on cbf1 does not answer"] * 2
+    assert texts == tuple(f"{name}; f2 on cbf2 is absent" for name in named)
     print("a request took", took_s, "s")
     assert took_s[0] >= timeout_s and max(took_s[1:]) < timeout_s
     assert len(notes(processes.engine(config, "f0"))) == 3
@@ -131,26 +140,28 @@ def test_hung_engine(processes):
     assert client.reading("wide.status")[1:] == ("warn", "degraded")
     assert client.reading("f1.state")[1:] == ("error", "hung")
     hung.send_signal(signal.SIGCONT)
+    f1.request("release")
     wait_state(client, "f1", "present")
-    assert notes(processes.engine(config, "f1"))[-1].startswith("delays wide 1800000002 m001v=3e-9,0:0,0 m001h=4e-9")
+    assert notes(f1)[-1].startswith("delays wide 1800000002 m001v=3e-9,0:0,0 m001h=4e-9")
 
 
 def test_busy_engine(processes):
     """A request that waits behind a long request is answered within its own time-out.  The engine gets the request
     later, in the right order."""
-    config = layout(1, 0, timeouts={"delays": 0.5, "gains": 60})
+    config = layout(1, 0, timeouts={"delays": 5, "gains": 60})
     processes.fakes(config)
     processes.controller(config)
     f0 = processes.engine(config, "f0")
-    f0.request("slow", "gain", "2")
+    f0.request("hold", "gain")
 
     async def both():
         async with await aiokatcp.Client.connect(LOOPBACK, int(config["katcp"]["listen"].split(":")[1])) as client:
             gain = asyncio.create_task(client.request("gain", "wide", "m000v", "2"))
-            delays = asyncio.create_task(client.request("delays", "wide", "1800000000", *MODELS[:2]))
+            await asyncio.to_thread(f0.request, "held")
             with pytest.raises(FailReply, match=r"^f0 on cbf0 is busy, and gets \?delays later$"):
-                await delays
+                await client.request("delays", "wide", "1800000000", *MODELS[:2])
             assert not gain.done()
+            await asyncio.to_thread(f0.request, "release")
             await gain
 
     asyncio.run(asyncio.wait_for(both(), harness.TIMEOUT_S))
@@ -293,7 +304,7 @@ def test_model_in_effect_is_not_sent_again(processes):
 def test_random_requests(processes):
     """Sends hundreds of random requests to 24 engines, of which two are stopped and one hangs.  Each request is
     answered, and each reply names exactly the engines that failed."""
-    config = layout(16, 8, timeouts={"gains": 2})
+    config = layout(16, 8)
     names = {engine["name"] for engine in config["engines"]}
     stopped, hung = {"f3", "x5"}, {"f7"}
     processes.fakes(config, names - stopped - hung)
@@ -306,7 +317,7 @@ def test_random_requests(processes):
     wrong = [answer for answer in answers if not answer.is_right]
     assert len(answers) == n and not wrong, wrong[:3]
     last = asyncio.run(random_requests.replied_s(config, stopped | hung))
-    over = random_requests.overheads_s(answers, last, lambda name: 1 if "delays" in name else 2)
+    over = random_requests.overheads_s(answers, last, controlled.TIMEOUT_S)
     print(f"after the slowest good engine or the time-out: median {over[n // 2]:.4f} s, longest {over[-1]:.4f} s")
 
 

@@ -27,6 +27,7 @@ def configs():
     return overrides, {
         "array": "chain", "time": {"sync_time": chain.SYNC_TIME, "adc_sample_rate": chain.RATE},
         "katcp": {"listen": f"{LOOPBACK}:{harness.free_tcp_port()}"},
+        "timeouts": {"delays": controlled.TIMEOUT_S, "gains": controlled.TIMEOUT_S},
         "antennas": [{"name": f"m00{i}", "feng_id": i} for i in range(chain.N_ANTS)],
         "streams": [{"name": "wide", "kind": "voltages", "channels": chain.CHANNELS, "substreams": chain.N_SUBSTREAMS},
                     {"name": "vis", "kind": "visibilities", "source": "wide"}],
