@@ -1,6 +1,11 @@
 """Tests the array page in a real browser: beside the demonstration's array while faults are made, and with hand-made
-states of 64 antennas."""
+states of 64 antennas.
 
+CBF_NIGHT_LIMIT_S bounds the time from a fault to its name, as in tests/system/test_night.py.  The default is long,
+because a busy machine stalls an engine, the page's server or the browser for seconds.
+"""
+
+import os
 import re
 import signal
 import time
@@ -18,7 +23,18 @@ from test_watch import Array
 
 pytestmark = pytest.mark.skipif(harness.SANITIZED, reason="a browser beside an array in real time wants a fast array")
 
-WITHIN_S = 10  # time within which the banner must name a fault
+LIMIT_S = float(os.environ.get("CBF_NIGHT_LIMIT_S", harness.TIMEOUT_S))
+SHOWN = """boxes => {
+    const text = id => document.getElementById(id).innerText;
+    const lamps = ([box, level]) => [...document.querySelectorAll(`#${box} [data-level='${level}'] > b`)];
+    const banner = [document.getElementById("banner").dataset.state, text("state"), text("reason")];
+    return {banner, flow: text("flow"), lamps: boxes.map(box => lamps(box).map(lamp => lamp.innerText))};
+}"""
+FRINGE = """() => {
+    const is_whole = curve => curve.mean.filter(value => value !== null).length > 1000;
+    const phase = fringe.plots && fringe.plots.phase;
+    return phase && phase.curves && phase.curves.length && phase.curves.every(is_whole) && [phase.curves, phase.axis];
+}"""
 
 
 @pytest.fixture
@@ -30,10 +46,25 @@ def serve():
         page.stop()
 
 
-def wait_banner(page, text, since=None):
-    """Waits until the banner's sentence has this text.  Returns the seconds since 'since'."""
-    page.wait_for_function("text => document.getElementById('reason').textContent.includes(text)", arg=text)
-    return time.monotonic() - (since or time.monotonic())
+def wait_state(page, level, headline, reason, lamps, flow=""):
+    """Waits until one update of the page shows all arguments.  Returns the time (monotonic).
+
+    'reason' is a part of the banner's sentence.  'lamps' are {(box, level): names}.  'flow' stands once in the picture
+    of the flow.
+    """
+
+    def is_shown():
+        shown.update(page.evaluate(SHOWN, list(lamps)))
+        return (
+            shown["banner"][:2] == [level, headline]
+            and reason in shown["banner"][2]
+            and shown["lamps"] == list(lamps.values())
+            and (not flow or shown["flow"].count(flow) == 1)
+        )
+
+    shown = {}
+    harness.until(is_shown, lambda: f"{headline}: {reason}: {lamps}, but {shown}", 150)  # as long as the page's waits
+    return time.monotonic()
 
 
 def lamps(page, box, state):
@@ -60,14 +91,11 @@ def wait_rates(array):
 
 
 def check_healthy(page, array):
-    wait_banner(page, "all 4 antennas are received, nothing is lost")
-    assert page.locator("#banner").get_attribute("data-state") == "ok"
-    assert lamps(page, "antenna-lamps", "ok") == ["m000", "m001", "m002", "m003"]
-    assert lamps(page, "engine-groups", "ok") == ["xbgpu0", "xbgpu1", "fgpu0", "fgpu1"][2:] + [
-        "xbgpu0",
-        "xbgpu1",
-        "visrec",
-    ]
+    wanted = {
+        ("antenna-lamps", "ok"): ["m000", "m001", "m002", "m003"],
+        ("engine-groups", "ok"): ["fgpu0", "fgpu1", "xbgpu0", "xbgpu1", "visrec"],
+    }
+    wait_state(page, "ok", "All is well", "all 4 antennas are received, nothing is lost", wanted)
     wait_rates(array)
     href = page.locator("#engine-groups a", has_text="fgpu1").get_attribute("href")
     assert href == f"http://{next(e['http'] for e in array.config['engines'] if e['name'] == 'fgpu1')}/"
@@ -77,21 +105,23 @@ def check_fringe(page):
     """Checks the phase of m000 - m001 over the sky frequency.  The signal of m001 is 5 samples later.  The sign is that
     of UVH5: the wave reaches the second antenna earlier by -5 samples."""
     page.wait_for_selector("#fringe-card[data-shown]")
-    curves, axis = page.evaluate("[fringe.plots.phase.curves, fringe.plots.phase.axis]")
+    # The first answer may lack the channels of an X-engine.
+    curves, axis = page.wait_for_function(FRINGE).json_value()
     assert [c["name"] for c in curves] == ["pol 0 × 0", "pol 1 × 1"]
     assert axis["channels"] == demo_array.CHANNELS and abs(axis["first_hz"] - (SKY_HZ - demo_array.RATE_HZ / 4)) < 1
     channels = np.arange(demo_array.CHANNELS)
     wanted = 360 * channels / 2 / demo_array.CHANNELS * -demo_array.DELAYS[1]
     for curve in curves:
         known = np.array([v is not None for v in curve["mean"]])
-        assert known.sum() > 1000
         off = (np.array([v or 0 for v in curve["mean"]]) - wanted + 180) % 360 - 180
         assert abs(np.median(off[known])) < 2 and np.percentile(abs(off[known]), 95) < 15
 
 
-def test_faults(daemon, work, serve):
+def test_faults(daemon, work, serve, monkeypatch):
     """A feed is cut, and an F-engine is killed.  The banner names the antenna and the engine in time, and the page
     shows both faults for an hour."""
+    # A busy machine stalls engines for seconds.  A killed engine refuses connections at once.
+    monkeypatch.setattr("control_watch.TIMEOUT_S", 30)
     array = demo_array.Array(daemon, work, katcp=True, recording=work / "recording.uvh5").start(
         *demo_array.ENGINES, "visrec", "dsim"
     )
@@ -105,29 +135,20 @@ def test_faults(daemon, work, serve):
 
         cut = time.monotonic()
         dsim.request("loss", "m001", 1)
-        seconds["cut feed"] = wait_banner(
-            page, "m001: no data from the digitiser on both polarisations (fgpu0 on cbf1)", cut
-        )
-        assert (
-            page.locator("#state").inner_text() == "No data"
-            and page.locator("#banner").get_attribute("data-state") == "bad"
-        )
-        assert lamps(page, "antenna-lamps", "bad") == ["m001"]
-        assert "m001" in page.locator("#antenna-reasons").inner_text()
+        reason = "m001: no data from the digitiser on both polarisations (fgpu0 on cbf1)"
+        named = wait_state(page, "bad", "No data", reason, {("antenna-lamps", "bad"): ["m001"]})
+        seconds["cut feed"] = named - cut
+        page.wait_for_selector("#antenna-reasons li:has-text('m001')")
         page.wait_for_selector("#troubles-table td:has-text('m001 pol 0') ~ td:has-text('look at the digitiser')")
         dsim.request("loss", "m001", 0)
         page.wait_for_function("() => document.querySelectorAll(\"#antenna-lamps [data-level=bad]\").length === 0")
 
         killed = time.monotonic()
         array["fgpu1"].process.send_signal(signal.SIGKILL)
-        seconds["killed F-engine"] = wait_banner(
-            page, "fgpu1 on cbf2 does not answer: m002 and m003 are missing", killed
-        )
-        assert page.locator("#state").inner_text() == "Engines missing"
-        assert lamps(page, "antenna-lamps", "absent") == ["m002", "m003"] and lamps(
-            page, "engine-groups", "absent"
-        ) == ["fgpu1"]
-        assert page.locator("#flow").inner_text().count("1 of 2 answer") == 1
+        wanted = {("antenna-lamps", "absent"): ["m002", "m003"], ("engine-groups", "absent"): ["fgpu1"]}
+        reason = "fgpu1 on cbf2 does not answer: m002 and m003 are missing"
+        named = wait_state(page, "bad", "Engines missing", reason, wanted, flow="1 of 2 answer")
+        seconds["killed F-engine"] = named - killed
         page.wait_for_selector("#troubles-table td:has-text('fgpu1')")
         array.start("fgpu1")
         page.wait_for_function("() => document.querySelectorAll(\"#antenna-lamps [data-level=absent]\").length === 0")
@@ -140,7 +161,7 @@ def test_faults(daemon, work, serve):
         page.wait_for_selector("body.stale")
     dsim.close()
     print(seconds)
-    assert max(seconds.values()) < WITHIN_S, seconds
+    assert max(seconds.values()) < LIMIT_S, seconds
 
 
 # ---- Hand-made states ------------------------------------------------------------------------------------------------
