@@ -116,7 +116,7 @@ def test_requests(work, daemon, programs):
     engine = daemon("fgpu", fgpu_config())
     with Controller(port, **sensors) as controller:
         programs.append(start(work, "stream", "wide", target, *options, "--lead", 1.5))
-        programs.append(start(work, "beam", "wide", overhead(42, 60), "--beam", "beam", *options, "--duration", 2.5,
+        programs.append(start(work, "beam", "wide", overhead(42, 60), "--beam", "beam", *options, "--duration", 15,
                               "--lead", 0.4))
         for name, n_models in (("delays", 4), ("beam-delays", 2)):
             for stream, load_time, *models in controller.wait(name, 3):
@@ -125,10 +125,11 @@ def test_requests(work, daemon, programs):
         ahead_s = [float(r[2]) - at_s for r, at_s in zip(controller.requests, controller.times) if r[0] == "delays"]
         assert 0 < max(ahead_s) < 1.5
         assert programs[1].wait(harness.TIMEOUT_S) == 0
-        controller.wait("pointing-report", 5)
-        reports = controller.named("pointing-report")
-        assert {report[0] for report in reports} == {"wide"}  # the controller takes no report of a beam
-        assert reports[0][1] == target and reports[1][2] == reports[0][2] + 1
+        reports = controller.wait("pointing-report", 5)
+        # The controller takes no report of a beam.
+        assert {tuple(report[:2]) for report in reports} == {("wide", target)}
+        # A busy machine stalls cbf-point, which then leaves out models whose time has passed.
+        assert 1 in np.diff([until_s for _, _, until_s, _ in reports])
         assert abs(reports[0][3] - point_earth.Earth().age_s()) < 600
     with Client(engine.wait_ready()) as client:
         async def forward(name, *arguments):
