@@ -519,7 +519,7 @@ def programs_config(work, name, specification, seconds, **fgpu):
         (work / f"{name}.{program}.yaml").write_text(yaml.safe_dump(sections))
     for program in ("dsim", "fgpu"):
         done = subprocess.run([BUILD / program, f"{name}.{program}.yaml"], cwd=work, capture_output=True, text=True,
-                              timeout=harness.TIMEOUT_S)
+                              timeout=4 * harness.TIMEOUT_S)  # each program needs 10 s of a processor
         assert done.returncode == 0, done.stderr
 
 

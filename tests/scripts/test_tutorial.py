@@ -47,7 +47,7 @@ def test_tutorial(work):
         shell = subprocess.Popen([*first, "bash", "-c", script], cwd=harness.ROOT, env=env, stdout=log, stderr=log,
                                  start_new_session=True)
     try:
-        shell.wait(120)
+        shell.wait(300)  # matplotlib makes its list of fonts, because HOME is new
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)  # programs that a failure left running
