@@ -35,11 +35,8 @@ def test_every_key_has_its_example():
             assert re.search(rf"^ *[-#]* *{key}:", example, re.M), f"{program}.yaml: {key}"
 
 
-@pytest.mark.skipif(harness.SANITIZED, reason="too slow for samples in real time")
-def test_tutorial(work):
-    planted = int(re.search(r"delay = 4 << 20, (\d+)", commands())[1])
-    script = on_free_ports(commands()).replace('"$PWD/build:$PWD/.venv/bin:', f'"{harness.BUILD}:$PWD/.venv/bin:')
-    assert str(harness.BUILD) in script
+def run(script, work):
+    """What the commands print."""
     first = ["nice", "-n", "-10"] if os.geteuid() == 0 else []  # before other tests: it lives in real time
     env = os.environ | {"HOME": str(work)}
     env.pop("NOTIFY_SOCKET", None)
@@ -51,7 +48,18 @@ def test_tutorial(work):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)  # programs that a failure left running
-    said = (work / "tutorial.log").read_text()
+    return (work / "tutorial.log").read_text()
+
+
+@pytest.mark.skipif(harness.SANITIZED, reason="too slow for samples in real time")
+def test_tutorial(work):
+    planted = int(re.search(r"delay = 4 << 20, (\d+)", commands())[1])
+    script = on_free_ports(commands()).replace('"$PWD/build:$PWD/.venv/bin:', f'"{harness.BUILD}:$PWD/.venv/bin:')
+    assert str(harness.BUILD) in script
+    for _ in range(3):
+        said = run(script, work)
+        if "all dumps of a channel are flagged" not in said:  # else the host was too slow for real time, and the script says so
+            break
     for program in ("dsim", "fgpu", "xbgpu", "visrec"):
         assert f"{program}.yaml: OK" in said
     found = re.search(r"the sky reaches m001 (\S+) us after m000: (\S+) samples", said)
