@@ -4,11 +4,13 @@ import contextlib
 import itertools
 import os
 import queue
+import select
 import socket
 import threading
 import time
 
 import harness
+import numpy as np
 from stopping import stopped, threads
 
 import chain
@@ -25,14 +27,15 @@ class Listener:
 
     def __init__(self, process):
         self.messages = queue.SimpleQueue()
-        threading.Thread(target=self._run, args=(process.notify,), daemon=True).start()
+        self.socket = process.notify
+        threading.Thread(target=self._run, daemon=True).start()
 
-    def _run(self, notify):
+    def _run(self):
         with contextlib.suppress(OSError):  # closed
             while True:
-                self.messages.put(notify.recv(4096).decode().splitlines())
+                self.messages.put(self.socket.recv(4096).decode().splitlines())
 
-    def next(self, timeout):
+    def next(self, timeout=harness.TIMEOUT_S):
         """The next message's lines, or none within 'timeout'."""
         try:
             return self.messages.get(timeout=timeout)
@@ -43,27 +46,35 @@ class Listener:
         while not self.messages.empty():
             self.messages.get()
 
+    def drop_feeds(self):
+        """Drops the WATCHDOG=1 of all messages that the process has sent so far."""
+        harness.until(lambda: not select.select([self.socket], [], [], 0)[0], "all messages taken")
+        for _ in range(self.messages.qsize()):
+            if (lines := self.messages.get()) != ["WATCHDOG=1"]:
+                self.messages.put(lines)
 
-def check_fed(listener, seconds):
-    """It is fed often enough all the time, and nothing is wrong."""
+
+def check_fed(listener):
+    """It is fed often enough, and nothing is wrong.  A busy host may delay single messages."""
     listener.drain()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        lines = listener.next(WATCHDOG_S / 2)
-        assert lines, f"not fed for {WATCHDOG_S / 2} s"
+    fed_s = []
+    while len(fed_s) < 9:
+        lines = listener.next()
+        assert lines, f"not fed for {harness.TIMEOUT_S} s"
         assert not any(line.startswith("STATUS=FAILED") for line in lines), lines
+        fed_s += [time.monotonic()] * ("WATCHDOG=1" in lines)
+    assert np.median(np.diff(fed_s)) < WATCHDOG_S / 2
 
 
-def wait_for(listener, wanted, seconds):
+def wait_for(listener, wanted):
     """Waits for a line that begins so.  Returns it, and how often the watchdog was fed before."""
     n_fed = 0
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for line in listener.next(max(0.001, end - time.monotonic())):
+    while lines := listener.next():
+        for line in lines:
             if line.startswith(wanted):
                 return line, n_fed
             n_fed += line == "WATCHDOG=1"
-    raise AssertionError(f"no {wanted} within {seconds} s")
+    raise AssertionError(f"no {wanted} within {harness.TIMEOUT_S} s")
 
 
 def named_threads(pid, names):
@@ -82,8 +93,9 @@ def check_named(culprits):
         for _, listener, _, tid in culprits:
             listener.drain()
             stack.enter_context(stopped(tid))
+            listener.drop_feeds()  # of the time until the thread stopped
         for _, listener, name, tid in culprits:
-            said, n_fed = wait_for(listener, "STATUS=FAILED", 2 * WATCHDOG_S)
+            said, n_fed = wait_for(listener, "STATUS=FAILED")
             # Others may have come to wait for it, but none stands still for longer.
             assert said == f"STATUS=FAILED: thread {name} ({tid}) hangs", said
             assert n_fed <= 6
@@ -91,10 +103,10 @@ def check_named(culprits):
             lines = listener.next(WATCHDOG_S / 4)
             assert not lines, lines
     for process, listener, name, tid in culprits:
-        said, n_fed = wait_for(listener, "STATUS=", WATCHDOG_S)
+        said, n_fed = wait_for(listener, "STATUS=")
         assert said == "STATUS=running" and n_fed == 0
         assert f"thread {name} ({tid}) hangs" in process.log.read_text()
-        wait_for(listener, "WATCHDOG=1", WATCHDOG_S)
+        wait_for(listener, "WATCHDOG=1")
 
 
 def test_every_thread_is_watched(daemon, work, monkeypatch):
@@ -104,7 +116,8 @@ def test_every_thread_is_watched(daemon, work, monkeypatch):
     layout = chain.Layout(work, {"xbgpu0": {"recv": {"threads": 2}}})
     listeners, processes, running = {}, {}, {}
     for name in THREADS:
-        processes[name] = daemon(name[:-1], layout.config(name), name).wait_ready()
+        # With priority: a busy host that keeps a thread waiting for 1.5 s would make it seem to hang.
+        processes[name] = daemon(name[:-1], layout.config(name), name, first=True).wait_ready()
         listeners[name] = Listener(processes[name])
         running[name] = named_threads(processes[name].process.pid, THREADS[name])
     monkeypatch.setattr(harness, "WATCHDOG_S", 0)
@@ -114,13 +127,13 @@ def test_every_thread_is_watched(daemon, work, monkeypatch):
             check_named([(processes[name], listeners[name], thread, running[name][thread])
                          for name, thread in zip(THREADS, wanted) if thread])
         for listener in listeners.values():
-            check_fed(listener, WATCHDOG_S)
+            check_fed(listener)
 
     stop_in_turn(THREADS.values())
     daemon("dsim", layout.config("dsim"), "dsim").wait_ready()
     processes["fgpu0"].wait_metric(lambda m: m.get("fgpu_output_heaps_total") > 0, "heaps")
     for listener in listeners.values():
-        check_fed(listener, WATCHDOG_S)
+        check_fed(listener)
     stop_in_turn([["recv0", "worker"]] * 2)
     for process in processes.values():
         process.terminate().wait_end()
