@@ -4,6 +4,9 @@ Captures come through a FIFO here, so that /metrics can be read after the last p
 
 Streams end with a chunk.  A silence of a second counts the rest of a chunk as missing, and the end of a program does
 not.  If a stream ended within a chunk, the counts would depend on which of the two comes first.
+
+The sample rates are so low that a window lasts 16 s or more.  A live feed may pause within a chunk, and a receiver that
+hears nothing for a second and two windows closes its open chunks.
 """
 import os
 import re
@@ -19,6 +22,7 @@ from harness import SEED, endpoints, merge
 from wire import PAYLOAD_LENGTH
 
 BATCH = 64  # packets that a receiver takes at once
+SAMPLE_RATE = 1000  # of both engines
 
 # ---- The three programs ----------------------------------------------------------------------------------------------
 
@@ -41,7 +45,7 @@ class Stream:
 def fgpu_stream(n_packets=16 * 12 - 3, payload_bytes=640, **recv):
     """An antenna; heaps of 640 bytes."""
     config = scenario.fgpu_config(
-        outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4, "gain": 0.4}],
+        outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4, "gain": 0.4}], time={"adc_sample_rate": SAMPLE_RATE},
         recv={"packet_samples": 512, "chunk_samples": 8192} | recv, send={"packet_payload": 1536})
     recv, rng = config["recv"], np.random.default_rng(SEED)
     sent = scenario.digitiser_heaps(config, scenario.noise(rng, 1, n_packets * 512, 10), 8192 * 1000 + 512 * 3)
@@ -53,7 +57,7 @@ def fgpu_stream(n_packets=16 * 12 - 3, payload_bytes=640, **recv):
 def xbgpu_stream(n_batches=59, payload_bytes=64, **recv):
     """Two outputs.  The second sends the number of spectra of each baseline.  Heaps have 256 bytes."""
     outputs = [{"integration_batches": 5}, {"integration_batches": 3, "missing": "weights"}]
-    config = scenario.xbgpu_config(outputs, recv={"antennas": 3} | recv)
+    config = scenario.xbgpu_config(outputs, time={"adc_sample_rate": SAMPLE_RATE}, recv={"antennas": 3} | recv)
     recv, rng = config["recv"], np.random.default_rng(SEED)
     voltages = scenario.random_voltages(rng, config, n_batches)
     step, n_ants = scenario.batch_samples(config), recv["antennas"]
@@ -66,7 +70,7 @@ def xbgpu_stream(n_batches=59, payload_bytes=64, **recv):
 def visrec_stream(n_dumps=24):
     """Three antennas, 16 channels in 4 substreams, dumps of 1024 samples; heaps in packets of 256 bytes."""
     config = {
-        "time": {"sync_time": "1700000000.5", "adc_sample_rate": 1e6, "timebase": "packets"},
+        "time": {"sync_time": "1700000000.5", "adc_sample_rate": 100, "timebase": "packets"},
         "recv": {"sources": harness.groups(), "window": 2},
         "stream": {"channels": 16, "channels_per_substream": 4, "spectra_per_heap": 16, "samples_between_spectra": 32,
                    "integration_batches": 2, "weights": True},

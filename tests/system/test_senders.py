@@ -10,7 +10,7 @@ import streams
 import wire
 from harness import merge
 from streams import STREAMS, Outcome, check_same, replay
-from test_verbs_recv import BURST, live_config, n_written
+from test_verbs_recv import BURST, live_config, n_written, one_cpu
 from test_wrong_packets import at_time, disturb
 
 STRANGER = "127.0.0.2"  # the harness sends from 127.0.0.1
@@ -47,7 +47,7 @@ def run_live(daemon, work, stream, senders, n_each):
     messages reach the program."""
     sink = work / "live.out"
     config = live_config(stream, SimpleNamespace(interface="lo"), sink, **senders)
-    with daemon(stream.program, config, "live") as process:
+    with daemon(stream.program, config, "live") as process, one_cpu():
         burst = BURST if stream.program != "visrec" else 8
         n_dumps = n_written(stream, [(endpoint, p.bytes()) for endpoint, p in stream.packets])
         with open_socket("127.0.0.1") as ours, open_socket(STRANGER) as stranger:

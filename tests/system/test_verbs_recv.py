@@ -116,7 +116,8 @@ class Wire:
 
 @contextlib.contextmanager
 def one_cpu():
-    """This thread sends from one CPU.  Linux keeps no order between frames that different CPUs have sent."""
+    """This thread, and each thread that it starts, send from one CPU.  Linux keeps no order between frames that
+    different CPUs have sent."""
     cpus = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {random.choice(sorted(cpus))})
     try:
@@ -257,7 +258,7 @@ def test_threads_that_share_a_group(transport, daemon, work, ends):
     """Each of two threads sees all packets of the group, and ignores packets of the other thread's F-engines."""
     stream = STREAMS["xbgpu"]()
     config = live_config(stream, ends[0], work / "out", threads=2, window=8, **TRANSPORTS[transport])
-    with start(daemon, "xbgpu", config, ends[0]) as process:
+    with start(daemon, "xbgpu", config, ends[0]) as process, one_cpu():
         wire_end, n = Wire(ends[1]), len(stream.packets)
         for i, (endpoint, packet) in enumerate(stream.packets):
             wire_end.send(ip_packet(endpoint, datagram(endpoint, packet.bytes())))
@@ -351,10 +352,13 @@ def test_fed_by_fsim(daemon, work, ends):
 
 def test_fed_by_spead2(daemon, work, ends, rng):
     config = scenario.fgpu_config(outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4}], pol_groups=2,
+                                  time={"adc_sample_rate": streams.SAMPLE_RATE},
                                   recv={"packet_samples": 4096, "chunk_samples": 65536})
-    sent = scenario.digitiser_heaps(config, scenario.noise(rng, 1, 200 * 4096, 10), 4096 * 77)
+    # The stream ends with a chunk: 77 + 195 packets are 17 chunks.
+    sent = scenario.digitiser_heaps(config, scenario.noise(rng, 1, 195 * 4096, 10), 4096 * 77)
     where = list(dict.fromkeys(s.endpoint for s in sent))
 
+    @one_cpu()
     def send():
         paced = spead2.send.StreamConfig(max_packet_size=8000, max_heaps=len(sent) + 1, rate=2e6)
         stream = spead2.send.UdpStream(spead2.ThreadPool(), where, paced, ttl=1, interface_address=ends[1].address)
