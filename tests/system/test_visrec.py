@@ -779,7 +779,7 @@ def test_multicast_until_max_dumps(recorder, rng):
 
 
 def test_sigterm_writes_what_is_open(recorder, rng):
-    stream = Stream(n_ants=2)
+    stream = Stream(n_ants=2, batches=160000)  # no dump closes by a silence, which lasts 21 s
     sender = Sender(stream)
     one, first, _ = live(recorder, stream, sender)
     one.start_recording()
@@ -797,7 +797,7 @@ def test_sigterm_writes_what_is_open(recorder, rng):
 
 
 def test_killed_recorder_leaves_a_readable_file(recorder, rng):
-    stream = Stream(n_ants=4, n_chan=256)
+    stream = Stream(n_ants=4, n_chan=256, batches=160000)
     sender = Sender(stream)
     one, first, _ = live(recorder, stream, sender)
     one.start_recording()
