@@ -404,16 +404,22 @@ def start(tmp_path):
 def test_real_time(receiver, start, n_threads):
     """By the clock: the first timestamp on the period, each heap when its last sample is due and not before."""
     fs, packet, period, sync = 48000, 264, 264 * 15, 1700000000.25
-    process = start(make_config(time={"sync_time": sync}, digitiser={"duration": 1.5}, send={"threads": n_threads}))
+    process = start(make_config(time={"sync_time": sync}, send={"threads": n_threads}))
+
+    def lateness():
+        return [heap.arrival - (sync + (heap.immediate(TIMESTAMP) + packet) / fs)
+                for i in range(len(INPUTS)) for heap, _ in receiver.data(i)]
+
+    receiver.wait(int(1.5 * fs) // packet)
+    until(lambda: min(lateness()) < 0.2, "a heap on time")  # a busy host delays heaps
+    process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
-    n_heaps = int(1.5 * fs) // packet
     assert process.returncode == 0, stderr
-    assert f"{n_heaps} heaps per polarisation sent, 0 packets failed" in stdout
+    n_heaps = int(stdout.split(" heaps per polarisation sent, 0 packets failed")[0].split()[-1])
     receiver.wait(n_heaps)
 
     values = model(period, fs)
     firsts = set()
-    lateness = []
     for i, (digitiser_id, _, n_groups) in enumerate(INPUTS):
         heaps = sorted(receiver.data(i), key=lambda pair: pair[0].immediate(TIMESTAMP))
         first = heaps[0][0].immediate(TIMESTAMP)
@@ -423,7 +429,6 @@ def test_real_time(receiver, start, n_threads):
         for heap, samples in heaps:
             timestamp = heap.immediate(TIMESTAMP)
             assert heap.immediate(DIGITISER_ID) == digitiser_id
-            lateness.append(heap.arrival - (sync + (timestamp + packet) / fs))
             if samples is None:
                 n_undescribed += 1
                 continue
@@ -431,7 +436,7 @@ def test_real_time(receiver, start, n_threads):
             check_samples(samples, values[i][start_in_period:start_in_period + packet], 10, f"input {i}")
         assert n_undescribed <= n_groups  # groups are different sockets, so some may overtake the descriptors
     assert len(firsts) == 1 and firsts.pop() % period == 0
-    assert -0.001 < min(lateness) < 0.2
+    assert min(lateness()) > -0.001
 
 
 def test_tracks_in_real_time(receiver, start):

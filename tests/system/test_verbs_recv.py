@@ -335,9 +335,13 @@ def test_fed_by_dsim(daemon, work, ends):
     dsim = merge(layout.dsim(), {
         "digitiser": {"duration": n_windows * chain.WINDOW / chain.RATE, "first_timestamp": first % harness.WIRE},
         "send": {"interface": ends[1].interface, "ttl": 1, "buffer": 4194304}})
-    assert_sent_same(run_both(daemon, work, ends, "fgpu", layout.fgpu(0, 1),
-                              lambda: daemon("dsim", dsim, "dsim").wait_end(),
-                              2 * chain.N_ANTS * n_windows * chain.WINDOW // chain.PACKET))
+    n_heaps = n_windows * chain.WINDOW // chain.PACKET
+
+    def send():
+        log = daemon("dsim", dsim, "dsim").wait_end().log.read_text()
+        assert f"{n_heaps} heaps per polarisation sent, 0 packets failed" in log
+
+    assert_sent_same(run_both(daemon, work, ends, "fgpu", layout.fgpu(0, 1), send, 2 * chain.N_ANTS * n_heaps))
 
 
 def test_fed_by_fsim(daemon, work, ends):
