@@ -156,7 +156,8 @@ def test_xbgpu_live(daemon, rng):
     with harness.Receiver(test_xbgpu_stream.destinations(config)) as receiver:
         process = daemon("xbgpu", config).wait_ready()
         assert "the host does not audit" in process.log.read_text()
-        harness.send_live(scenario.feng_heaps(config, 48, voltages, present), rate=2e5)
+        sent = test_xbgpu_stream.portions(config, 48, voltages, present)
+        test_xbgpu_stream.send_in_step(config, process, sent)
         test_xbgpu_stream.wait_window(receiver, config, 0, (48 + 72) // 3 - 1)
         found = test_xbgpu_stream.finish(config, process, receiver)
     test_xbgpu_stream.check_first(config, 0, found, xmodel.dumps(48, voltages, present, 3), 72 // 3)

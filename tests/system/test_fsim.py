@@ -310,9 +310,9 @@ def test_live(send_threads, recv_threads, daemon, work):
                          send={"interface": harness.LOOPBACK, "ttl": 0, "rate_factor": 1.1, "threads": send_threads})
     config["stream"]["duration"] = 0
     config["http"] = {"listen": f"{harness.LOOPBACK}:{harness.free_tcp_port()}"}
-    # The window is long: on a busy host a thread of fsim may be late.
+    # The window takes 6 s: on a busy host a thread of fsim may be late.
     xbgpu = xbgpu_config(config, [{"integration_batches": 20}], interface=harness.LOOPBACK, threads=recv_threads, window=60,
-                         chunks=150)
+                         chunks=150, batches_per_chunk=20)
     xbgpu["time"]["timebase"] = "clock"
     xbgpu["send"]["interface"] = harness.LOOPBACK
     with harness.Receiver(xbgpu["outputs"][0]["destination"]) as receiver:

@@ -10,6 +10,7 @@ import pytest
 
 import harness
 import scenario
+import test_xbgpu_stream
 import wire
 import xmodel
 from harness import endpoints
@@ -334,16 +335,17 @@ def test_other_thread(daemon, rng):
         send={"interface": "lo", "ttl": 1}, http={"listen": f"127.0.0.1:{harness.free_tcp_port()}"})
     voltages = scenario.random_voltages(rng, config, 64)
     (where,) = endpoints(config["outputs"][0]["destination"])
-    sent = scenario.feng_heaps(config, 0, voltages)
+    sent = test_xbgpu_stream.portions(config, 0, voltages)
+    n_sent = sum(map(len, sent))
     with harness.Receiver(config["outputs"][0]["destination"]) as receiver:
         with daemon("xbgpu", config) as process:
-            harness.send_live(sent, rate=2e5)
+            test_xbgpu_stream.send_in_step(config, process, sent)
             metrics = process.wait_counted(
-                lambda m: m.get("xbgpu_input_packets_total") == 2 * len(sent)
-                and m.get("xbgpu_input_ignored_packets_total") >= len(sent), "all packets taken by both threads")
+                lambda m: m.get("xbgpu_input_packets_total") == 2 * n_sent
+                and m.get("xbgpu_input_ignored_packets_total") >= n_sent, "all packets taken by both threads")
             for thread, n in (("recv0", 2 * 64), ("recv1", 1 * 64)):
                 assert metrics.get("xbgpu_input_ignored_packets_total", thread=thread, reason="other_thread") == n
-            assert metrics.get("xbgpu_input_ignored_packets_total") == len(sent)
+            assert metrics.get("xbgpu_input_ignored_packets_total") == n_sent
             assert metrics.get("xbgpu_input_rejected_packets_total") == 0
         receiver.wait_stops()
         found = scenario.by_endpoint(receiver.heaps)[where]
