@@ -50,7 +50,7 @@ class Feed:
         self.done = 0
 
     def send(self, n_chunks=None, **more):
-        """Sends so many chunks more, or all that there is.  'more' is for send_live()."""
+        """Sends the next n_chunks chunks, or all that are left.  'more' is for send_live()."""
         n = len(self.sent)
         if n_chunks is not None:
             n = self.done + round(n_chunks * CHUNK // self.config["recv"]["packet_samples"] * self.per_packet)
