@@ -60,7 +60,8 @@ that are not in the sky, with `acquire_periods: 20` and `acquire_blocks: 50` wit
 satellite after another. The order in which tracking starts therefore shows which search found a satellite. The table
 lists the errors of the first record.
 
-{weak} **gnss-sdr.** `dsim` sends its own satellites of {sdr_cn0} dB-Hz, with data, for 0.4 s. numpy converts the
+{weak}
+**gnss-sdr.** `dsim` sends its own satellites of {sdr_cn0} dB-Hz, with data, for 0.4 s. numpy converts the
 capture to complex samples. gnss-sdr {version} generates its own codes. gnss-sdr searches for PRNs 1 to 32 of L1CA and 1
 to 12 of L5I. The search uses 8 code periods and steps of 250 Hz. gnss-sdr reports a code one sample late, and the table
 subtracts this sample. A correlation of the same file in numpy finds the code at the sample where `dsim` put the code.
