@@ -36,6 +36,7 @@ def scripts(monkeypatch):
 def test_the_chain_runs(work):
     """Two antennas, two X-engines, two seconds.  A busy machine may lose data or be late, so there are some runs."""
     for _ in range(5):
+        (work / "results.json").unlink(missing_ok=True)
         done = subprocess.run(
             [sys.executable, BENCH / "realtime", "chain", "--build", harness.BUILD, "--device", "cpu", "--channels", "64",
              "--substreams", "2", "--rate", "1", "--seconds", "2", "--period", "65536", "--integration", "16",

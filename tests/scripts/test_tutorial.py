@@ -36,7 +36,7 @@ def test_every_key_has_its_example():
 
 
 def run(script, work):
-    """What the commands print."""
+    """Runs the commands.  Returns their output."""
     first = ["nice", "-n", "-10"] if os.geteuid() == 0 else []  # before other tests: it lives in real time
     env = os.environ | {"HOME": str(work)}
     env.pop("NOTIFY_SOCKET", None)
@@ -60,6 +60,7 @@ def test_tutorial(work):
         said = run(script, work)
         if "all dumps of a channel are flagged" not in said:  # else the host was too slow for real time, and the script says so
             break
+        print(said)
     for program in ("dsim", "fgpu", "xbgpu", "visrec"):
         assert f"{program}.yaml: OK" in said
     found = re.search(r"the sky reaches m001 (\S+) us after m000: (\S+) samples", said)

@@ -2,11 +2,11 @@
 
 Captures come through a FIFO here, so that /metrics can be read after the last packet and before the end.
 
-Streams end with a chunk.  A silence of a second counts the rest of a chunk as missing, and the end of a program does
-not.  If a stream ended within a chunk, the counts would depend on which of the two comes first.
+Streams end with a chunk.  A receiver that hears nothing for a second and two windows counts the rest of a chunk as
+missing.  The end of a program does not count the rest.  If a stream ended within a chunk, the counts would depend on
+which of the two comes first.
 
-The sample rates are so low that a window lasts 16 s or more.  A live feed may pause within a chunk, and a receiver that
-hears nothing for a second and two windows closes its open chunks.
+The sample rates are so low that a window lasts 16 s or more.  So a live feed may pause within a chunk.
 """
 import os
 import re

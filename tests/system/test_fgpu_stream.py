@@ -199,7 +199,7 @@ def test_pace(daemon, rng):
     wanted = sure_batches(config, model, 0, samples.shape[2])
     assert len(wanted) > 40
     interval = model.batch / 200000 / 1.1
-    for attempt in range(5):  # a busy host may note arrivals late
+    for attempt in range(3):  # a busy host may note arrivals late
         with harness.Receiver(destinations(config)) as receiver:
             process = daemon("fgpu", config, f"fgpu{attempt}").wait_ready()
             harness.send_live(scenario.digitiser_heaps(config, samples, 0), rate=1e6)  # twice as fast as in real time
@@ -210,6 +210,7 @@ def test_pace(daemon, rng):
         ratios = (times[-1] - times[0]) / ((len(wanted) - 1) * interval), np.median(np.diff(times)) / interval
         if ratios[0] > 0.85 and 0.9 < ratios[1] < 1.1:
             break
+        print("another measurement, because the ratios are", ratios)
     assert ratios[0] > 0.85 and 0.9 < ratios[1] < 1.1, ratios
 
 

@@ -36,8 +36,8 @@ def portions(config, first_batch, voltages, present=None):
 
 
 def send_in_step(config, process, sent, **more):
-    """Sends portions, each when all receive threads have taken the one before.  So no thread falls behind the others by
-    the window, and a busy host pauses between chunks only."""
+    """Sends portions, each when all receive threads have taken the portion before.  So no thread falls behind the others
+    by the window.  The sender waits only between chunks."""
     n_packets = 0
     for portion in sent:
         harness.send_live(portion, **more)

@@ -69,7 +69,7 @@ struct loops {
     struct run cut;    /* run in which a gap has cut an integration whose record has not come; 0, 0: none */
     unsigned n_models; /* since the start; the last MAX_MODELS are kept */
     struct model models[MAX_MODELS];
-    int64_t block;       /* code period divided by BLOCK_PERIODS; -1: none */
+    int64_t block;       /* number of the open block (ftrack_delay.c); -1: none */
     int64_t last_period; /* of 'last'; -1: none */
     double last[2][2];
     unsigned n_used;                     /* records in the moments for C/N0 */
