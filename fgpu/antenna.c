@@ -10,6 +10,7 @@
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
+#include "fgpu/device_input.h"
 #include "fgpu/gnss.h"
 #include "fgpu/level.h"
 #include "fgpu/monitor.h"
@@ -171,6 +172,29 @@ static int64_t steady_of(const struct engine *engine)
     return steady_samples;
 }
 
+/* Returns the timestamp of the earliest device input or pair of chunks that an antenna has not finished; INT64_MAX: there
+ * is none.  The timestamp is the timestamp of a device input, history included. */
+static int64_t pending_samples(const struct lane *lane)
+{
+    const struct fgpu_antenna *a = antenna_of(lane);
+    int64_t timestamp_samples;
+
+    if (a->current)
+        return a->current->timestamp_samples;
+    return matcher_peek(lane->matcher, &timestamp_samples) ? timestamp_samples - a->layout->history_samples : INT64_MAX;
+}
+
+/* Returns true if another antenna has not finished earlier data. */
+static bool is_ahead(const struct lane *lane)
+{
+    const struct engine *engine = lane->engine;
+
+    for (size_t i = 0; i < engine->n_lanes; i++)
+        if (engine->lanes[i] != lane && pending_samples(engine->lanes[i]) < antenna_of(lane)->current->timestamp_samples)
+            return true;
+    return false;
+}
+
 bool fgpu_antenna_process(struct lane *lane, bool may_wait)
 {
     struct fgpu_antenna *a = antenna_of(lane);
@@ -178,7 +202,8 @@ bool fgpu_antenna_process(struct lane *lane, bool may_wait)
 
     for (size_t o = 0; o < a->layout->n_outputs; o++)
         done = fgpu_output_advance(a->outputs[o], a->current, may_wait) && done;
-    done = fgpu_gnss_process(a->gnss, a->ant, lane->compute, a->current, may_wait) && done;
+    const bool waits = fgpu_gnss_is_replay(a->gnss) && is_ahead(lane);
+    done = !waits && fgpu_gnss_process(a->gnss, a->ant, lane->compute, a->current, may_wait) && done;
     if (a->went_back)
         command_steady(lane->engine->channel, steady_of(lane->engine));
     a->went_back = false;
@@ -200,16 +225,6 @@ bool fgpu_antenna_flush(struct lane *lane)
     for (size_t o = 0; o < a->layout->n_outputs; o++)
         fgpu_output_flush(a->outputs[o]);
     return fgpu_gnss_flush(a->gnss, a->ant);
-}
-
-int64_t fgpu_antenna_pending(const struct lane *lane)
-{
-    const struct fgpu_antenna *a = antenna_of(lane);
-    int64_t timestamp_samples;
-
-    if (a->current)
-        return a->current->timestamp_samples;
-    return matcher_peek(lane->matcher, &timestamp_samples) ? timestamp_samples - a->layout->history_samples : INT64_MAX;
 }
 
 void fgpu_antenna_apply(struct engine *engine, struct command *base)

@@ -40,10 +40,6 @@ void fgpu_antenna_release(struct lane *lane);
 bool fgpu_antenna_flush(struct lane *lane);
 void fgpu_antenna_apply(struct engine *engine, struct command *command);
 
-/* Returns the timestamp of the earliest device input or pair of chunks that the antenna has not finished; INT64_MAX: there
- * is none.  The timestamp is the timestamp of a device input, history included. */
-int64_t fgpu_antenna_pending(const struct lane *lane);
-
 /* [any] Returns one output of an antenna. */
 struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output);
 

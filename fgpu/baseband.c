@@ -3,7 +3,7 @@
 
 #include "common/device/device.h"
 #include "common/base/units.h"
-#include "fgpu/output.h"
+#include "fgpu/device_input.h"
 #include "kernels/ddc/design_ddc.h"
 #include "kernels/ddc/mixer.h"
 #include "kernels/util/power.h"

@@ -2,6 +2,7 @@
 #include "fgpu/choice.h"
 
 #include "common/base/log.h"
+#include "common/engine/engine.h"
 #include "fgpu/baseband.h"
 #include "fgpu/tune.h"
 

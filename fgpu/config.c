@@ -2,7 +2,7 @@
 #include "fgpu/config.h"
 
 #include "common/base/units.h"
-#include "fgpu/gnss_config.h"
+#include "fgpu/gnss_keys.h"
 
 static const char *const kind_choices[] = {"wideband", "narrowband", NULL};
 static const char *const window_choices[] = {"hann", "rect", NULL};

@@ -130,10 +130,6 @@ struct fgpu_config {
 
 extern const struct config_table fgpu_config_table;
 
-/* Checks keys that depend on each other: alignment of packets with chunks and channels, counts, sizes.  Used by
- * command_line_main(). */
-void fgpu_config_check(void *values, struct config *config);
-
 static inline struct fgpu_config_antenna *fgpu_config_antenna(const struct fgpu_config *config, size_t i)
 {
     return (struct fgpu_config_antenna *)config->antennas.items + i;

@@ -6,7 +6,7 @@
 #include "common/device/device.h"
 #include "common/recv/matcher.h"
 #include "common/telemetry/stats.h"
-#include "fgpu/antenna.h"
+#include "fgpu/device_input.h"
 #include "fgpu/gnss_follow.h"
 #include "fgpu/gnss_samples.h"
 #include "fgpu/gnss_stream.h"
@@ -139,9 +139,9 @@ static void make_round(struct gnss_stream *s, struct gnss_chunk *const *set, str
     finish(s, b);
 }
 
-static bool is_replay(const struct fgpu_gnss *gnss)
+bool fgpu_gnss_is_replay(const struct fgpu_gnss *gnss)
 {
-    return gnss->config->recv.base.pcap_file && device_ok(gnss->engine->c.device);
+    return gnss && gnss->config->recv.base.pcap_file && device_ok(gnss->engine->c.device);
 }
 
 /* Returns true if a replay must wait for sums or a search.  In a replay the next pieces are made only after the loops
@@ -153,7 +153,7 @@ static bool must_wait(const struct gnss_stream *s)
 
     for (size_t ant = 0; ant < s->gnss->n_ants; ant++)
         is_away = is_away || gnss_follow_is_away(&s->antennas[ant]);
-    return is_away && is_replay(s->gnss);
+    return is_away && fgpu_gnss_is_replay(s->gnss);
 }
 
 /* Computes all rounds whose chunks are there.  Returns false if the caller must call again. */
@@ -263,16 +263,6 @@ static bool process(struct gnss_antenna *a, struct device_stream *compute, const
     return (is_taken || take_input(a, compute, in, may_wait)) && make_rounds(a->stream, may_wait);
 }
 
-/* Returns true if another antenna has not finished earlier data.  In a replay, such data go first: otherwise they could
- * be late. */
-static bool is_ahead(const struct fgpu_gnss *gnss, size_t ant, int64_t timestamp_samples)
-{
-    for (size_t other = 0; other < gnss->n_ants; other++)
-        if (other != ant && fgpu_antenna_pending(gnss->engine->lanes[other]) < timestamp_samples)
-            return true;
-    return false;
-}
-
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait)
 {
@@ -280,8 +270,6 @@ bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream 
 
     if (!gnss)
         return true;
-    if (is_replay(gnss) && is_ahead(gnss, ant, in->timestamp_samples))
-        return false;
     for (size_t i = 0; i < gnss->n_streams; i++)
         is_done = process(&gnss->streams[i].antennas[ant], compute, in, may_wait) && is_done;
     return is_done;

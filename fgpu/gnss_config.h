@@ -1,5 +1,4 @@
-/* gnss_config.h - configuration of fgpu's satellite tracking: the keys, the satellites that a stream follows, and the
- * sizes of a stream.
+/* gnss_config.h - the satellites that a stream follows, and the sizes of a stream, from the configuration.
  *
  * Pure arithmetic on a checked configuration, except fgpu_gnss_check(). */
 #ifndef FGPU_GNSS_CONFIG_H
@@ -15,11 +14,6 @@
 /* number of code periods in a narrow search's block, if the data bits allow more than one period */
 #define FGPU_GNSS_NARROW_PERIODS 4
 #define FGPU_GNSS_NARROW_STEPS   3 /* half width of a narrow search, in Doppler steps of the wide search */
-
-#define FGPU_GNSS_N_KEYS      13
-#define FGPU_SATELLITE_N_KEYS 5
-extern const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS], fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS];
-extern const char fgpu_gnss_example[], fgpu_satellite_example[];
 
 /* A satellite's signal that a stream may follow. */
 struct fgpu_gnss_satellite {

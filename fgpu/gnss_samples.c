@@ -3,7 +3,7 @@
 
 #include "common/base/units.h"
 #include "common/device/device.h"
-#include "fgpu/output.h"
+#include "fgpu/device_input.h"
 
 #include <assert.h>
 #include <string.h>

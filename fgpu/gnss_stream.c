@@ -9,7 +9,6 @@
 #include "common/recv/matcher.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/stats.h"
-#include "fgpu/send.h"
 
 #include <errno.h>
 #include <stdio.h>

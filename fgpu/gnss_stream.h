@@ -6,7 +6,10 @@
 #define FGPU_GNSS_STREAM_H
 
 #include "common/engine/engine.h"
+#include "common/engine/outbuf.h"
 #include "common/recv/chunk.h"
+#include "common/send/sender.h"
+#include "common/telemetry/sensor.h"
 #include "common/time/timebase.h"
 #include "fgpu/baseband.h"
 #include "fgpu/gnss.h"

@@ -1,12 +1,9 @@
-/* layout.h - the sizes that follow from fgpu's configuration: heaps, chunks, windows, rates, memory.
+/* layout.h - the sizes that follow from fgpu's configuration: heaps, chunks, windows and rates.
  *
- * Pure arithmetic on a checked configuration.  Every stage uses the layout.  --check-config uses the layout to check
- * whether memory suffices. */
+ * Pure arithmetic on a checked configuration.  Every stage uses the layout. */
 #ifndef FGPU_LAYOUT_H
 #define FGPU_LAYOUT_H
 
-#include "common/base/memory.h"
-#include "common/engine/engine.h"
 #include "common/recv/chunk.h"
 #include "fgpu/config.h"
 #include "kernels/ddc/ddc.h"
@@ -14,6 +11,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+struct engine;
+struct send_stream_config;
 
 /* Number of gain buffers of an output: one that is being copied to the device, and one for new gains. */
 #define FGPU_N_GAINS 2
@@ -41,8 +41,7 @@ struct fgpu_layout {
     int64_t history_samples; /* kept samples of the previous chunk: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
-    struct memory_use memory; /* UINT64_MAX: the size exceeds 64 bits; device bytes include exported memory */
-    size_t frames_per_heap;   /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
+    size_t frames_per_heap; /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
 /* Returns the timebase of the timestamps: the sync time, the ADC sample rate and a flag.  The flag is true if the time
@@ -91,12 +90,14 @@ int64_t fgpu_window_samples(const struct fgpu_config_output *output);
  * output, output 0 measures the power. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
-/* Derives the layout.  'shared_bytes' is the result of device_shared_bytes().  'choices' is [output], or NULL for the
- * defaults.  'mtu' is the MTU of recv's interface, which determines the size of NIC frames; 0 means the largest MTU.
- * fgpu_config_check() makes some checks before it calls this function.  The configuration must have passed these
- * checks. */
-void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
-                      const struct fgpu_choice *choices, size_t mtu);
+/* Derives the layout.  fgpu_config_check() makes some checks before it calls this function.  The configuration must
+ * have passed these checks. */
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config);
+
+/* Returns the number of chunks that an input needs if one polarisation may be 'wait_chunks' chunks behind the other
+ * polarisation.  The number consists of 'window_chunks' open chunks, wait_chunks + 1 chunks in the matcher, one chunk
+ * that is being uploaded, and one free chunk. */
+int64_t fgpu_chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_chunks);
 
 /* Returns the number of chunks by which one polarisation may be behind the other.  If a polarisation is further
  * behind, the other polarisation's chunks are discarded one by one, because one polarisation alone is of no use.  The
@@ -115,20 +116,12 @@ size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_co
 /* Checks that the device's kernels support the outputs' buffers.  Returns 0, or -EINVAL with one sentence in 'why'. */
 int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes);
 
-/* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Called before anything is
- * allocated.  Returns 0, or negative errno with one sentence in 'why'. */
-int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
-                           char *why, size_t why_bytes);
-
 /* Returns the kernels' configuration for one output of one antenna. */
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
                                                 uint64_t dither_seed);
 
-/* Logs the numbers of antennas, outputs and receive threads, and the memory. */
+/* Logs the numbers of antennas, outputs and receive threads. */
 void fgpu_layout_log(const struct fgpu_layout *layout);
-
-/* Returns the engine's sizes for this configuration. */
-struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config);
 
 /* The first function returns the number of input samples from one batch of an output to the next.  The second function
  * returns the size in bytes of a batch, with all substreams. */
@@ -145,6 +138,9 @@ size_t fgpu_preview_bytes(const struct fgpu_config_output *output);
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output);
 void fgpu_default_gains(const struct fgpu_config_output *output, float *gains);
 
+/* Returns the number of output buffers that one chunk can fill, including a partly filled buffer. */
+size_t fgpu_chunk_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
+
 /* Returns the number of output buffers of an output for each antenna: the configured number, or the default.  The
  * default number suffices to send the output of one chunk at its pace while the output of the next chunk is
  * computed. */
@@ -156,5 +152,14 @@ size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_conf
 
 /* Returns the pace of one antenna's stream in bytes per second, headers included; 0: unpaced. */
 double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output);
+
+/* Fills 'stream' as outbuf_stream_config() does, and sets the heap counts and descriptor times of an antenna.  The heap
+ * counts and descriptor times of two antennas differ. */
+void fgpu_send_stream_config(const struct fgpu_config *config, struct engine *engine, size_t ant,
+                             struct send_stream_config *stream);
+
+/* Initialiser of the struct spead_descriptor for the item feng_id. */
+#define FGPU_SEND_FENG_ID_DESCRIPTOR                                                                                   \
+    SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data.")
 
 #endif

@@ -7,6 +7,7 @@
 #include "common/engine/command.h"
 #include "fgpu/baseband.h"
 #include "fgpu/delay_text.h"
+#include "fgpu/device_input.h"
 
 #include <errno.h>
 #include <math.h>

@@ -26,7 +26,6 @@
 #define FGPU_OUTPUT_H
 
 #include "common/base/buffer_ref.h"
-#include "common/engine/lane.h"
 #include "common/telemetry/sensor.h"
 #include "fgpu/delay.h"
 #include "fgpu/layout.h"
@@ -35,21 +34,8 @@
 #include <stdbool.h>
 
 struct command_channel;
+struct fgpu_device_input;
 struct fgpu_output;
-
-/* A pair of chunks (one chunk per polarisation) on the device, after the last samples of the previous pair
- * (history). */
-struct fgpu_device_input {
-    struct device_input base;      /* first */
-    uint8_t *samples[N_POLS];      /* [const] packed samples on the device: history, then chunk */
-    uint8_t *present[N_POLS];      /* [const] a flag for each heap: [history_heaps + heaps_per_chunk] */
-    uint32_t *sums[N_POLS];        /* [const] prefix sums of 'present' */
-    int64_t timestamp_samples;     /* timestamp of the history's first sample */
-    int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts in this chunk */
-    int64_t end_samples[N_POLS];   /* end timestamp of the chunk, or of a stream that ends in the chunk */
-    bool has_history;
-    int64_t last_arrival_ns;
-};
 
 struct fgpu_output_config {
     const struct fgpu_config *config;

@@ -7,6 +7,7 @@
 #include "fgpu/choice.h"
 #include "fgpu/control.h"
 #include "fgpu/gnss.h"
+#include "fgpu/memory.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"
 #include "fgpu/settings.h"
@@ -90,16 +91,18 @@ static int init(struct fgpu_pipeline *p, const struct daemon_context *context, c
 
     if (err)
         return err;
-    fgpu_layout_init(l, p->config, device_shared_bytes(context->device), p->choices,
-                     endpoint_interface_mtu(p->config->recv.base.interface));
-    err = fgpu_layout_check_host(l, p->config, context->device, why, why_bytes);
+    fgpu_layout_init(l, p->config);
+    const struct memory_use memory = fgpu_memory(l, p->config, device_shared_bytes(context->device), p->choices,
+                                                 endpoint_interface_mtu(p->config->recv.base.interface));
+    err = fgpu_memory_check(&memory, p->config, context->device, why, why_bytes);
     if (!err)
         err = engine_init(&p->engine, &ops, context, fgpu_engine_sizes(l, p->config));
     if (!err)
         err = create_stages(p, why, why_bytes);
     if (err)
-        return engine_explain(err, "recv.chunk_samples", &l->memory, why, why_bytes);
+        return engine_explain(err, "recv.chunk_samples", &memory, why, why_bytes);
     fgpu_layout_log(l);
+    memory_log(&memory);
     status_set_source(context->status, describe, p);
     return 0;
 }

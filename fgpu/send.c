@@ -300,18 +300,6 @@ static void describe(const struct fgpu_config_output *output, int64_t n_chan,
     memcpy(descriptors, all, sizeof(all));
 }
 
-void fgpu_send_stream_config(const struct fgpu_config *config, struct engine *engine, size_t ant,
-                             struct send_stream_config *stream)
-{
-    int64_t feng_id = fgpu_config_antenna(config, ant)->feng_id;
-
-    outbuf_stream_config(&config->send, engine, stream);
-    stream->heap_cnt_start = (uint64_t)feng_id;
-    stream->heap_cnt_step = (uint64_t)config->send.array_size;
-    stream->descriptor_first_ns *= feng_id + 1;
-    stream->descriptor_interval_ns *= config->send.array_size;
-}
-
 static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t share, char *why, size_t why_bytes)
 {
     size_t first = first_destination(stream, share), end = first_destination(stream, share + 1);

@@ -63,15 +63,6 @@ struct fgpu_stream {
 
 struct fgpu_send;
 
-/* Fills 'stream' as outbuf_stream_config() does, and sets the heap counts and descriptor times of an antenna.  The heap
- * counts and descriptor times of two antennas differ. */
-void fgpu_send_stream_config(const struct fgpu_config *config, struct engine *engine, size_t ant,
-                             struct send_stream_config *stream);
-
-/* Initialiser of the struct spead_descriptor for the item feng_id. */
-#define FGPU_SEND_FENG_ID_DESCRIPTOR                                                                                   \
-    SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data.")
-
 /* Allocates all buffers, opens all sinks, and gives the engine its senders.  Returns 0 or negative errno with one
  * sentence in 'why'. */
 int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,

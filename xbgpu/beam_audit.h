@@ -15,7 +15,7 @@
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/draw.h"
 #include "xbgpu/layout.h"
-#include "xbgpu/output.h"
+#include "xbgpu/output_input.h"
 
 #define BEAM_AUDIT_SPECTRA 64
 

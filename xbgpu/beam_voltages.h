@@ -6,7 +6,7 @@
 #define XBGPU_BEAM_VOLTAGES_H
 
 #include "xbgpu/layout.h"
-#include "xbgpu/output.h"
+#include "xbgpu/output_input.h"
 
 /* Copies 'n' spectra of an antenna's channel to 'out' [spectrum][pol].  'first' is the first spectrum, counted from
  * batch 0 of the input.  The spectra are shifted by the inputs' delays.  Spectra of an absent antenna are zeros.

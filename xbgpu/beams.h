@@ -18,7 +18,7 @@
 #include "common/telemetry/sensor.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
-#include "xbgpu/output.h"
+#include "xbgpu/output_input.h"
 
 #include <stdbool.h>
 

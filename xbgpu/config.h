@@ -115,10 +115,6 @@ struct xbgpu_config {
 
 extern const struct config_table xbgpu_config_table;
 
-/* Checks keys that depend on each other: channels and substreams, integration lengths, memory.  Called by
- * command_line_main(). */
-void xbgpu_config_check(void *values, struct config *config);
-
 static inline struct xbgpu_config_output *xbgpu_config_output(const struct xbgpu_config *config, size_t i)
 {
     return (struct xbgpu_config_output *)config->outputs.items + i;

@@ -22,7 +22,7 @@
 #include "common/http/status.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
-#include "xbgpu/output.h"
+#include "xbgpu/output_input.h"
 
 #include <stdbool.h>
 

@@ -45,16 +45,16 @@ static struct sizes sizes_of(const struct xbgpu_config *config, const struct xbg
     return xbgpu_can_read(config) && sum(&s) <= DETECTED_AUDIT_BYTES ? s : (struct sizes){0};
 }
 
-void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
-                                     size_t i)
+void xbgpu_detected_audit_add_memory(const struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
+                                     size_t i, struct memory_use *memory)
 {
     const struct sizes s = sizes_of(config, layout, i);
 
-    bytes_add(&layout->memory.host_bytes, 1, s.voltages + s.made);
-    bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.coefficients, on_gpu));
-    bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.exponents, on_gpu));
-    bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.weights, on_gpu));
-    bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.powers, on_gpu));
+    bytes_add(&memory->host_bytes, 1, s.voltages + s.made);
+    bytes_add(&memory->host_bytes, 1, device_pinned_bytes(s.coefficients, on_gpu));
+    bytes_add(&memory->host_bytes, 1, device_pinned_bytes(s.exponents, on_gpu));
+    bytes_add(&memory->host_bytes, 1, device_pinned_bytes(s.weights, on_gpu));
+    bytes_add(&memory->host_bytes, 1, device_pinned_bytes(s.powers, on_gpu));
 }
 
 int xbgpu_detected_audit_init(struct xbgpu_detected_audit *audit, const struct xbgpu_config *config,

@@ -19,10 +19,11 @@
 #ifndef XBGPU_DETECTED_AUDIT_H
 #define XBGPU_DETECTED_AUDIT_H
 
+#include "common/base/memory.h"
 #include "kernels/beamform/beam_incoherent.h"
 #include "xbgpu/draw.h"
 #include "xbgpu/layout.h"
-#include "xbgpu/output.h"
+#include "xbgpu/output_input.h"
 
 #include <stdbool.h>
 
@@ -65,9 +66,9 @@ int xbgpu_detected_audit_init(struct xbgpu_detected_audit *audit, const struct x
                               const struct xbgpu_layout *layout, size_t i, struct device *device);
 void xbgpu_detected_audit_fini(struct xbgpu_detected_audit *audit, struct device *device);
 
-/* Adds to 'layout' the memory that the audit of stream 'i' needs. */
-void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
-                                     size_t i);
+/* Adds to 'memory' the memory that the audit of stream 'i' needs. */
+void xbgpu_detected_audit_add_memory(const struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
+                                     size_t i, struct memory_use *memory);
 
 /* Chooses random powers of the heap for the audit, or skips the heap.  Called when 'heap' with the index 'number' is
  * opened. */

@@ -14,7 +14,7 @@
 #ifndef XBGPU_GATE_SCHEDULE_H
 #define XBGPU_GATE_SCHEDULE_H
 
-#include "xbgpu/output.h"
+#include "xbgpu/output_input.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/layout.h"
 

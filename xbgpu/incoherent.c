@@ -56,13 +56,13 @@ void xbgpu_incoherent_upload(struct xbgpu_incoherent *incoherent, struct device_
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-void xbgpu_incoherent_add_memory(struct xbgpu_layout *layout, bool on_gpu)
+void xbgpu_incoherent_add_memory(const struct xbgpu_layout *layout, bool on_gpu, struct memory_use *memory)
 {
     size_t bytes = layout->n_ants * sizeof(struct beam_incoherent_weights);
 
-    bytes_add(&layout->memory.host_bytes, LANE_N_INPUTS, device_pinned_bytes(bytes, on_gpu));
-    bytes_add(&layout->memory.host_bytes, 1, bytes);
-    bytes_add(&layout->memory.device_bytes, 1, bytes);
+    bytes_add(&memory->host_bytes, LANE_N_INPUTS, device_pinned_bytes(bytes, on_gpu));
+    bytes_add(&memory->host_bytes, 1, bytes);
+    bytes_add(&memory->device_bytes, 1, bytes);
 }
 
 int xbgpu_incoherent_init(struct xbgpu_incoherent *incoherent, const struct xbgpu_config *config,

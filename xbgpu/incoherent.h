@@ -17,6 +17,7 @@
 #ifndef XBGPU_INCOHERENT_H
 #define XBGPU_INCOHERENT_H
 
+#include "common/base/memory.h"
 #include "common/engine/lane.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "kernels/beamform/beam_incoherent.h"
@@ -48,8 +49,8 @@ int xbgpu_incoherent_init(struct xbgpu_incoherent *incoherent, const struct xbgp
 /* Frees the weights.  The device must be idle.  A zero-initialised struct is accepted. */
 void xbgpu_incoherent_fini(struct xbgpu_incoherent *incoherent);
 
-/* Adds the memory of one stream's weights to the layout. */
-void xbgpu_incoherent_add_memory(struct xbgpu_layout *layout, bool on_gpu);
+/* Adds the memory of one stream's weights to 'memory'. */
+void xbgpu_incoherent_add_memory(const struct xbgpu_layout *layout, bool on_gpu, struct memory_use *memory);
 
 /* Sets the amplitudes from 'values' [pol][ant].  Other fields of 'values' are ignored. */
 void xbgpu_incoherent_set(struct xbgpu_incoherent *incoherent, const struct beam_steering *values);

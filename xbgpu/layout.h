@@ -1,12 +1,9 @@
-/* layout.h - the sizes that follow from xbgpu's configuration: heaps, chunks, baselines, integrations, memory.
+/* layout.h - the sizes that follow from xbgpu's configuration: heaps, chunks, baselines and integrations.
  *
- * Pure arithmetic on a checked configuration.  Every stage uses the layout, and --check-config uses the layout to
- * report sizes that do not fit. */
+ * Pure arithmetic on a checked configuration.  Every stage uses the layout. */
 #ifndef XBGPU_LAYOUT_H
 #define XBGPU_LAYOUT_H
 
-#include "common/base/memory.h"
-#include "common/engine/engine.h"
 #include "common/recv/chunk.h"
 #include "kernels/correlate/correlate.h"
 #include "kernels/util/voltages.h"
@@ -14,8 +11,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-struct device;
 
 struct xbgpu_layout {
     enum voltage_format format;
@@ -44,19 +39,18 @@ struct xbgpu_layout {
     size_t totals_bytes;       /* bytes of an output's 64-bit sums, if the output has them */
     size_t rows_bytes;         /* bytes of the rows of checksums (checksum.h), if the output has checksums */
     size_t checks_bytes;       /* bytes of the checks of a dump: verdict and words (checksum_dump.h) */
-    struct memory_use memory;  /* bytes of memory; UINT64_MAX: more than 64 bits can count */
     size_t frames_per_heap;    /* with gpudirect: maximum number of NIC frames that a heap occupies; else 0 */
 };
 
-/* Derives the layout.  'mtu' is the MTU of recv's interface, which determines the size of NIC frames; 0 means the
- * largest MTU.  The configuration must have passed the checks that xbgpu_config_check makes before the layout. */
-void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu);
+/* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check() makes before the
+ * layout. */
+void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* Logs the main numbers of the layout, and the memory. */
+/* Derives only the members about shifts.  'layout->n_spectra' is set. */
+void xbgpu_layout_init_shifts(struct xbgpu_layout *layout, const struct xbgpu_config *config);
+
+/* Logs the main numbers of the layout. */
 void xbgpu_layout_log(const struct xbgpu_layout *layout);
-
-/* Returns the sizes that engine.h needs, for this configuration. */
-struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
 /* Returns the time without data after which an input counts as silent: the duration of ten chunks, at least
  * a second. */
@@ -65,14 +59,12 @@ int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgp
 /* Returns the shape of the chunks of member 'm'. */
 struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m);
 
-/* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Call before anything is
- * made.  Returns 0, or negative errno with one sentence in 'why'. */
-int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
-                            char *why, size_t why_bytes);
-
 /* Returns the delay, in spectra, of an input with this shift.  The delay is the shift plus n_lag batches, so it is
  * never negative. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
+
+/* Returns the format of the received voltages. */
+enum voltage_format xbgpu_format(const struct xbgpu_config_recv *recv);
 
 /* Returns whether the host can read the received voltages. */
 bool xbgpu_can_read(const struct xbgpu_config *config);
@@ -96,6 +88,9 @@ int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struc
 /* Returns whether an output's accumulation is longer than 32-bit sums can hold (correlate.h). */
 bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                              const struct xbgpu_config_output *output);
+
+/* Returns the number of dumps of an output that can end in one chunk. */
+int64_t xbgpu_chunk_dumps(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Returns the number of an output's dump buffers: as configured, or the default.  With the default number, the dumps of
  * one chunk can be sent at their pace while the dumps of the next chunk are made. */

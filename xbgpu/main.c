@@ -1,5 +1,6 @@
 /* main.c - xbgpu's main(); common/daemon/daemon.c runs the process. */
 #include "xbgpu/config.h"
+#include "xbgpu/config_check.h"
 #include "xbgpu/pipeline.h"
 #include "xbgpu/tune.h"
 

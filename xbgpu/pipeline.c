@@ -11,6 +11,7 @@
 #include "xbgpu/fengs.h"
 #include "xbgpu/input.h"
 #include "common/engine/labels.h"
+#include "xbgpu/memory.h"
 #include "xbgpu/output.h"
 #include "xbgpu/recv.h"
 #include "xbgpu/send.h"
@@ -116,15 +117,18 @@ int xbgpu_pipeline_create(const void *values, const struct daemon_context *conte
         return -ENOMEM;
     struct xbgpu_layout *l = &p->layout;
     p->config = config;
-    xbgpu_layout_init(l, config, device_compiles(context->device), endpoint_interface_mtu(config->recv.base.interface));
-    int err = xbgpu_layout_check_host(l, config, context->device, why, why_bytes);
+    xbgpu_layout_init(l, config);
+    const struct memory_use memory = xbgpu_memory(l, config, device_compiles(context->device),
+                                                  endpoint_interface_mtu(config->recv.base.interface));
+    int err = xbgpu_memory_check(&memory, config, context->device, why, why_bytes);
     if (!err)
         err = engine_init(&p->engine, &ops, context, xbgpu_engine_sizes(l, config));
     if (!err)
         err = create_stages(p, why, why_bytes);
     if (err)
-        return engine_explain(err, "recv.batches_per_chunk", &l->memory, why, why_bytes);
+        return engine_explain(err, "recv.batches_per_chunk", &memory, why, why_bytes);
     xbgpu_layout_log(l);
+    memory_log(&memory);
     status_set_source(context->status, describe, p);
     return 0;
 }

@@ -46,20 +46,20 @@ static struct xbgpu_steering_tables tables_in(void *memory, const struct xbgpu_l
                                           .calibration = (float *)(moving + n_beams * sizeof(uint32_t))};
 }
 
-void xbgpu_steering_add_memory(struct xbgpu_layout *l, size_t n_beams, bool on_gpu)
+void xbgpu_steering_add_memory(const struct xbgpu_layout *l, size_t n_beams, bool on_gpu, struct memory_use *memory)
 {
     uint64_t tables = tables_bytes(l, n_beams), wanted = models_bytes(l, n_beams);
 
-    bytes_add(&l->memory.host_bytes, LANE_N_INPUTS, device_pinned_bytes(tables, on_gpu));
-    bytes_add(&l->memory.host_bytes, 1, bytes_plus(wanted, xbgpu_calibration_bytes(l)));
-    bytes_add(&l->memory.host_bytes, n_beams, 2 * sizeof(struct xbgpu_beam_starts) + l->n_ants * sizeof(float));
-    bytes_add(&l->memory.device_bytes, 1, tables);
-    bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
-    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams) + n_beams, sizeof(uint32_t));
-    bytes_add(&l->memory.device_bytes, n_beams,
+    bytes_add(&memory->host_bytes, LANE_N_INPUTS, device_pinned_bytes(tables, on_gpu));
+    bytes_add(&memory->host_bytes, 1, bytes_plus(wanted, xbgpu_calibration_bytes(l)));
+    bytes_add(&memory->host_bytes, n_beams, 2 * sizeof(struct xbgpu_beam_starts) + l->n_ants * sizeof(float));
+    bytes_add(&memory->device_bytes, 1, tables);
+    bytes_add(&memory->device_bytes, n_beams, sizeof(struct beam));
+    bytes_add(&memory->device_bytes, beamform_max_slots((uint32_t)n_beams) + n_beams, sizeof(uint32_t));
+    bytes_add(&memory->device_bytes, n_beams,
               bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
     if (on_gpu)
-        bytes_add(&l->memory.device_bytes, l->n_chan,
+        bytes_add(&memory->device_bytes, l->n_chan,
                   beam_fragments_chan_bytes(beamform_max_slots((uint32_t)n_beams), (uint32_t)l->n_ants));
 }
 

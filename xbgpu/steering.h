@@ -15,6 +15,7 @@
 #ifndef XBGPU_STEERING_H
 #define XBGPU_STEERING_H
 
+#include "common/base/memory.h"
 #include "common/engine/lane.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
@@ -101,8 +102,9 @@ int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_conf
 /* Frees the steering.  The device must be idle.  A zero-initialised struct is accepted. */
 void xbgpu_steering_fini(struct xbgpu_steering *steering);
 
-/* Adds the memory of the steering of 'n_beams' beams to the layout. */
-void xbgpu_steering_add_memory(struct xbgpu_layout *layout, size_t n_beams, bool on_gpu);
+/* Adds the memory of the steering of 'n_beams' beams to 'memory'. */
+void xbgpu_steering_add_memory(const struct xbgpu_layout *layout, size_t n_beams, bool on_gpu,
+                               struct memory_use *memory);
 
 /* Returns the size in bytes of the gains of all inputs. */
 size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout);

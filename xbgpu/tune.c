@@ -29,7 +29,7 @@ int xbgpu_tune(const void *values, struct device *device, char *why, size_t why_
     struct tuner_job *jobs = calloc(config->outputs.n, sizeof(*jobs));
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, config, device_compiles(device), 0);
+    xbgpu_layout_init(&layout, config);
     for (size_t o = 0; o < config->outputs.n && sizes && jobs; o++)
         jobs[o] = find_job(config, &layout, xbgpu_config_output(config, o), NULL, &sizes[o]);
     int err = sizes && jobs ? tuner_run(device, jobs, config->outputs.n, why, why_bytes) : -ENOMEM;

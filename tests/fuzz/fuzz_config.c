@@ -4,6 +4,7 @@
  * again.  Errors are printed, too.  No text makes more than CONFIG_SAID_ERRORS lines of errors, and two. */
 #include "common/config/config.h"
 #include "fgpu/config.h"
+#include "fgpu/config_check.h"
 #include "tests/fuzz/fuzz_count.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tools/beamrec/config.h"
@@ -11,6 +12,7 @@
 #include "tools/fsim/config.h"
 #include "tools/visrec/config.h"
 #include "xbgpu/config.h"
+#include "xbgpu/config_check.h"
 
 #include <stdio.h>
 #include <sys/mman.h>

@@ -13,11 +13,13 @@
 #include "common/http/status.h"
 #include "common/base/units.h"
 #include "fgpu/config.h"
+#include "fgpu/config_check.h"
 #include "fgpu/pipeline.h"
 #include "tests/fuzz/fuzz_connect.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_service.h"
 #include "xbgpu/config.h"
+#include "xbgpu/config_check.h"
 #include "xbgpu/pipeline.h"
 
 #include <errno.h>

@@ -12,6 +12,7 @@
 #include "tools/doctor/http.h"
 #include "xbgpu/beam_settings.h"
 #include "xbgpu/config.h"
+#include "xbgpu/config_check.h"
 #include "xbgpu/settings.h"
 
 #include <math.h>
@@ -59,7 +60,7 @@ static void begin(void)
         xbgpu_config_check(&config, book);
     config_print_errors(book, stderr);
     assert(!err && config_n_errors(book) == 0);
-    xbgpu_layout_init(&layout, &config, false, 0);
+    xbgpu_layout_init(&layout, &config);
     assert(labels_init(&labels, 2, NULL, NULL) == 0 && sensors_create(&sensors) == 0);
     assert(xbgpu_beam_settings_init(&beams[0], &config, 0, 1, sensors) == 0);
     for (size_t b = 0; b < 2; b++)

@@ -42,7 +42,7 @@ static void begin(void)
         config_print_errors(book, stderr);
     close(fd);
     assert(!err);
-    xbgpu_layout_init(&layout, &config, false, 0);
+    xbgpu_layout_init(&layout, &config);
     err = xbgpu_status_create(&config, &layout, &status);
     assert(!err);
     for (size_t c = 0; c < N_CHAN; c++)

@@ -92,7 +92,7 @@ static void begin(void)
     load();
     int err = device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why));
     assert(!err);
-    fgpu_layout_init(&layout, &config, device_shared_bytes(device), NULL, 0);
+    fgpu_layout_init(&layout, &config);
     err = device_stream_create(device, "compute", &compute) || device_stream_create(device, "download", &download) ||
           inbox_create(2 * N_BUFFERS, &worker) || sensors_create(&sensors);
     assert(!err);

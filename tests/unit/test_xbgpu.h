@@ -29,7 +29,7 @@ static inline void test_xbgpu_open(struct test_xbgpu *x, const char *yaml)
     char why[256] = "";
 
     load_config(&xbgpu_config_table, yaml, &x->config, &x->errors);
-    xbgpu_layout_init(&x->layout, &x->config, false, 0);
+    xbgpu_layout_init(&x->layout, &x->config);
     ck_assert_int_eq(device_open(&device_config, &x->device, why, sizeof(why)), 0);
     ck_assert_int_eq(device_stream_create(x->device, "compute", &x->compute), 0);
     ck_assert_int_eq(device_stream_create(x->device, "download", &x->download), 0);

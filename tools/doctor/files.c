@@ -2,13 +2,15 @@
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
+#include "fgpu/config_check.h"
 #include "fgpu/gnss_config.h"
-#include "fgpu/layout.h"
+#include "fgpu/memory.h"
 #include "tools/doctor/http.h"
 #include "tools/doctor/nic.h"
 #include "tools/doctor/sys.h"
 #include "common/engine/labels.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config_check.h"
+#include "xbgpu/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -129,8 +131,8 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     struct fgpu_layout layout;
     size_t fewest = SIZE_MAX, most = 0;
 
-    fgpu_layout_init(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
-    file->memory = layout.memory;
+    fgpu_layout_init(&layout, c);
+    file->memory = fgpu_memory(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
     file->gpudirect |= c->send.gpudirect;
     for (size_t input = 0; input < layout.n_inputs; input++)
         add_recvs(file, &fgpu_config_antenna(c, input / N_POLS)->pols[input % N_POLS]);
@@ -170,8 +172,8 @@ static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
     const struct xbgpu_config *c = &file->xbgpu;
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, c, !on_cpu, file->recv_mtu);
-    file->memory = layout.memory;
+    xbgpu_layout_init(&layout, c);
+    file->memory = xbgpu_memory(&layout, c, !on_cpu, file->recv_mtu);
     add_recvs(file, &c->recv.sources);
     file->n_recv_sockets = layout.n_recv_threads * c->recv.sources.n;
     file->recv_socket_bytes = (size_t)c->recv.base.buffer_bytes / c->recv.sources.n;

@@ -3,10 +3,10 @@
 #include "common/device/cuda/image.h"
 #include "common/device/device.h"
 #include "common/base/units.h"
-#include "fgpu/layout.h"
+#include "fgpu/memory.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/memory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -49,14 +49,16 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
 {
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
-        fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->memory.device_bytes = layout.memory.device_bytes; /* the layout of the GPU memory depends on the size of
-                                                                 * this device's shared memory */
-        return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
+        fgpu_layout_init(&layout, &file->fgpu);
+        const struct memory_use memory =
+            fgpu_memory(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
+        file->memory.device_bytes = memory.device_bytes; /* depends on the size of this device's shared memory */
+        return fgpu_memory_check(&memory, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
-    xbgpu_layout_init(&layout, &file->xbgpu, true, file->recv_mtu);
-    return xbgpu_layout_check_host(&layout, &file->xbgpu, device, why, why_bytes);
+    xbgpu_layout_init(&layout, &file->xbgpu);
+    const struct memory_use memory = xbgpu_memory(&layout, &file->xbgpu, true, file->recv_mtu);
+    return xbgpu_memory_check(&memory, &file->xbgpu, device, why, why_bytes);
 }
 
 static void check_device_memory(struct doctor *doctor, struct doctor_file *file, struct device *device)

@@ -1,8 +1,8 @@
 /* memory.c - checks whether this host has enough memory and free ports for the daemons of all files together. */
 #include "common/base/units.h"
-#include "fgpu/layout.h"
+#include "fgpu/memory.h"
 #include "tools/doctor/doctor.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/memory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,19 +36,22 @@ uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file
 static uint64_t bytes_with(const struct doctor *doctor, const struct doctor_file *file, size_t n_ants)
 {
     bool on_cpu = doctor_file_on_cpu(doctor, file);
+    struct memory_use memory;
 
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_config config = file->fgpu;
         struct fgpu_layout layout;
         config.antennas.n = n_ants;
-        fgpu_layout_init(&layout, &config, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
-        return bytes_plus(layout.memory.host_bytes, on_cpu ? layout.memory.device_bytes : 0);
+        fgpu_layout_init(&layout, &config);
+        memory = fgpu_memory(&layout, &config, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
+        return bytes_plus(memory.host_bytes, on_cpu ? memory.device_bytes : 0);
     }
     struct xbgpu_config config = file->xbgpu;
     struct xbgpu_layout layout;
     config.recv.n_ants = (int64_t)n_ants;
-    xbgpu_layout_init(&layout, &config, !on_cpu, file->recv_mtu);
-    return bytes_plus(layout.memory.host_bytes, on_cpu ? layout.memory.device_bytes : 0);
+    xbgpu_layout_init(&layout, &config);
+    memory = xbgpu_memory(&layout, &config, !on_cpu, file->recv_mtu);
+    return bytes_plus(memory.host_bytes, on_cpu ? memory.device_bytes : 0);
 }
 
 static size_t file_ants(const struct doctor_file *file)

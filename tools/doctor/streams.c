@@ -79,7 +79,7 @@ static void expect_xbgpu(const struct doctor *doctor, struct stream_file *stream
     const struct xbgpu_config *config = &stream->file->xbgpu;
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, config, false, 0);
+    xbgpu_layout_init(&layout, config);
     stream->n_inputs = layout.n_ants;
     stream->inputs = allocate(stream->n_inputs, sizeof(*stream->inputs));
     for (size_t i = 0; i < stream->n_inputs; i++) {

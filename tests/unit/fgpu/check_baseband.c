@@ -4,7 +4,9 @@
 #include "common/config/config.h"
 #include "common/device/device.h"
 #include "common/base/units.h"
+#include "fgpu/device_input.h"
 #include "fgpu/baseband.h"
+#include "fgpu/config_check.h"
 #include "fgpu/output.h"
 #include "kernels/ddc/ddc.h"
 
@@ -72,7 +74,7 @@ static bool setup(struct fixture *f, bool cuda, int decimation, bool keep)
     f->subsampling = fgpu_subsampling(output);
     ck_assert_int_eq(f->subsampling, decimation * (keep ? 2 : 1));
     f->n_taps = fgpu_band_taps(&output->band);
-    fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->d.device), NULL, 0);
+    fgpu_layout_init(&f->layout, &f->values);
     ck_assert_int_eq(fgpu_baseband_design(&f->values, &output->band, &f->filter), 0);
     ck_assert_int_eq(fgpu_baseband_create(&f->values, &f->layout, f->d.device, &output->band, f->filter,
                                           &(struct ddc_shape){0}, 0, &f->baseband),

@@ -3,11 +3,13 @@
  * plus the phase. */
 #include "common/config/config.h"
 #include "common/device/device.h"
+#include "common/engine/engine.h"
 #include "common/base/inbox.h"
 #include "common/base/presence.h"
 #include "common/base/units.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_config.h"
+#include "fgpu/device_input.h"
 #include "fgpu/output.h"
 #include "tests/unit/test_main.h"
 
@@ -85,7 +87,7 @@ static void setup_at(const char *rate_hz)
     memset(&f, 0, sizeof(f));
     load(rate_hz);
     f.device = test_open_device(1);
-    fgpu_layout_init(&f.layout, &f.values, device_shared_bytes(f.device), NULL, 0);
+    fgpu_layout_init(&f.layout, &f.values);
     ck_assert_int_eq(device_stream_create(f.device, "compute", &f.compute), 0);
     ck_assert_int_eq(device_stream_create(f.device, "download", &f.download), 0);
     ck_assert_int_eq(inbox_create(2 * N_BUFFERS, &f.worker), 0);

@@ -1,8 +1,10 @@
 /* check_layout - sizes, rates and buffer counts against figures worked out by hand from the reference's own examples. */
 #include "common/config/config.h"
 #include "common/base/units.h"
-#include "fgpu/layout.h"
-#include "xbgpu/layout.h"
+#include "fgpu/config_check.h"
+#include "fgpu/memory.h"
+#include "xbgpu/config_check.h"
+#include "xbgpu/memory.h"
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_main.h"
 
@@ -36,7 +38,7 @@ TEST(f_engine)
     struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
     const struct fgpu_config_output *output = fgpu_config_output(&config, 0);
 
-    fgpu_layout_init(&layout, &config, 0, NULL, 0);
+    fgpu_layout_init(&layout, &config);
     ck_assert_uint_eq(layout.packet_bytes, 5120);
     ck_assert_uint_eq(layout.heaps_per_chunk, 1024);
     ck_assert_uint_eq(layout.chunk_bytes, 5242880);
@@ -60,23 +62,25 @@ TEST(heaps_that_the_card_reads)
         "outputs: [{name: w, channels: 8192, buffers: 7, batches_per_buffer: 3, destinations: 239.2.0.0+63},\n"
         "          {name: v, channels: 64, buffers: 200, sample_bits: 4, destinations: 239.2.1.0}]\n"
         "send: {transport: ibverbs, interface: eth0, gpudirect: %s}\n";
-    struct fgpu_layout layouts[2];
+    struct memory_use memory[2];
+    struct fgpu_layout layout;
     char yaml[1000];
 
     for (int k = 0; k < 2; k++) {
         struct fgpu_config config = {0};
         snprintf(yaml, sizeof(yaml), format, k ? "true" : "false");
         struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
-        fgpu_layout_init(&layouts[k], &config, 0, NULL, 0);
+        fgpu_layout_init(&layout, &config);
+        memory[k] = fgpu_memory(&layout, &config, 0, NULL, 0);
         ck_assert_uint_eq(fgpu_preview_spectra(fgpu_config_output(&config, 0)), 64);
         ck_assert_uint_eq(fgpu_preview_spectra(fgpu_config_output(&config, 1)), 256); /* all */
         config_free(&fgpu_config_table, &config, errors);
     }
     size_t voltages = 2 * (7 * 3 * 8192 * 256 * 4 + 200 * 64 * 256 * 2), looks = 2 * (8192 * 64 * 4 + 64 * 256 * 2);
-    ck_assert_uint_eq(layouts[0].memory.host_bytes - layouts[1].memory.host_bytes, voltages - looks);
-    ck_assert_uint_eq(layouts[0].memory.buffers_bytes - layouts[1].memory.buffers_bytes, voltages);
+    ck_assert_uint_eq(memory[0].host_bytes - memory[1].host_bytes, voltages - looks);
+    ck_assert_uint_eq(memory[0].buffers_bytes - memory[1].buffers_bytes, voltages);
     /* Of each antenna and output a whole page of 64 KiB before and behind, at most. */
-    ck_assert_uint_eq(layouts[1].memory.device_bytes - layouts[0].memory.device_bytes, 4 * 2 * 65536);
+    ck_assert_uint_eq(memory[1].device_bytes - memory[0].device_bytes, 4 * 2 * 65536);
 }
 
 /* The X-engine behind it, for 80 antennas: heaps of 12.656 MiB every half second. */
@@ -94,7 +98,7 @@ TEST(x_engine)
     struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
     const struct xbgpu_config_output *half = xbgpu_config_output(&config, 0), *fast = xbgpu_config_output(&config, 1);
 
-    xbgpu_layout_init(&layout, &config, false, 0);
+    xbgpu_layout_init(&layout, &config);
     ck_assert_uint_eq(layout.n_baselines, 3240);
     ck_assert_uint_eq(layout.heap_bytes, 65536);
     ck_assert_uint_eq(layout.vis_bytes, 13271040);
@@ -153,7 +157,7 @@ TEST(sample_formats, .end = 11)
     config_print_errors(errors, stdout);
     ck_assert_uint_eq(config_n_errors(errors), cases[_i].heap_bytes == 0);
     if (cases[_i].heap_bytes) {
-        xbgpu_layout_init(&layout, &config, false, 0);
+        xbgpu_layout_init(&layout, &config);
         ck_assert_int_eq(layout.format, cases[_i].format);
         ck_assert_uint_eq(layout.heap_bytes, cases[_i].heap_bytes);
     }
@@ -180,23 +184,25 @@ TEST(totals)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct xbgpu_config config = {0};
-        struct xbgpu_layout one, both, unchecked;
+        struct xbgpu_layout layout;
         snprintf(yaml, sizeof(yaml), format, cases[i].n_spectra, cases[i].bits, cases[i].n_batches);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
-        xbgpu_layout_init(&both, &config, false, 0);
-        ck_assert(!xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 0)));
-        ck_assert_int_eq(xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 1)), cases[i].totals);
+        xbgpu_layout_init(&layout, &config);
+        ck_assert(!xbgpu_output_has_totals(&layout, &config, xbgpu_config_output(&config, 0)));
+        ck_assert_int_eq(xbgpu_output_has_totals(&layout, &config, xbgpu_config_output(&config, 1)), cases[i].totals);
+        const uint64_t both_bytes = xbgpu_memory(&layout, &config, false, 0).device_bytes;
         config.outputs.n = 1;
-        xbgpu_layout_init(&one, &config, false, 0);
+        xbgpu_layout_init(&layout, &config);
+        const uint64_t one_bytes = xbgpu_memory(&layout, &config, false, 0).device_bytes;
         config.outputs.n = 2;
-        ck_assert_uint_eq(both.memory.device_bytes - one.memory.device_bytes,
+        ck_assert_uint_eq(both_bytes - one_bytes,
                           20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0) +
                               8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
         xbgpu_config_output(&config, 1)->audit_checksum = false;
         config.outputs.n = 2;
-        xbgpu_layout_init(&unchecked, &config, false, 0);
-        ck_assert_uint_eq(both.memory.device_bytes - unchecked.memory.device_bytes,
+        xbgpu_layout_init(&layout, &config);
+        ck_assert_uint_eq(both_bytes - xbgpu_memory(&layout, &config, false, 0).device_bytes,
                           8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
         config_free(&xbgpu_config_table, &config, errors);
     }
@@ -237,7 +243,7 @@ TEST(shifts_and_gates)
         snprintf(yaml, sizeof(yaml), format, cases[i].shifts);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
-        xbgpu_layout_init(&l, &config, false, 0);
+        xbgpu_layout_init(&l, &config);
         ck_assert_uint_eq(l.n_lag, cases[i].n_lag);
         ck_assert_uint_eq(l.n_history, cases[i].n_history);
         ck_assert_uint_eq(xbgpu_delay(&l, xbgpu_config_shift(&config, 0)), cases[i].first_delay);
@@ -247,7 +253,7 @@ TEST(shifts_and_gates)
             ck_assert_uint_eq(xbgpu_dump_bytes(&l, &config, xbgpu_config_output(&config, o)), dump_bytes[o]);
         /* 80 spectra of a chunk are 2 heaps of 64. */
         ck_assert_uint_eq(l.n_selected_batches * l.n_selected_spectra, 128);
-        ck_assert_uint_eq(l.memory.device_bytes,
+        ck_assert_uint_eq(xbgpu_memory(&l, &config, false, 0).device_bytes,
                           3 * (5 + cases[i].n_history) * 2 * heap + (i > 0) * (5 * 2 * heap + 3 * (5 * 2 + 4 * 4)) +
                               4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4 + checks);
         config_free(&xbgpu_config_table, &config, errors);
@@ -285,14 +291,14 @@ TEST(buffers_of_beams)
         snprintf(yaml, sizeof(yaml), format, cases[i].rate, cases[i].spectra, cases[i].given, cases[i].given);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
-        xbgpu_layout_init(&l, &config, false, 0);
+        xbgpu_layout_init(&l, &config);
         size_t n_beams = xbgpu_beam_buffers(&config, &l), n_detected = xbgpu_detected_sizes(&config, &l, 0).n_buffers;
         ck_assert_uint_eq(n_beams, cases[i].beams);
         ck_assert_uint_eq(n_detected, cases[i].detected);
         ck_assert_uint_eq(xbgpu_engine_sizes(&l, &config).n_outbufs, 4 + n_beams + n_detected);
         size_t beams = 5 * 2 * (8 * 16 * 2 + 4), detected = 4 + 8 * 4 + 4;
         size_t dump = l.vis_bytes + 3 * 4 + 8;
-        ck_assert_uint_eq(l.memory.buffers_bytes, 4 * dump + n_beams * beams + n_detected * detected);
+        ck_assert_uint_eq(xbgpu_memory(&l, &config, false, 0).buffers_bytes, 4 * dump + n_beams * beams + n_detected * detected);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }
@@ -313,14 +319,14 @@ TEST(shifts_of_outputs)
     struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
     struct xbgpu_layout l;
 
-    xbgpu_layout_init(&l, &config, false, 0);
+    xbgpu_layout_init(&l, &config);
     ck_assert_uint_eq(l.n_shift_sets, 3);
     for (size_t o = 0; o < 3; o++)
         ck_assert_uint_eq(xbgpu_output_shift_set(&config, xbgpu_config_output(&config, o)), sets[o]);
     ck_assert(l.shifted && l.min_shift == -2 && l.max_shift == 5);
     ck_assert_uint_eq(l.n_lag, 1);
     ck_assert_uint_eq(l.n_history, 2);
-    ck_assert_uint_eq(l.memory.device_bytes, 3 * (5 + 2) * 2 * heap + 5 * 2 * heap + 3 * 3 * (5 * 2 + 4 * 4) +
+    ck_assert_uint_eq(xbgpu_memory(&l, &config, false, 0).device_bytes, 3 * (5 + 2) * 2 * heap + 5 * 2 * heap + 3 * 3 * (5 * 2 + 4 * 4) +
                                                  3 * (4 * (vis + 3 * 4 + 8) + vis) + 128 * 2 * 8 * 4 + checks);
     config_free(&xbgpu_config_table, &config, errors);
 }

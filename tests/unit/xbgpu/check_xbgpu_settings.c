@@ -3,6 +3,7 @@
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
+#include "xbgpu/config_check.h"
 #include "xbgpu/gate_schedule.h"
 #include "common/engine/labels.h"
 #include "xbgpu/settings.h"
@@ -43,7 +44,7 @@ static const char *load(const char *more)
     load_config(&xbgpu_config_table, text, &config, &book);
     xbgpu_config_check(&config, book);
     if (!config_first_error(book))
-        xbgpu_layout_init(&layout, &config, false, 0);
+        xbgpu_layout_init(&layout, &config);
     return config_first_error(book);
 }
 

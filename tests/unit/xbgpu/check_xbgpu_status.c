@@ -39,7 +39,7 @@ static struct rig {
 static void rig_open(void)
 {
     load_config(&xbgpu_config_table, yaml, &r.config, &r.errors);
-    xbgpu_layout_init(&r.layout, &r.config, false, 0);
+    xbgpu_layout_init(&r.layout, &r.config);
     ck_assert_uint_eq(r.layout.n_baselines, N_BASELINES);
     ck_assert_int_eq(xbgpu_status_create(&r.config, &r.layout, &r.status), 0);
     r.stream.output = xbgpu_config_output(&r.config, 0);

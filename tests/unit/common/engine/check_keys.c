@@ -3,9 +3,11 @@
 #include "common/base/units.h"
 #include "common/config/config.h"
 #include "fgpu/layout.h"
+#include "fgpu/config_check.h"
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_main.h"
 #include "xbgpu/layout.h"
+#include "xbgpu/config_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

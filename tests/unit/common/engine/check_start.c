@@ -11,11 +11,13 @@
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
 #include "fgpu/config.h"
+#include "fgpu/config_check.h"
 #include "fgpu/pipeline.h"
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_no_memory.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
+#include "xbgpu/config_check.h"
 #include "xbgpu/pipeline.h"
 
 #include <stdio.h>
