@@ -5,15 +5,15 @@
 #include "common/device/device.h"
 #include "common/base/log.h"
 #include "common/recv/matcher.h"
-#include "common/base/presence.h"
+#include "fgpu/input/presence.h"
 #include "common/engine/engine.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
-#include "fgpu/device_input.h"
-#include "fgpu/gnss.h"
-#include "fgpu/level.h"
-#include "fgpu/monitor.h"
+#include "fgpu/input/device_input.h"
+#include "fgpu/gnss/gnss.h"
+#include "fgpu/input/level.h"
+#include "fgpu/input/monitor.h"
 #include "fgpu/settings.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ static void set_presence(struct fgpu_antenna *a, struct fgpu_device_input *in, u
     else
         memset(in->present[pol], 0, n_history);
     memcpy(in->present[pol] + n_history, chunk->present, n_chunk);
-    presence_sums(in->present[pol], n_history + n_chunk, in->sums[pol]);
+    fgpu_presence_sums(in->present[pol], n_history + n_chunk, in->sums[pol]);
 }
 
 /* Returns the number of absent heaps at the start of a chunk. */
@@ -190,7 +190,8 @@ static bool is_ahead(const struct lane *lane)
     const struct engine *engine = lane->engine;
 
     for (size_t i = 0; i < engine->n_lanes; i++)
-        if (engine->lanes[i] != lane && pending_samples(engine->lanes[i]) < antenna_of(lane)->current->timestamp_samples)
+        if (engine->lanes[i] != lane &&
+            pending_samples(engine->lanes[i]) < antenna_of(lane)->current->timestamp_samples)
             return true;
     return false;
 }

@@ -17,7 +17,7 @@
 #define FGPU_ANTENNA_H
 
 #include "common/engine/lane.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 #include "fgpu/output.h"
 
 #include <stdbool.h>

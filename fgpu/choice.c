@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/engine/engine.h"
-#include "fgpu/baseband.h"
+#include "fgpu/input/baseband.h"
 #include "fgpu/tune.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef FGPU_CHOICE_H
 #define FGPU_CHOICE_H
 
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 struct device;
 

@@ -4,8 +4,8 @@
 #include "common/engine/engine.h"
 #include "common/recv/keys.h"
 #include "common/send/keys.h"
-#include "fgpu/gnss_config.h"
-#include "fgpu/layout.h"
+#include "fgpu/gnss/gnss_config.h"
+#include "fgpu/config/layout.h"
 #include "fgpu/memory.h"
 #include "kernels/ddc/design_ddc.h"
 

@@ -10,9 +10,9 @@
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
-#include "fgpu/gnss_control.h"
+#include "fgpu/gnss/gnss_control.h"
 #include "fgpu/stream_info.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 #include <errno.h>
 #include <math.h>

@@ -20,7 +20,7 @@
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H
 
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
 #include "fgpu/settings.h"
 
 #include <stdint.h>

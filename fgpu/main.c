@@ -1,5 +1,5 @@
 /* main.c - fgpu's main().  common/daemon/daemon.c runs the process. */
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
 #include "fgpu/config_check.h"
 #include "fgpu/pipeline.h"
 #include "fgpu/tune.h"

@@ -5,9 +5,9 @@
 #include "common/device/device.h"
 #include "common/recv/receiver.h"
 #include "common/send/sender.h"
-#include "fgpu/baseband.h"
-#include "fgpu/gnss.h"
-#include "fgpu/gnss_config.h"
+#include "fgpu/input/baseband.h"
+#include "fgpu/gnss/gnss.h"
+#include "fgpu/gnss/gnss_config.h"
 #include "fgpu/settings.h"
 
 #define N_SPARE_COMMANDS 16 /* number of command slots in addition to one slot for each output of each antenna */
@@ -93,8 +93,8 @@ struct memory_use fgpu_memory(const struct fgpu_layout *layout, const struct fgp
     return m;
 }
 
-int fgpu_memory_check(const struct memory_use *memory, const struct fgpu_config *config, struct device *device, char *why,
-                      size_t why_bytes)
+int fgpu_memory_check(const struct memory_use *memory, const struct fgpu_config *config, struct device *device,
+                      char *why, size_t why_bytes)
 {
     int err = fgpu_layout_check_buffers(config, device, why, why_bytes);
 

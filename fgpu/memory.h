@@ -6,7 +6,7 @@
 
 #include "common/base/memory.h"
 #include "common/engine/engine.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 /* Returns the memory of all stages.  A size of UINT64_MAX exceeds 64 bits.  The device bytes include exported memory.
  * 'shared_bytes' is the result of device_shared_bytes().  'choices' is [output], or NULL for the defaults.  'mtu' is
@@ -16,8 +16,8 @@ struct memory_use fgpu_memory(const struct fgpu_layout *layout, const struct fgp
 
 /* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Called before anything is
  * allocated.  Returns 0, or negative errno with one sentence in 'why'. */
-int fgpu_memory_check(const struct memory_use *memory, const struct fgpu_config *config, struct device *device, char *why,
-                      size_t why_bytes);
+int fgpu_memory_check(const struct memory_use *memory, const struct fgpu_config *config, struct device *device,
+                      char *why, size_t why_bytes);
 
 /* Returns the engine's sizes for this configuration. */
 struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config);

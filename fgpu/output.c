@@ -2,12 +2,12 @@
 #include "fgpu/output.h"
 
 #include "common/device/device.h"
-#include "common/base/presence.h"
+#include "fgpu/input/presence.h"
 #include "common/base/units.h"
 #include "common/engine/command.h"
-#include "fgpu/baseband.h"
+#include "fgpu/input/baseband.h"
 #include "fgpu/delay_text.h"
-#include "fgpu/device_input.h"
+#include "fgpu/input/device_input.h"
 
 #include <errno.h>
 #include <math.h>
@@ -237,7 +237,7 @@ static void note_presence(struct fgpu_output *w, const struct fgpu_device_input 
     for (size_t i = 0; i < n; i++) {
         size_t heap_first = (size_t)(spectra[i].offset / w->packet_samples);
         size_t heap_end = (size_t)((spectra[i].offset + w->window_samples - 1) / w->packet_samples) + 1;
-        if (!presence_all(in->sums[pol], heap_first, heap_end))
+        if (!fgpu_presence_all(in->sums[pol], heap_first, heap_end))
             w->filling->job.groups[(first + i) / w->spectra_per_heap].send = false;
     }
 }

@@ -28,7 +28,7 @@
 #include "common/base/buffer_ref.h"
 #include "common/telemetry/sensor.h"
 #include "fgpu/delay.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 #include "fgpu/send.h"
 
 #include <stdbool.h>

@@ -6,7 +6,7 @@
 #include "fgpu/antenna.h"
 #include "fgpu/choice.h"
 #include "fgpu/control.h"
-#include "fgpu/gnss.h"
+#include "fgpu/gnss/gnss.h"
 #include "fgpu/memory.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"

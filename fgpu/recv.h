@@ -9,7 +9,7 @@
 
 #include "common/recv/assemble.h"
 #include "common/recv/receiver.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 struct engine;
 struct fgpu_recv;

@@ -7,7 +7,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
-#include "fgpu/gnss_config.h"
+#include "fgpu/gnss/gnss_config.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #include "common/send/sender_group.h"
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/snapshot.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 struct engine;
 struct fgpu_stream;

@@ -19,9 +19,9 @@
 
 #include "common/daemon/state_file.h"
 #include "common/engine/command.h"
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
 #include "fgpu/delay.h"
-#include "fgpu/gnss.h"
+#include "fgpu/gnss/gnss.h"
 #include "fgpu/output.h"
 
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 
 #include "common/base/units.h"
 #include "common/engine/labels.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #define FGPU_STREAM_INFO_H
 
 #include "common/engine/stream_info.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 struct labels;
 

@@ -1,7 +1,7 @@
 /* tune.c - derives the sizes of kernels from the outputs' configuration.  The tuner measures these kernels. */
 #include "fgpu/tune.h"
 
-#include "fgpu/baseband.h"
+#include "fgpu/input/baseband.h"
 #include "kernels/ddc/ddc_tuner.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #ifndef FGPU_TUNE_H
 #define FGPU_TUNE_H
 
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 
 /* Finds the fastest shapes for the outputs' sizes and saves them.  'values' is a struct fgpu_config.  daemon.h
  * describes signature and errors. */

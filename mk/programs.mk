@@ -14,7 +14,7 @@ objects  = $(patsubst %.c,$(OBJ)/%.o,$(1))
 COMMON   := $(filter-out $(if $(VERBS),$(NO_VERBS),$(VERBS_SOURCES)),$(call sources,common/*)) $(IMAGES)
 GENERATED := common/device/texts.c common/http/page.c
 LIB_SOURCES    := $(COMMON) $(GENERATED) $(call sources,kernels/*)
-DAEMON_SOURCES := $(call sources,fgpu xbgpu)
+DAEMON_SOURCES := $(call sources,fgpu fgpu/* xbgpu xbgpu/*)
 TOOL_SOURCES   := $(call sources,tools/*)
 
 $(BUILD)/libcbf.a: $(call objects,$(LIB_SOURCES))

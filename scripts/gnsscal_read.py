@@ -1,4 +1,4 @@
-"""Reads the F-engines' configuration and their heaps of satellites' correlation sums (fgpu/gnss_record.h)."""
+"""Reads the F-engines' configuration and their heaps of satellites' correlation sums (fgpu/gnss/gnss_record.h)."""
 import threading
 import time
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ class Signal:
         return self.n_chips / self.chip_rate_hz
 
     def tap_chips(self):
-        return 0.25 if len(self.levels) == 1 else 2.5 / 12  # fgpu/gnss_track.h
+        return 0.25 if len(self.levels) == 1 else 2.5 / 12  # fgpu/gnss/gnss_track.h
 
     def lag_one(self, prn):
         """Returns the autocorrelation of the satellite's code at a lag of one chip."""
@@ -144,7 +144,7 @@ class Discriminator:
         the band's centre.  'weights' and 'late_s' are the band's filter."""
         sent = np.array(signal.levels)
         n = len(sent)
-        replica = sent if sample_rate_hz >= n * signal.chip_rate_hz else np.sign(sent)  # fgpu/gnss_config.c
+        replica = sent if sample_rate_hz >= n * signal.chip_rate_hz else np.sign(sent)  # fgpu/gnss/gnss_config.c
         chip = np.pad(np.correlate(sent, replica, "full"), n + 1)
         code = chip + lag_one * (np.roll(chip, n) + np.roll(chip, -n))
         lags = np.arange(-2 * n, 2 * n + 1) / n  # the autocorrelation is linear between these lags

@@ -6,10 +6,10 @@
 #include "common/daemon/state_file.h"
 #include "common/engine/engine.h"
 #include "common/katcp/server.h"
-#include "xbgpu/beam_settings.h"
-#include "xbgpu/beams.h"
-#include "xbgpu/calibration.h"
-#include "xbgpu/detected.h"
+#include "xbgpu/beam/beam_settings.h"
+#include "xbgpu/beam/beams.h"
+#include "xbgpu/beam/calibration.h"
+#include "xbgpu/beam/detected.h"
 #include "xbgpu/requests.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #ifndef XBGPU_BEAM_CONTROL_H
 #define XBGPU_BEAM_CONTROL_H
 
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 #include <stdbool.h>
 

@@ -6,9 +6,9 @@
 #include "common/recv/keys.h"
 #include "common/recv/matcher.h"
 #include "common/send/keys.h"
-#include "xbgpu/gate_config.h"
-#include "xbgpu/incoherent.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/gate_config.h"
+#include "xbgpu/beam/incoherent.h"
+#include "xbgpu/config/layout.h"
 #include "xbgpu/memory.h"
 
 #include <inttypes.h>

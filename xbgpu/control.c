@@ -11,7 +11,7 @@
 #include "common/engine/engine.h"
 #include "common/base/units.h"
 #include "xbgpu/beam_control.h"
-#include "xbgpu/gate.h"
+#include "xbgpu/config/gate.h"
 #include "common/engine/labels.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/requests.h"

@@ -14,7 +14,7 @@
 #ifndef XBGPU_CONTROL_H
 #define XBGPU_CONTROL_H
 
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 struct engine;
 struct katcp_device;

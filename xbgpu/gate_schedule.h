@@ -14,9 +14,9 @@
 #ifndef XBGPU_GATE_SCHEDULE_H
 #define XBGPU_GATE_SCHEDULE_H
 
-#include "xbgpu/output_input.h"
-#include "xbgpu/gate.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/output_input.h"
+#include "xbgpu/config/gate.h"
+#include "xbgpu/config/layout.h"
 
 #define GATING_MAX_CHANGES 8
 

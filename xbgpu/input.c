@@ -11,8 +11,8 @@
 #include "kernels/correlate/select_spectra.h"
 #include "xbgpu/settings.h"
 #include "xbgpu/gate_schedule.h"
-#include "xbgpu/beams.h"
-#include "xbgpu/detected.h"
+#include "xbgpu/beam/beams.h"
+#include "xbgpu/beam/detected.h"
 #include "xbgpu/output.h"
 
 #include <errno.h>

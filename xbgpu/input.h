@@ -26,7 +26,7 @@
 #define XBGPU_INPUT_H
 
 #include "common/engine/lane.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 #include "xbgpu/send.h"
 
 #include <stdbool.h>

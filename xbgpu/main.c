@@ -1,5 +1,5 @@
 /* main.c - xbgpu's main(); common/daemon/daemon.c runs the process. */
-#include "xbgpu/config.h"
+#include "xbgpu/config/config.h"
 #include "xbgpu/config_check.h"
 #include "xbgpu/pipeline.h"
 #include "xbgpu/tune.h"

@@ -5,20 +5,20 @@
 #include "common/device/device.h"
 #include "common/recv/receiver.h"
 #include "common/send/sender.h"
-#include "xbgpu/beam_audit.h"
-#include "xbgpu/calibration.h"
-#include "xbgpu/detected_audit.h"
-#include "xbgpu/gate.h"
-#include "xbgpu/incoherent.h"
+#include "xbgpu/beam/beam_audit.h"
+#include "xbgpu/beam/calibration.h"
+#include "xbgpu/beam/detected_audit.h"
+#include "xbgpu/config/gate.h"
+#include "xbgpu/beam/incoherent.h"
 #include "xbgpu/settings.h"
-#include "xbgpu/steering.h"
+#include "xbgpu/beam/steering.h"
 
 #define N_SPARE_COMMANDS 16 /* number of command slots, in addition to one for each saved setting */
 
-
 /* Adds the memory for selecting spectra.  Outputs with a gate and outputs with their own shifts select
  * spectra. */
-static void add_gates(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, struct memory_use *m)
+static void add_gates(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
+                      struct memory_use *m)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
 
@@ -37,7 +37,8 @@ static void add_gates(const struct xbgpu_layout *l, const struct xbgpu_config *c
 }
 
 /* Adds the memory of the voltage beams (beams.c). */
-static void add_beams(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, struct memory_use *m)
+static void add_beams(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
+                      struct memory_use *m)
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
@@ -57,7 +58,8 @@ static void add_beams(const struct xbgpu_layout *l, const struct xbgpu_config *c
 }
 
 /* Adds the memory of a stream of detected beams (detected.c). */
-static void add_detected(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t i, struct memory_use *m)
+static void add_detected(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t i,
+                         struct memory_use *m)
 {
     struct xbgpu_detected_sizes s = xbgpu_detected_sizes(config, l, i);
     size_t saturated = s.n_beams * sizeof(uint32_t);
@@ -76,7 +78,8 @@ static void add_detected(const struct xbgpu_layout *l, const struct xbgpu_config
 }
 
 /* Adds the memory of an output: dumps (send.c), sums and counts (output.c). */
-static void add_output(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, const struct xbgpu_config_output *output, struct memory_use *m)
+static void add_output(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
+                       const struct xbgpu_config_output *output, struct memory_use *m)
 {
     uint64_t n_buffers = xbgpu_output_buffers(config, output), weights = l->n_baselines * sizeof(uint32_t);
     uint64_t dump = (output->gate ? xbgpu_dump_bytes(l, config, output) : l->vis_bytes) + weights;
@@ -97,7 +100,8 @@ static void add_output(const struct xbgpu_layout *l, const struct xbgpu_config *
 }
 
 /* Adds the memory of the receive chunks and the inputs (recv.c, input.c). */
-static void add_inputs(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t mtu, struct memory_use *m)
+static void add_inputs(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t mtu,
+                       struct memory_use *m)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     size_t delays = l->n_shift_sets * l->n_ants * N_POLS * sizeof(uint32_t);

@@ -6,7 +6,7 @@
 
 #include "common/base/memory.h"
 #include "common/engine/engine.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 struct device;
 

@@ -11,10 +11,10 @@
 #define XBGPU_OUTPUT_H
 
 #include "kernels/correlate/correlate_shape.h"
-#include "xbgpu/audit.h"
-#include "xbgpu/checksums.h"
-#include "xbgpu/layout.h"
-#include "xbgpu/output_input.h"
+#include "xbgpu/audit/audit.h"
+#include "xbgpu/audit/checksums.h"
+#include "xbgpu/config/layout.h"
+#include "xbgpu/config/output_input.h"
 #include "xbgpu/window.h"
 #include "xbgpu/send.h"
 

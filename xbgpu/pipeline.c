@@ -4,9 +4,9 @@
 #include "common/daemon/service.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"
-#include "xbgpu/beam_health.h"
-#include "xbgpu/beams.h"
-#include "xbgpu/detected.h"
+#include "xbgpu/beam/beam_health.h"
+#include "xbgpu/beam/beams.h"
+#include "xbgpu/beam/detected.h"
 #include "xbgpu/control.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/input.h"
@@ -118,8 +118,8 @@ int xbgpu_pipeline_create(const void *values, const struct daemon_context *conte
     struct xbgpu_layout *l = &p->layout;
     p->config = config;
     xbgpu_layout_init(l, config);
-    const struct memory_use memory = xbgpu_memory(l, config, device_compiles(context->device),
-                                                  endpoint_interface_mtu(config->recv.base.interface));
+    const struct memory_use memory =
+        xbgpu_memory(l, config, device_compiles(context->device), endpoint_interface_mtu(config->recv.base.interface));
     int err = xbgpu_memory_check(&memory, config, context->device, why, why_bytes);
     if (!err)
         err = engine_init(&p->engine, &ops, context, xbgpu_engine_sizes(l, config));

@@ -11,7 +11,7 @@
 
 #include "common/recv/assemble.h"
 #include "common/recv/receiver.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 struct engine;
 struct xbgpu_fengs;

@@ -8,7 +8,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
-#include "xbgpu/gate.h"
+#include "xbgpu/config/gate.h"
 #include "kernels/correlate/correlate.h"
 #include "kernels/correlate/reduce.h"
 

@@ -14,8 +14,8 @@
 #include "common/engine/outbuf.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/sensor.h"
-#include "xbgpu/audit.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/audit/audit.h"
+#include "xbgpu/config/layout.h"
 
 #include <jansson.h>
 

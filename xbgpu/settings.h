@@ -16,7 +16,7 @@
 
 #include "common/engine/command.h"
 #include "common/engine/labels.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #define XBGPU_STREAM_INFO_H
 
 #include "common/engine/stream_info.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 struct labels;
 

@@ -6,7 +6,7 @@
 #define XBGPU_TUNE_H
 
 #include "kernels/correlate/correlate_shape.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 /* Finds the fastest shapes for the outputs' sizes and saves them.  'values' is a struct xbgpu_config.  daemon.h
  * describes the signature and errors. */

@@ -64,7 +64,7 @@ void outbuf_metrics(const char *prefix, const char *labels, const struct send_st
  * every 5 s; fgpu multiplies this period by send.array_size.  A capture has descriptors only at its start, so that
  * every replay makes the same capture.
  *
- * The shortest example is open_stream() of fgpu/gnss_stream.c, which makes a stream with one heap per buffer. */
+ * The shortest example is open_stream() of fgpu/gnss/gnss_stream.c, which makes a stream with one heap per buffer. */
 void outbuf_stream_config(const struct config_send *send, struct engine *engine, struct send_stream_config *stream);
 
 /* Initialiser of the struct spead_descriptor for the timestamp item. */

@@ -13,7 +13,7 @@ def draw():
         in_source("xbgpu/control.c", request)
     kernels = {name: in_source(f"kernels/beamform/{name}.h", name)
                for name in ("beam_coefficients", "beamform", "beam_detect", "beam_finish", "beam_incoherent")}
-    n_models = constant("xbgpu/steering.h", "XBGPU_BEAM_MODELS")
+    n_models = constant("xbgpu/beam/steering.h", "XBGPU_BEAM_MODELS")
     windows, spectra, n_beams = (s.x[f"detected.{key}"] for key in ("windows", "spectra", "beams"))
     heap_batches = windows * spectra / s.spectra
     beam_bytes, power_bytes = s.slice * s.spectra * 2, n_beams * windows * (s.slice // s.x["detected.channels"]) * 4

@@ -23,7 +23,7 @@ def flow(p, rate_hz, baseband_hz, n_taps):
               (in_source("kernels/gnss/gnss_correlate.h", "gnss_correlate"), "f",
                ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "all antennas, both pols"]),
               ("sums", "net", ["int64", "[piece][tap][ant]", "[pol][re, im]"]),
-              (in_source("fgpu/gnss.h", "gnss_align.c").removesuffix(".c"), "f", ["loops of code,", "Doppler and phase"])]
+              (in_source("fgpu/gnss/gnss.h", "gnss_align.c").removesuffix(".c"), "f", ["loops of code,", "Doppler and phase"])]
     for i, (name, colour, lines) in enumerate(stages):
         p.box(14 + i * step, y, wide, high, [(name, "h"), *((line, "xs") for line in lines)], colour)
         if i:
@@ -57,10 +57,10 @@ def pieces(begin, period, chunk, n_chunks):
 def draw():
     s = Sizes()
     per_sample = s.f["gnss.decimation"] * (2 if s.f["gnss.pass_bandwidth"] > 0 else 1)
-    in_source("fgpu/layout.h", "fgpu_band_subsampling")
+    in_source("fgpu/config/layout.h", "fgpu_band_subsampling")
     rate_hz, chunk = s.rate_hz / per_sample, s.chunk // per_sample
     period = round(array_plan.GNSS_PERIODS_S["L1CA"] * rate_hz)
-    n_taps, n_chunks = constant("fgpu/gnss_track.h", "FGPU_GNSS_N_TAPS"), 3
+    n_taps, n_chunks = constant("fgpu/gnss/gnss_track.h", "FGPU_GNSS_N_TAPS"), 3
     p = Picture("gnss-pass", "One pass of satellites' signals: samples, replicas, sums and loops, and the pieces of a chunk",
                 1000, 536)
     p.text(14, 24, "One pass of gnss_correlate", "h1")

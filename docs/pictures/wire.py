@@ -8,10 +8,10 @@ STANDARD = ("HEAP_CNT", "HEAP_LENGTH", "PAYLOAD_OFFSET", "PAYLOAD_LENGTH")
 # Name, colour, where the heap gets its items, and the items that it has only with other settings than the defaults.
 HEAPS = [("samples of dsim", "tool", ("tools/dsim/send.c", "items[SIM_SENDER_N_ITEMS]"), ()),
          ("channelised voltages", "f", ("fgpu/send.c", ".payload_bytes = heap_bytes"), ()),
-         ("satellites' sums", "f", ("fgpu/gnss_stream.c", ".items"), ()),
+         ("satellites' sums", "f", ("fgpu/gnss/gnss_stream.c", ".items"), ()),
          ("visibilities", "x", ("xbgpu/send.c", ".payload_bytes = xbgpu_dump_bytes"), ()),
-         ("beam voltages", "x", ("xbgpu/beams.c", ".payload_bytes"), ("BEAM_MASK",)),
-         ("detected beams", "x", ("xbgpu/detected.c", ".items"), ("BEAM_OFFSETS", "BEAM_SCALES"))]
+         ("beam voltages", "x", ("xbgpu/beam/beams.c", ".payload_bytes"), ("BEAM_MASK",)),
+         ("detected beams", "x", ("xbgpu/beam/detected.c", ".items"), ("BEAM_OFFSETS", "BEAM_SCALES"))]
 
 
 def headers(p, top):

@@ -33,7 +33,7 @@
 /* Indices of 'verdict'. */
 enum { VERDICT_N_AGREED, VERDICT_FIRST_WRONG, VERDICT_N_SATURATED, VERDICT_LENGTH };
 
-/* Tolerance for half floats.  The sums of the kernel 'correlate' may lose some precision (xbgpu/audit.h).  The
+/* Tolerance for half floats.  The sums of the kernel 'correlate' may lose some precision (xbgpu/audit/audit.h).  The
  * tolerance is twice this loss.  The sums of the kernel 'checksum' and the conversion to float add a small loss. */
 #define CHECKSUM_TOLERANCE 0x1p-9
 

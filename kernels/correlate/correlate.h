@@ -22,7 +22,7 @@
 #include "kernels/util/voltages.h"
 
 #define CORRELATE_INT_SPECTRA 65535 /* largest number of full-scale spectra in an int32 sum: 65535 * 2^15 < 2^31 */
-/* maximum number of half-float spectra in a float32 sum; xbgpu/audit.h states the loss of precision */
+/* maximum number of half-float spectra in a float32 sum; xbgpu/audit/audit.h states the loss of precision */
 #define CORRELATE_FLOAT_SPECTRA 8192
 
 /* Address of sums; each part has 4 bytes.  The format of the voltages decides the type: int32 or float. */

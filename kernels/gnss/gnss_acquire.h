@@ -40,7 +40,7 @@
  *             passes of GNSS_ACQUIRE_PASS, so the memory for FFTs does not grow with the range.  The searches of
  *             several antennas share an acquirer, which has the stream, the kernels, the FFTs and the memory of a pass.
  * Requires:   at most 2^32 samples in a block, and 2^33 samples in all blocks.
- * Users:      fgpu/gnss_search.c.
+ * Users:      fgpu/gnss/gnss_search.c.
  * Ownership:  the objects own their memory.
  * Threads:    one thread at a time for an acquirer and its searches.  gnss_acquire_find() only reads downloaded peaks.
  * Blocking:   never, except for room in the stream.   Allocation: in create only. */

@@ -37,7 +37,7 @@
  * Bound by:  the C version: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and
  *            input.  With few antennas the C version is bound by the look-up of levels.  CUDA: about 30 instructions a
  *            sample and satellite.  The variant for arrays: reads of shared memory.
- * Users:     fgpu/gnss.c, bench_gnss. */
+ * Users:     fgpu/gnss/gnss.c, bench_gnss. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
 #define KERNELS_GNSS_GNSS_CORRELATE_H
 

@@ -17,7 +17,7 @@
  *             interference is 12 dB above the noise, the noise still has an rms of 2 steps.
  * Exactness:  the only inexact step is one rounding to float32, so CUDA and the C version agree in every bit.
  * Requires:   finite scales.  CUDA: 'in' aligned to 8 bytes, 'out' aligned to 2 bytes.
- * Users:      fgpu/gnss.c.
+ * Users:      fgpu/gnss/gnss.c.
  * Bound by:   memory; 8 B in + 2 B out per sample. */
 #ifndef KERNELS_GNSS_GNSS_QUANTISE_H
 #define KERNELS_GNSS_GNSS_QUANTISE_H

@@ -3,7 +3,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/buffer_ref.h"
-#include "fgpu/layout.h"
+#include "common/engine/lane.h"
+#include "fgpu/config/layout.h"
 #include "scripts/bench/bench.h"
 #include "tests/unit/test_random.h"
 

@@ -3,7 +3,7 @@
  * A text that loads without an error is printed as --print-config does.  The printed text must load to the same text
  * again.  Errors are printed, too.  No text makes more than CONFIG_SAID_ERRORS lines of errors, and two. */
 #include "common/config/config.h"
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
 #include "fgpu/config_check.h"
 #include "tests/fuzz/fuzz_count.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -11,7 +11,7 @@
 #include "tools/dsim/config.h"
 #include "tools/fsim/config.h"
 #include "tools/visrec/config.h"
-#include "xbgpu/config.h"
+#include "xbgpu/config/config.h"
 #include "xbgpu/config_check.h"
 
 #include <stdio.h>

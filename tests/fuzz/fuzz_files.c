@@ -8,10 +8,10 @@
 #include "common/http/names.h"
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
 #include "fgpu/delay_text.h"
-#include "fgpu/gain_file.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/gain_file.h"
+#include "fgpu/config/layout.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <math.h>

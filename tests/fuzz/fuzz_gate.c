@@ -7,9 +7,9 @@
  * Input: the engine's rate and shape, then gates and questions. */
 #include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "xbgpu/config.h"
-#include "xbgpu/gate.h"
-#include "xbgpu/gate_config.h"
+#include "xbgpu/config/config.h"
+#include "xbgpu/config/gate.h"
+#include "xbgpu/config/gate_config.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  * Input: commands. */
 #include "fgpu/delay.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "xbgpu/config.h"
+#include "xbgpu/config/config.h"
 #include "xbgpu/gate_schedule.h"
 
 #include <errno.h>

@@ -3,15 +3,15 @@
  *
  * No input may crash the target.  State that was read and written again is read as a whole, and gives the same text.
  * Numbers that were read are finite and within their limits. */
-#include "xbgpu/calibration.c"
+#include "xbgpu/beam/calibration.c"
 
 #include "common/telemetry/sensor.h"
 #include "kernels/gnss/gnss_codes.h"
 #include "tests/fuzz/fuzz_count.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tools/doctor/http.h"
-#include "xbgpu/beam_settings.h"
-#include "xbgpu/config.h"
+#include "xbgpu/beam/beam_settings.h"
+#include "xbgpu/config/config.h"
 #include "xbgpu/config_check.h"
 #include "xbgpu/settings.h"
 

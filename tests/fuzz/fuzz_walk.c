@@ -6,7 +6,7 @@
  * Input: commands. */
 #include "common/device/device.h"
 #include "common/base/inbox.h"
-#include "common/base/presence.h"
+#include "fgpu/input/presence.h"
 #include "common/base/units.h"
 #include "fgpu/output.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -375,7 +375,7 @@ static void draw_presence(struct fuzz_input *in, bool keeps, int64_t n_behind)
         for (unsigned n = fuzz_u8(in) & fuzz_u8(in) & 3; n > 0; n--)
             input.present[pol][layout.history_heaps + fuzz_u8(in) % layout.heaps_per_chunk] = 0;
         memset(input.present[pol] + n_heaps - n_behind, 0, (size_t)n_behind);
-        presence_sums(input.present[pol], n_heaps, input.sums[pol]);
+        fgpu_presence_sums(input.present[pol], n_heaps, input.sums[pol]);
     }
 }
 

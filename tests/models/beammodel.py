@@ -89,7 +89,7 @@ def detect(x, y, products):
 
 
 def incoherent_weights(weights, gain=1):
-    """int64 [...][x, y, xy], times 2^16, of weights [...][pol], from xbgpu/incoherent.h."""
+    """int64 [...][x, y, xy], times 2^16, of weights [...][pol], from xbgpu/beam/incoherent.h."""
     amplitudes = np.float32(np.asarray(weights, np.float64) * gain**2).astype(np.float64)
     cross = np.sqrt(amplitudes[..., 0] * amplitudes[..., 1])
     return np.rint(np.concatenate([amplitudes, cross[..., None]], -1) * 2**16).astype(np.int64)

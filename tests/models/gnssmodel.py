@@ -1,4 +1,4 @@
-"""An array's records of satellites' sums in numpy and float64, written from fgpu/gnss_record.h.
+"""An array's records of satellites' sums in numpy and float64, written from fgpu/gnss/gnss_record.h.
 
 The satellite's signal reaches each antenna later by the path through space (seconds, a function of the time of
 reception) and by the antenna's instrument.  Replicas have a small error, and an error of half a turn, as loops have.

@@ -11,7 +11,7 @@ N_SATELLITES, N_ABSENT = 12, 8
 RANGE_HZ = 500
 PERIODS, BLOCKS = 20, 50  # of a search
 SEARCH_S = 4  # of data at most: a wide search and a narrow one; half of it of a satellite that is not there
-DOPPLER_LIMIT_HZ, CODE_LIMIT = 125, 0.25  # what the loops pull in: fgpu/gnss_track.h
+DOPPLER_LIMIT_HZ, CODE_LIMIT = 125, 0.25  # what the loops pull in: fgpu/gnss/gnss_track.h
 
 
 def make_sky(seed):

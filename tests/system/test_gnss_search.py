@@ -8,7 +8,7 @@ import harness
 from harness import BUILD, SEED
 
 RATE = 8e6
-PULL_IN_TURNS = 1 / 8  # of the carrier a code period: fgpu/gnss_track.h
+PULL_IN_TURNS = 1 / 8  # of the carrier a code period: fgpu/gnss/gnss_track.h
 PERIOD_S = 4e-3  # of E1
 CARRIER_HZ = 2.1e6
 GROUP = "239.102.2.0"

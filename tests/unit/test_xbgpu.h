@@ -7,8 +7,8 @@
 #include "common/engine/engine.h"
 #include "common/telemetry/sensor.h"
 #include "tests/unit/test_config.h"
-#include "xbgpu/config.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/config.h"
+#include "xbgpu/config/layout.h"
 #include "xbgpu/send.h"
 
 struct test_xbgpu {

@@ -17,7 +17,8 @@
  *   ended     if the device fails, the daemon ends with exit status 1, and sends nothing wrong.
  * The process ends with exit status 1 and the seed at the first failure. */
 #include "common/engine/engine.h"
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
+#include "fgpu/config_check.h"
 #include "fgpu/pipeline.h"
 #include "fgpu/tune.h"
 #include "tests/world/clock.h"

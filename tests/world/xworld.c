@@ -16,7 +16,8 @@
 #include "tests/world/sched.h"
 #include "tests/world/sent.h"
 #include "tests/world/xworld.h"
-#include "xbgpu/config.h"
+#include "xbgpu/config/config.h"
+#include "xbgpu/config_check.h"
 #include "xbgpu/pipeline.h"
 #include "xbgpu/tune.h"
 

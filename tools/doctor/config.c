@@ -2,7 +2,7 @@
  *
  * An F-engine's output and an X-engine form a pair if one of the output's destinations is among the X-engine's
  * sources. */
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 #include "tools/doctor/doctor.h"
 
 #include <stdlib.h>

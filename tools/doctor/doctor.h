@@ -11,10 +11,10 @@
 #define TOOLS_DOCTOR_DOCTOR_H
 
 #include "common/base/memory.h"
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
 #include "tools/doctor/report.h"
 #include "tools/doctor/sys.h"
-#include "xbgpu/config.h"
+#include "xbgpu/config/config.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 
 #include "common/base/units.h"
 #include "fgpu/config_check.h"
-#include "fgpu/gnss_config.h"
+#include "fgpu/gnss/gnss_config.h"
 #include "fgpu/memory.h"
 #include "tools/doctor/http.h"
 #include "tools/doctor/nic.h"

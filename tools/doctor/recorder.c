@@ -7,7 +7,7 @@
 #include "tools/doctor/recording.h"
 #include "tools/visrec/config.h"
 #include "common/engine/labels.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>

@@ -3,10 +3,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/units.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 #include "tools/doctor/listen.h"
 #include "tools/doctor/nic.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 
 #include <errno.h>
 #include <ifaddrs.h>

@@ -5,11 +5,11 @@
 #include "common/device/device.h"
 #include "common/engine/engine.h"
 #include "common/base/inbox.h"
-#include "common/base/presence.h"
+#include "fgpu/input/presence.h"
 #include "common/base/units.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_config.h"
-#include "fgpu/device_input.h"
+#include "fgpu/input/device_input.h"
 #include "fgpu/output.h"
 #include "tests/unit/test_main.h"
 
@@ -74,7 +74,7 @@ static void make_input(void)
         f.input.present[pol] = malloc(n_heaps);
         memset(f.input.present[pol], 1, n_heaps);
         f.input.sums[pol] = calloc(n_heaps + 1, sizeof(uint32_t));
-        presence_sums(f.input.present[pol], n_heaps, f.input.sums[pol]);
+        fgpu_presence_sums(f.input.present[pol], n_heaps, f.input.sums[pol]);
     }
     free(samples);
 }

@@ -196,9 +196,9 @@ TEST(totals)
         xbgpu_layout_init(&layout, &config);
         const uint64_t one_bytes = xbgpu_memory(&layout, &config, false, 0).device_bytes;
         config.outputs.n = 2;
-        ck_assert_uint_eq(both_bytes - one_bytes,
-                          20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0) +
-                              8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
+        ck_assert_uint_eq(both_bytes - one_bytes, 20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 +
+                                                      (cases[i].totals ? 8 * 3 * 4 * 16 : 0) +
+                                                      8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
         xbgpu_config_output(&config, 1)->audit_checksum = false;
         config.outputs.n = 2;
         xbgpu_layout_init(&layout, &config);
@@ -298,7 +298,8 @@ TEST(buffers_of_beams)
         ck_assert_uint_eq(xbgpu_engine_sizes(&l, &config).n_outbufs, 4 + n_beams + n_detected);
         size_t beams = 5 * 2 * (8 * 16 * 2 + 4), detected = 4 + 8 * 4 + 4;
         size_t dump = l.vis_bytes + 3 * 4 + 8;
-        ck_assert_uint_eq(xbgpu_memory(&l, &config, false, 0).buffers_bytes, 4 * dump + n_beams * beams + n_detected * detected);
+        ck_assert_uint_eq(xbgpu_memory(&l, &config, false, 0).buffers_bytes,
+                          4 * dump + n_beams * beams + n_detected * detected);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }
@@ -326,7 +327,8 @@ TEST(shifts_of_outputs)
     ck_assert(l.shifted && l.min_shift == -2 && l.max_shift == 5);
     ck_assert_uint_eq(l.n_lag, 1);
     ck_assert_uint_eq(l.n_history, 2);
-    ck_assert_uint_eq(xbgpu_memory(&l, &config, false, 0).device_bytes, 3 * (5 + 2) * 2 * heap + 5 * 2 * heap + 3 * 3 * (5 * 2 + 4 * 4) +
-                                                 3 * (4 * (vis + 3 * 4 + 8) + vis) + 128 * 2 * 8 * 4 + checks);
+    ck_assert_uint_eq(xbgpu_memory(&l, &config, false, 0).device_bytes,
+                      3 * (5 + 2) * 2 * heap + 5 * 2 * heap + 3 * 3 * (5 * 2 + 4 * 4) +
+                          3 * (4 * (vis + 3 * 4 + 8) + vis) + 128 * 2 * 8 * 4 + checks);
     config_free(&xbgpu_config_table, &config, errors);
 }

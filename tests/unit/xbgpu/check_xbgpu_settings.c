@@ -2,7 +2,7 @@
 #include "common/base/units.h"
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_random.h"
-#include "xbgpu/config.h"
+#include "xbgpu/config/config.h"
 #include "xbgpu/config_check.h"
 #include "xbgpu/gate_schedule.h"
 #include "common/engine/labels.h"

@@ -5,12 +5,12 @@
 #include "common/config/config.h"
 #include "common/daemon/command_line.h"
 #include "common/daemon/service.h"
-#include "fgpu/config.h"
+#include "fgpu/config/config.h"
 #include "fgpu/config_check.h"
 #include "tests/unit/test_file.h"
 #include "tests/unit/test_main.h"
 #include "tests/unit/test_no_memory.h"
-#include "xbgpu/config.h"
+#include "xbgpu/config/config.h"
 #include "xbgpu/config_check.h"
 
 #include <stdint.h>

@@ -2,11 +2,11 @@
  * The sentence must name the fault, and must point to the line of the changed value. */
 #include "common/base/units.h"
 #include "common/config/config.h"
-#include "fgpu/layout.h"
+#include "fgpu/config/layout.h"
 #include "fgpu/config_check.h"
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_main.h"
-#include "xbgpu/layout.h"
+#include "xbgpu/config/layout.h"
 #include "xbgpu/config_check.h"
 
 #include <stdio.h>
