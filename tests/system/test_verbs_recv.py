@@ -355,9 +355,11 @@ def test_fed_by_fsim(daemon, work, ends):
 
 
 def test_fed_by_spead2(daemon, work, ends, rng):
+    # The window holds the whole stream.  A daemon that is stalled for a moment reads all packets of one socket before
+    # those of the next.
     config = scenario.fgpu_config(outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4}], pol_groups=2,
                                   time={"adc_sample_rate": streams.SAMPLE_RATE},
-                                  recv={"packet_samples": 4096, "chunk_samples": 65536})
+                                  recv={"packet_samples": 4096, "chunk_samples": 65536, "window": 18, "chunks": 60})
     # The stream ends with a chunk: 77 + 195 packets are 17 chunks.
     sent = scenario.digitiser_heaps(config, scenario.noise(rng, 1, 195 * 4096, 10), 4096 * 77)
     where = list(dict.fromkeys(s.endpoint for s in sent))

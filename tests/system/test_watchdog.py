@@ -90,13 +90,13 @@ def check_named(culprits):
     """Threads (process, listener, name, tid), one of each process, are stopped.  They are named within 3/4 of
     WatchdogSec.  The watchdog is not fed until they continue."""
     with contextlib.ExitStack() as stack:
-        for _, listener, _, tid in culprits:
+        for process, listener, _, tid in culprits:
             listener.drain()
-            stack.enter_context(stopped(tid))
+            # A thread that was stopped with a lock would stop others, which could be named instead.
+            stack.enter_context(stopped(tid, process.process.pid))
             listener.drop_feeds()  # of the time until the thread stopped
         for _, listener, name, tid in culprits:
             said, n_fed = wait_for(listener, "STATUS=FAILED")
-            # Others may have come to wait for it, but none stands still for longer.
             assert said == f"STATUS=FAILED: thread {name} ({tid}) hangs", said
             assert n_fed <= 6
         for _, listener, _, _ in culprits:
