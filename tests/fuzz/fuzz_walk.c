@@ -8,6 +8,8 @@
 #include "common/base/inbox.h"
 #include "fgpu/input/presence.h"
 #include "common/base/units.h"
+#include "common/engine/engine.h"
+#include "fgpu/input/device_input.h"
 #include "fgpu/output.h"
 #include "tests/fuzz/fuzz_input.h"
 
