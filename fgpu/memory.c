@@ -1,7 +1,6 @@
 /* memory.c - adds up the memory of all stages, and checks that the host and the device have it. */
 #include "fgpu/memory.h"
 
-#include "common/config/transport_keys.h"
 #include "common/device/device.h"
 #include "common/recv/receiver.h"
 #include "common/send/sender.h"
@@ -100,20 +99,12 @@ int fgpu_memory_check(const struct memory_use *memory, const struct fgpu_config 
 
     if (err)
         return err;
-    err = device_check_memory(
-        device, memory->host_bytes, memory->device_bytes, "recv.chunk_samples",
-        "lower recv.chunk_samples or recv.chunks, lower batches_per_buffer or buffers of outputs, or serve fewer "
-        "antennas",
-        why, why_bytes);
-    if (!err && config->recv.base.direct)
-        err = device_check_direct(
-            device, memory->direct_bytes, "recv.direct",
-            "lower recv.chunk_samples or recv.chunks, serve fewer antennas, enable the GPU's resizable BAR "
-            "(docs/operation.md), or set the key to false",
-            why, why_bytes);
-    if (!err && config->recv.base.gpudirect)
-        err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
-    return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
+    return engine_check_memory(device, memory, &config->recv.base, &config->send, "recv.chunk_samples",
+                               "lower recv.chunk_samples or recv.chunks, lower batches_per_buffer or buffers of "
+                               "outputs, or serve fewer antennas",
+                               "lower recv.chunk_samples or recv.chunks, serve fewer antennas, enable the GPU's "
+                               "resizable BAR (docs/operation.md), or set the key to false",
+                               why, why_bytes);
 }
 
 struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config)

@@ -101,8 +101,7 @@ static int init(struct fgpu_pipeline *p, const struct daemon_context *context, c
         err = create_stages(p, why, why_bytes);
     if (err)
         return engine_explain(err, "recv.chunk_samples", &memory, why, why_bytes);
-    fgpu_layout_log(l);
-    memory_log(&memory);
+    fgpu_layout_log(l, &memory);
     status_set_source(context->status, describe, p);
     return 0;
 }

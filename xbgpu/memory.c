@@ -1,7 +1,6 @@
 /* memory.c - adds up the memory of all stages, and checks that the host and the device have it. */
 #include "xbgpu/memory.h"
 
-#include "common/config/transport_keys.h"
 #include "common/device/device.h"
 #include "common/recv/receiver.h"
 #include "common/send/sender.h"
@@ -146,20 +145,13 @@ struct memory_use xbgpu_memory(const struct xbgpu_layout *layout, const struct x
 int xbgpu_memory_check(const struct memory_use *memory, const struct xbgpu_config *config, struct device *device,
                        char *why, size_t why_bytes)
 {
-    int err =
-        device_check_memory(device, memory->host_bytes, memory->device_bytes, "recv.batches_per_chunk",
-                            "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
-                            "outputs and beams, have fewer outputs or gates, or correlate fewer recv.antennas",
-                            why, why_bytes);
-    if (!err && config->recv.base.direct)
-        err = device_check_direct(device, memory->direct_bytes, "recv.direct",
-                                  "lower recv.batches_per_chunk, recv.chunks or recv.channels_per_substream, correlate "
-                                  "fewer recv.antennas, enable the GPU's resizable BAR (docs/operation.md), or set "
-                                  "the key to false",
-                                  why, why_bytes);
-    if (!err && config->recv.base.gpudirect)
-        err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
-    return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
+    return engine_check_memory(device, memory, &config->recv.base, &config->send, "recv.batches_per_chunk",
+                               "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
+                               "outputs and beams, have fewer outputs or gates, or correlate fewer recv.antennas",
+                               "lower recv.batches_per_chunk, recv.chunks or recv.channels_per_substream, correlate "
+                               "fewer recv.antennas, enable the GPU's resizable BAR (docs/operation.md), or set the "
+                               "key to false",
+                               why, why_bytes);
 }
 
 struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config)

@@ -15,8 +15,7 @@ struct device;
 struct memory_use xbgpu_memory(const struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
                                size_t mtu);
 
-/* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Called before anything is
- * allocated.  Returns 0, or negative errno with one sentence in 'why'. */
+/* Checks memory and CPUs as engine_check_memory() does. */
 int xbgpu_memory_check(const struct memory_use *memory, const struct xbgpu_config *config, struct device *device,
                        char *why, size_t why_bytes);
 

@@ -90,9 +90,8 @@ static int create_stages(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
         err = xbgpu_inputs_create(p->config, l, e, p->send, p->beams, p->detected, &p->inputs);
     if (!err)
         err = xbgpu_status_create(p->config, l, &p->status);
-    if (err)
-        return err;
-    return xbgpu_control_create(p->config, l, &p->labels, e, p->beams, p->detected, &p->control, why, why_bytes);
+    return err ? err
+               : xbgpu_control_create(p->config, l, &p->labels, e, p->beams, p->detected, &p->control, why, why_bytes);
 }
 
 static void describe(void *arg, const struct status_query *query, json_t *into)
@@ -110,9 +109,8 @@ int xbgpu_pipeline_create(const void *values, const struct daemon_context *conte
                           size_t why_bytes)
 {
     const struct xbgpu_config *config = values;
-    struct xbgpu_pipeline *p = calloc(1, sizeof(*p));
+    struct xbgpu_pipeline *p = *pipeline = calloc(1, sizeof(*p));
 
-    *pipeline = p;
     if (!p)
         return -ENOMEM;
     struct xbgpu_layout *l = &p->layout;
@@ -127,8 +125,7 @@ int xbgpu_pipeline_create(const void *values, const struct daemon_context *conte
         err = create_stages(p, why, why_bytes);
     if (err)
         return engine_explain(err, "recv.batches_per_chunk", &memory, why, why_bytes);
-    xbgpu_layout_log(l);
-    memory_log(&memory);
+    xbgpu_layout_log(l, &memory);
     status_set_source(context->status, describe, p);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/base/memory.h"
+#include "common/config/transport_keys.h"
 #include "common/daemon/drain.h"
 #include "common/daemon/service.h"
 #include "common/device/device.h"
@@ -167,6 +168,19 @@ int engine_init(struct engine *e, const struct engine_ops *ops, const struct dae
     if (!err)
         err = device_stream_create(context->device, "upload", &e->upload);
     return err ? err : device_stream_create(context->device, "download", &e->download);
+}
+
+int engine_check_memory(struct device *device, const struct memory_use *use, const struct config_recv *recv,
+                        const struct config_send *send, const char *key, const char *advice, const char *direct_advice,
+                        char *why, size_t why_bytes)
+{
+    int err = device_check_memory(device, use->host_bytes, use->device_bytes, key, advice, why, why_bytes);
+
+    if (!err && recv->direct)
+        err = device_check_direct(device, use->direct_bytes, "recv.direct", direct_advice, why, why_bytes);
+    if (!err && recv->gpudirect)
+        err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
+    return err ? err : config_check_cpus(&recv->affinity, &send->affinity, why, why_bytes);
 }
 
 int engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes)

@@ -113,6 +113,13 @@ int engine_dither_seed(int64_t configured, uint64_t *seed);
 int engine_init(struct engine *engine, const struct engine_ops *ops, const struct daemon_context *context,
                 struct engine_sizes sizes);
 
+/* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Called before anything is
+ * allocated.  Sentences begin with 'key', or with the key of direct reception, and end with the advice.  Returns 0, or
+ * negative errno with one sentence in 'why'. */
+int engine_check_memory(struct device *device, const struct memory_use *use, const struct config_recv *recv,
+                        const struct config_send *send, const char *key, const char *advice, const char *direct_advice,
+                        char *why, size_t why_bytes);
+
 /* If 'err' is -ENOMEM and 'why' is empty, writes a sentence with the required memory to 'why'.  The sentence begins
  * with 'key', the configuration key that the operator must lower.  Returns 'err'. */
 int engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes);

@@ -1,8 +1,8 @@
 /* config.h - the configuration of an F-engine: fgpu's YAML as structs.
  *
  * The key table (config.c) is the only list of keys, ranges, defaults and help. */
-#ifndef FGPU_CONFIG_H
-#define FGPU_CONFIG_H
+#ifndef FGPU_CONFIG_CONFIG_H
+#define FGPU_CONFIG_CONFIG_H
 
 #include "common/config/config.h"
 #include "common/device/device.h"

@@ -8,8 +8,8 @@
  *
  * Later lines override earlier lines.  A channel that is in no line keeps its output's configured gain (key
  * `gain`). */
-#ifndef FGPU_GAIN_FILE_H
-#define FGPU_GAIN_FILE_H
+#ifndef FGPU_CONFIG_GAIN_FILE_H
+#define FGPU_CONFIG_GAIN_FILE_H
 
 #include "fgpu/config/config.h"
 

@@ -1,6 +1,6 @@
 /* gnss_keys.h - the sections `gnss` and `satellites` of fgpu's YAML. */
-#ifndef FGPU_GNSS_KEYS_H
-#define FGPU_GNSS_KEYS_H
+#ifndef FGPU_CONFIG_GNSS_KEYS_H
+#define FGPU_CONFIG_GNSS_KEYS_H
 
 #include "common/config/config.h"
 #include "fgpu/config/config.h"

@@ -2,6 +2,7 @@
 #include "fgpu/config/layout.h"
 
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
 #include "common/engine/outbuf.h"
@@ -237,8 +238,9 @@ unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv)
     return (unsigned)(recv->base.n_chunks - fgpu_chunks_to_wait(recv, 0));
 }
 
-void fgpu_layout_log(const struct fgpu_layout *l)
+void fgpu_layout_log(const struct fgpu_layout *l, const struct memory_use *memory)
 {
     log_info("this F-engine has %zu antenna%s, %zu output%s for each antenna, and %zu receive thread%s", l->n_ants,
              plural(l->n_ants), l->n_outputs, plural(l->n_outputs), l->n_recv_threads, plural(l->n_recv_threads));
+    memory_log(memory);
 }

@@ -1,8 +1,8 @@
 /* layout.h - the sizes that follow from fgpu's configuration: heaps, chunks, windows and rates.
  *
  * Pure arithmetic on a checked configuration.  Every stage uses the layout. */
-#ifndef FGPU_LAYOUT_H
-#define FGPU_LAYOUT_H
+#ifndef FGPU_CONFIG_LAYOUT_H
+#define FGPU_CONFIG_LAYOUT_H
 
 #include "common/recv/chunk.h"
 #include "fgpu/config/config.h"
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct engine;
+struct memory_use;
 struct send_stream_config;
 
 /* Number of gain buffers of an output: one that is being copied to the device, and one for new gains. */
@@ -120,8 +121,8 @@ int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *d
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
                                                 uint64_t dither_seed);
 
-/* Logs the numbers of antennas, outputs and receive threads. */
-void fgpu_layout_log(const struct fgpu_layout *layout);
+/* Logs the numbers of antennas, outputs and receive threads, and the memory. */
+void fgpu_layout_log(const struct fgpu_layout *layout, const struct memory_use *memory);
 
 /* The first function returns the number of input samples from one batch of an output to the next.  The second function
  * returns the size in bytes of a batch, with all substreams. */

@@ -21,8 +21,8 @@
  * Ownership: as in common/engine/outbuf.h.
  * Threads:   the worker, except create and destroy (main).   Blocking: never.  fgpu_gnss_process() returns false if no
  *            buffer is free.  In a replay, it also returns false while it waits. */
-#ifndef FGPU_GNSS_H
-#define FGPU_GNSS_H
+#ifndef FGPU_GNSS_GNSS_H
+#define FGPU_GNSS_GNSS_H
 
 #include "common/base/memory.h"
 #include "common/http/status.h"

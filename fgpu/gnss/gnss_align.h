@@ -62,8 +62,8 @@
  *            sub-chip.
  * Ownership: all state is in the caller's structs.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
-#ifndef FGPU_GNSS_ALIGN_H
-#define FGPU_GNSS_ALIGN_H
+#ifndef FGPU_GNSS_GNSS_ALIGN_H
+#define FGPU_GNSS_GNSS_ALIGN_H
 
 #include "fgpu/gnss/gnss_track.h"
 

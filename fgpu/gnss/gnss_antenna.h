@@ -3,8 +3,8 @@
  *
  * For gnss_align.c only.  gnss_align.h is the interface for other files, and describes the method.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
-#ifndef FGPU_GNSS_ANTENNA_H
-#define FGPU_GNSS_ANTENNA_H
+#ifndef FGPU_GNSS_GNSS_ANTENNA_H
+#define FGPU_GNSS_GNSS_ANTENNA_H
 
 #include "fgpu/gnss/gnss_align.h"
 

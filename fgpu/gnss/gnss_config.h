@@ -1,8 +1,8 @@
 /* gnss_config.h - the satellites that a stream follows, and the sizes of a stream, from the configuration.
  *
  * Pure arithmetic on a checked configuration, except fgpu_gnss_check(). */
-#ifndef FGPU_GNSS_CONFIG_H
-#define FGPU_GNSS_CONFIG_H
+#ifndef FGPU_GNSS_GNSS_CONFIG_H
+#define FGPU_GNSS_GNSS_CONFIG_H
 
 #include "fgpu/config/config.h"
 #include "kernels/gnss/gnss_acquire.h"

@@ -6,8 +6,8 @@
  *                                               follows the satellite from this state, without a search
  *
  * Satellites: the names have the form L1CA-7.   Threads: main. */
-#ifndef FGPU_GNSS_CONTROL_H
-#define FGPU_GNSS_CONTROL_H
+#ifndef FGPU_GNSS_GNSS_CONTROL_H
+#define FGPU_GNSS_GNSS_CONTROL_H
 
 #include "fgpu/config/config.h"
 #include "fgpu/gnss/gnss.h"

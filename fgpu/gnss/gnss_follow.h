@@ -5,8 +5,8 @@
  * Join:      the other antennas then search near the known Doppler.
  * Contrary:  two antennas that find the satellite elsewhere than the only steering antenna start the loops again.
  * Threads:   the worker.   Blocking and allocation: none. */
-#ifndef FGPU_GNSS_FOLLOW_H
-#define FGPU_GNSS_FOLLOW_H
+#ifndef FGPU_GNSS_GNSS_FOLLOW_H
+#define FGPU_GNSS_GNSS_FOLLOW_H
 
 #include "fgpu/gnss/gnss_stream.h"
 

@@ -16,8 +16,8 @@
  *            mean duration.  If the durations of the sums differ, the differences look like noise.  If 3 of 10
  *            samples are missing, in runs of 80 us, the computed C/N0 is 0.5 dB too low.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
-#ifndef FGPU_GNSS_LOCK_H
-#define FGPU_GNSS_LOCK_H
+#ifndef FGPU_GNSS_GNSS_LOCK_H
+#define FGPU_GNSS_GNSS_LOCK_H
 
 struct fgpu_gnss_lock {
     double seconds;         /* seconds of data that m2 and m4 cover, at most the time constant */

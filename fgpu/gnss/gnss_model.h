@@ -12,8 +12,8 @@
  *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  Each correction applies the model's
  *            error at the model's own sample, as in a Kalman filter with constant gains.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
-#ifndef FGPU_GNSS_MODEL_H
-#define FGPU_GNSS_MODEL_H
+#ifndef FGPU_GNSS_GNSS_MODEL_H
+#define FGPU_GNSS_GNSS_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

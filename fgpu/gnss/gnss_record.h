@@ -10,8 +10,8 @@
  * Units:     sums are in units of the baseband's samples times the replica's amplitude, GNSS_AMPLITUDE.  All sums
  *            are exact.
  * Bytes:     little-endian, as in memory. */
-#ifndef FGPU_GNSS_RECORD_H
-#define FGPU_GNSS_RECORD_H
+#ifndef FGPU_GNSS_GNSS_RECORD_H
+#define FGPU_GNSS_GNSS_RECORD_H
 
 #include "common/base/units.h"
 #include "fgpu/gnss/gnss_track.h"

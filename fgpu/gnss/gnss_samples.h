@@ -8,8 +8,8 @@
  * Order:     an antenna's compute stream writes a slot.  The stream's own compute stream reads the slot for a round, and
  *            has the int8 rows for itself.
  * Threads:   the worker.   Blocking and allocation: none. */
-#ifndef FGPU_GNSS_SAMPLES_H
-#define FGPU_GNSS_SAMPLES_H
+#ifndef FGPU_GNSS_GNSS_SAMPLES_H
+#define FGPU_GNSS_GNSS_SAMPLES_H
 
 #include "fgpu/gnss/gnss_stream.h"
 

@@ -14,8 +14,8 @@
  *            the peak.
  * Failure:   after a failure of the device a search ends, and the satellite counts as not found.
  * Blocking:  only the thread waits.   Allocation: in create and init. */
-#ifndef FGPU_GNSS_SEARCH_H
-#define FGPU_GNSS_SEARCH_H
+#ifndef FGPU_GNSS_GNSS_SEARCH_H
+#define FGPU_GNSS_GNSS_SEARCH_H
 
 #include "fgpu/gnss/gnss_track.h"
 #include "kernels/gnss/gnss_acquire.h"

@@ -2,8 +2,8 @@
  *
  * For gnss*.c only.  gnss.h is the interface for other files.
  * Threads: as in gnss.h. */
-#ifndef FGPU_GNSS_STREAM_H
-#define FGPU_GNSS_STREAM_H
+#ifndef FGPU_GNSS_GNSS_STREAM_H
+#define FGPU_GNSS_GNSS_STREAM_H
 
 #include "common/engine/engine.h"
 #include "common/engine/outbuf.h"

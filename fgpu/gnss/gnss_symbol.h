@@ -13,8 +13,8 @@
  *            1 of 5 symbols must begin with a change of sign, because only changes of sign show where a symbol
  *            begins.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
-#ifndef FGPU_GNSS_SYMBOL_H
-#define FGPU_GNSS_SYMBOL_H
+#ifndef FGPU_GNSS_GNSS_SYMBOL_H
+#define FGPU_GNSS_GNSS_SYMBOL_H
 
 #include "kernels/gnss/gnss_codes.h"
 

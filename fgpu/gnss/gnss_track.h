@@ -44,8 +44,8 @@
  * Antennas:  the sums are the sums of one antenna, or the aligned sums of several antennas (gnss_align.h).
  * Ownership: all state is in the caller's struct.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
-#ifndef FGPU_GNSS_TRACK_H
-#define FGPU_GNSS_TRACK_H
+#ifndef FGPU_GNSS_GNSS_TRACK_H
+#define FGPU_GNSS_GNSS_TRACK_H
 
 #include "common/base/units.h"
 #include "fgpu/gnss/gnss_lock.h"

@@ -12,8 +12,8 @@
  *            input's presence flags.
  * Ownership: the object owns its samples and weights.
  * Threads:   the worker.   Blocking and allocation: none after create. */
-#ifndef FGPU_BASEBAND_H
-#define FGPU_BASEBAND_H
+#ifndef FGPU_INPUT_BASEBAND_H
+#define FGPU_INPUT_BASEBAND_H
 
 #include "fgpu/config/layout.h"
 

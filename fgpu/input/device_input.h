@@ -1,8 +1,8 @@
 /* device_input.h - a pair of chunks of one antenna on the device.
  *
  * Ownership: common/engine/lane.h.   Threads: the worker. */
-#ifndef FGPU_DEVICE_INPUT_H
-#define FGPU_DEVICE_INPUT_H
+#ifndef FGPU_INPUT_DEVICE_INPUT_H
+#define FGPU_INPUT_DEVICE_INPUT_H
 
 #include "common/base/units.h"
 #include "common/engine/lane.h"

@@ -9,8 +9,8 @@
  * Scale:     0 dBFS is the power of a sine that just fills the digitiser's range.  This power is
  *            (2^(bits - 1) - 1)^2 / 2.
  * Threads:   pure functions on the caller's struct. */
-#ifndef FGPU_LEVEL_H
-#define FGPU_LEVEL_H
+#ifndef FGPU_INPUT_LEVEL_H
+#define FGPU_INPUT_LEVEL_H
 
 #include "common/base/units.h"
 

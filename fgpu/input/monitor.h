@@ -5,8 +5,8 @@
  * Times:     the time of a reading is a time of the data: the start of the chunk for rx.* sensors, the end of the chunk
  *            for clip counts, and the end of the window for power.
  * Threads:   the worker, except create and destroy (main). */
-#ifndef FGPU_MONITOR_H
-#define FGPU_MONITOR_H
+#ifndef FGPU_INPUT_MONITOR_H
+#define FGPU_INPUT_MONITOR_H
 
 #include "common/recv/chunk.h"
 #include "common/base/counter.h"

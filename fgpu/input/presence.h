@@ -2,8 +2,8 @@
  *
  * sums[i] is the number of present flags before flag i.  So an interval [first, end) is complete if sums[end] -
  * sums[first] == end - first.  This check takes constant time per spectrum, however long the spectrum's window is. */
-#ifndef FGPU_PRESENCE_H
-#define FGPU_PRESENCE_H
+#ifndef FGPU_INPUT_PRESENCE_H
+#define FGPU_INPUT_PRESENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -14,8 +14,8 @@
  * products' magnitudes.  A launch's sums are rounded to float32 when they are added to memory.  This error is small
  * compared with the tolerance.  The audit does not detect an error below the tolerance.
  * Threads:   the worker only. */
-#ifndef XBGPU_AUDIT_H
-#define XBGPU_AUDIT_H
+#ifndef XBGPU_AUDIT_AUDIT_H
+#define XBGPU_AUDIT_AUDIT_H
 
 #include "common/base/units.h"
 #include "kernels/util/voltages.h"

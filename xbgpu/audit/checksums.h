@@ -11,8 +11,8 @@
  * Misses:    errors in voltages before they were on the device, because sums and checksums are both computed from these
  *            voltages.  The host's audit (audit.h) finds such voltages.
  * Threads:   the worker only.   Blocking: never. */
-#ifndef XBGPU_CHECKSUMS_H
-#define XBGPU_CHECKSUMS_H
+#ifndef XBGPU_AUDIT_CHECKSUMS_H
+#define XBGPU_AUDIT_CHECKSUMS_H
 
 #include "kernels/correlate/checksum_dump.h"
 #include "xbgpu/config/layout.h"

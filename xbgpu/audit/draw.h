@@ -1,8 +1,8 @@
 /* draw.h - random draws for audits, different for every process.
  *
  * Threads:   the owner's thread.   Blocking: only init. */
-#ifndef XBGPU_DRAW_H
-#define XBGPU_DRAW_H
+#ifndef XBGPU_AUDIT_DRAW_H
+#define XBGPU_AUDIT_DRAW_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -9,8 +9,8 @@
  *            spectra.
  * Misses:    errors in the coefficients, because the audit uses the device's coefficients.
  * Threads:   the worker, except init and fini (main).   Blocking: never. */
-#ifndef XBGPU_BEAM_AUDIT_H
-#define XBGPU_BEAM_AUDIT_H
+#ifndef XBGPU_BEAM_BEAM_AUDIT_H
+#define XBGPU_BEAM_BEAM_AUDIT_H
 
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/audit/draw.h"

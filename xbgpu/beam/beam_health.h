@@ -9,8 +9,8 @@
  *            batch evenly spaced channels are measured, about BEAM_HEALTH_SAMPLES samples in all.  So the same data
  *            always give the same statistics.
  * Threads:   take: the worker; describe: HTTP; the rest: main.   Blocking: never. */
-#ifndef XBGPU_BEAM_HEALTH_H
-#define XBGPU_BEAM_HEALTH_H
+#ifndef XBGPU_BEAM_BEAM_HEALTH_H
+#define XBGPU_BEAM_BEAM_HEALTH_H
 
 #include "common/http/status.h"
 #include "xbgpu/config/layout.h"

@@ -23,8 +23,8 @@
  * A 'capture' row applies to a whole stream.  So a stream of detected beams has only one 'capture' row.
  *
  * Threads:   main.   Blocking: never, except while reading the text. */
-#ifndef XBGPU_BEAM_SETTINGS_H
-#define XBGPU_BEAM_SETTINGS_H
+#ifndef XBGPU_BEAM_BEAM_SETTINGS_H
+#define XBGPU_BEAM_BEAM_SETTINGS_H
 
 #include "common/base/counter.h"
 #include "common/engine/delay_request.h"

@@ -1,8 +1,8 @@
 /* beam_stream.h - the capture, the counters and the sensors of a stream of beams (voltages or powers).
  *
  * Threads:   the worker, except init (main). */
-#ifndef XBGPU_BEAM_STREAM_H
-#define XBGPU_BEAM_STREAM_H
+#ifndef XBGPU_BEAM_BEAM_STREAM_H
+#define XBGPU_BEAM_BEAM_STREAM_H
 
 #include "common/base/counter.h"
 #include "common/telemetry/sensor.h"

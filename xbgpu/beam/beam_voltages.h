@@ -2,8 +2,8 @@
  * beams.
  *
  * Threads:   the worker.   Blocking: never. */
-#ifndef XBGPU_BEAM_VOLTAGES_H
-#define XBGPU_BEAM_VOLTAGES_H
+#ifndef XBGPU_BEAM_BEAM_VOLTAGES_H
+#define XBGPU_BEAM_BEAM_VOLTAGES_H
 
 #include "xbgpu/config/layout.h"
 #include "xbgpu/config/output_input.h"

@@ -11,8 +11,8 @@
  * Ownership: as in common/engine/outbuf.h.
  * Threads:   the worker, except create and destroy (main).   Blocking: never; xbgpu_beams_process() returns false if no
  *            buffer is free. */
-#ifndef XBGPU_BEAMS_H
-#define XBGPU_BEAMS_H
+#ifndef XBGPU_BEAM_BEAMS_H
+#define XBGPU_BEAM_BEAMS_H
 
 #include "common/base/counter.h"
 #include "common/telemetry/sensor.h"

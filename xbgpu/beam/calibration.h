@@ -8,8 +8,8 @@
  *            override the gains in the file that steering.calibration names.  A saved file that does not fit is
  *            ignored with one sentence in the log.
  * Threads:   main.   Blocking: only at the start, while files are read. */
-#ifndef XBGPU_CALIBRATION_H
-#define XBGPU_CALIBRATION_H
+#ifndef XBGPU_BEAM_CALIBRATION_H
+#define XBGPU_BEAM_CALIBRATION_H
 
 #include "xbgpu/config/layout.h"
 

@@ -16,8 +16,8 @@
  * Ownership: as in common/engine/outbuf.h; the open heap's buffer belongs to the worker.
  * Threads:   the worker, except create and destroy (main).   Blocking: never; xbgpu_detected_process() returns false if
  *            no buffer is free. */
-#ifndef XBGPU_DETECTED_H
-#define XBGPU_DETECTED_H
+#ifndef XBGPU_BEAM_DETECTED_H
+#define XBGPU_BEAM_DETECTED_H
 
 #include "common/http/status.h"
 #include "kernels/beamform/beam_coefficients.h"

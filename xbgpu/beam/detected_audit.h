@@ -16,8 +16,8 @@
  *            DETECTED_AUDIT_BYTES.  A window is not compared if more than DETECTED_AUDIT_PIECES launches contribute to
  *            it.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
-#ifndef XBGPU_DETECTED_AUDIT_H
-#define XBGPU_DETECTED_AUDIT_H
+#ifndef XBGPU_BEAM_DETECTED_AUDIT_H
+#define XBGPU_BEAM_DETECTED_AUDIT_H
 
 #include "common/base/memory.h"
 #include "kernels/beamform/beam_incoherent.h"

@@ -8,8 +8,8 @@
  * Series:    each beam has a gauge for each product and two more gauges, so a beam has at most 6 gauges.  There are
  *            at most XBGPU_BEAMS_MAX beams.
  * Threads:   take: the worker; the rest: main.   Blocking: never; nothing allocates after init. */
-#ifndef XBGPU_DETECTED_HEALTH_H
-#define XBGPU_DETECTED_HEALTH_H
+#ifndef XBGPU_BEAM_DETECTED_HEALTH_H
+#define XBGPU_BEAM_DETECTED_HEALTH_H
 
 #include "common/base/counter.h"
 #include "xbgpu/config/layout.h"

@@ -14,8 +14,8 @@
  *            upload that last used the same buffer has ended.
  * Threads:   the worker, except init and fini (main); the functions of configurations: any.
  * Blocking:  never; nothing allocates after init. */
-#ifndef XBGPU_INCOHERENT_H
-#define XBGPU_INCOHERENT_H
+#ifndef XBGPU_BEAM_INCOHERENT_H
+#define XBGPU_BEAM_INCOHERENT_H
 
 #include "common/base/memory.h"
 #include "common/engine/lane.h"

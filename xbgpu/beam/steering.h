@@ -12,8 +12,8 @@
  * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When a device input begins, the
  *            uploads that last used the same buffer have ended.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
-#ifndef XBGPU_STEERING_H
-#define XBGPU_STEERING_H
+#ifndef XBGPU_BEAM_STEERING_H
+#define XBGPU_BEAM_STEERING_H
 
 #include "common/base/memory.h"
 #include "common/engine/lane.h"

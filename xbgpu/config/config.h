@@ -1,8 +1,8 @@
 /* config.h - the configuration of an X-engine: xbgpu's YAML as structs.
  *
  * The table of keys (config.c) is the only list of keys, ranges, defaults and help. */
-#ifndef XBGPU_CONFIG_H
-#define XBGPU_CONFIG_H
+#ifndef XBGPU_CONFIG_CONFIG_H
+#define XBGPU_CONFIG_CONFIG_H
 
 #include "common/config/config.h"
 #include "common/device/device.h"

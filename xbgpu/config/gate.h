@@ -20,8 +20,8 @@
  * Changes:   a new gate replaces the old gate at a timestamp, between two spectra (struct xbgpu_gate_change).  Only
  *            the timestamp of a spectrum determines which of these gates decides about the spectrum.
  * Threads:   any; no gate changes after xbgpu_gate_init(). */
-#ifndef XBGPU_GATE_H
-#define XBGPU_GATE_H
+#ifndef XBGPU_CONFIG_GATE_H
+#define XBGPU_CONFIG_GATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

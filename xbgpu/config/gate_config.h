@@ -1,6 +1,6 @@
 /* gate_config.h - the section `gates` of xbgpu's YAML.  A gate selects spectra for outputs. */
-#ifndef XBGPU_GATE_CONFIG_H
-#define XBGPU_GATE_CONFIG_H
+#ifndef XBGPU_CONFIG_GATE_CONFIG_H
+#define XBGPU_CONFIG_GATE_CONFIG_H
 
 #include "common/config/config.h"
 #include "common/time/timebase.h"

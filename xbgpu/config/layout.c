@@ -2,6 +2,7 @@
 #include "xbgpu/config/layout.h"
 
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "common/base/units.h"
 #include "common/send/keys.h"
 #include "kernels/beamform/beam_detect.h"
@@ -313,9 +314,10 @@ int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgp
     return chunk_ns < NS_PER_S / 10 ? NS_PER_S : (int64_t)(10 * chunk_ns);
 }
 
-void xbgpu_layout_log(const struct xbgpu_layout *l)
+void xbgpu_layout_log(const struct xbgpu_layout *l, const struct memory_use *memory)
 {
     log_info("this X-engine has %zu antenna%s, %zu channel%s, %zu output%s and %zu receive thread%s", l->n_ants,
              plural(l->n_ants), l->n_chan, plural(l->n_chan), l->n_outputs, plural(l->n_outputs), l->n_recv_threads,
              plural(l->n_recv_threads));
+    memory_log(memory);
 }

@@ -1,8 +1,8 @@
 /* layout.h - the sizes that follow from xbgpu's configuration: heaps, chunks, baselines and integrations.
  *
  * Pure arithmetic on a checked configuration.  Every stage uses the layout. */
-#ifndef XBGPU_LAYOUT_H
-#define XBGPU_LAYOUT_H
+#ifndef XBGPU_CONFIG_LAYOUT_H
+#define XBGPU_CONFIG_LAYOUT_H
 
 #include "common/recv/chunk.h"
 #include "kernels/correlate/correlate.h"
@@ -11,6 +11,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+struct memory_use;
 
 struct xbgpu_layout {
     enum voltage_format format;
@@ -49,8 +51,8 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
 /* Derives only the members about shifts.  'layout->n_spectra' is set. */
 void xbgpu_layout_init_shifts(struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* Logs the main numbers of the layout. */
-void xbgpu_layout_log(const struct xbgpu_layout *layout);
+/* Logs the main numbers of the layout, and the memory. */
+void xbgpu_layout_log(const struct xbgpu_layout *layout, const struct memory_use *memory);
 
 /* Returns the time without data after which an input counts as silent: the duration of ten chunks, at least
  * a second. */

@@ -1,6 +1,6 @@
 /* output_input.h - the batches that the outputs correlate, and from which the beams are made. */
-#ifndef XBGPU_OUTPUT_INPUT_H
-#define XBGPU_OUTPUT_INPUT_H
+#ifndef XBGPU_CONFIG_OUTPUT_INPUT_H
+#define XBGPU_CONFIG_OUTPUT_INPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>
