@@ -172,8 +172,8 @@ static int64_t steady_of(const struct engine *engine)
     return steady_samples;
 }
 
-/* Returns the timestamp of the earliest device input or pair of chunks that an antenna has not finished; INT64_MAX: there
- * is none.  The timestamp is the timestamp of a device input, history included. */
+/* Returns the timestamp of the earliest device input or pair of chunks that an antenna has not finished.  Returns
+ * INT64_MAX if there is none.  The timestamp is the timestamp of a device input, history included. */
 static int64_t pending_samples(const struct lane *lane)
 {
     const struct fgpu_antenna *a = antenna_of(lane);
@@ -184,7 +184,8 @@ static int64_t pending_samples(const struct lane *lane)
     return matcher_peek(lane->matcher, &timestamp_samples) ? timestamp_samples - a->layout->history_samples : INT64_MAX;
 }
 
-/* Returns true if another antenna has not finished earlier data. */
+/* Returns true if another antenna has not finished earlier data.  In a replay, such data go first.  Otherwise they could
+ * be late. */
 static bool is_ahead(const struct lane *lane)
 {
     const struct engine *engine = lane->engine;

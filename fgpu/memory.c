@@ -1,6 +1,7 @@
 /* memory.c - adds up the memory of all stages, and checks that the host and the device have it. */
 #include "fgpu/memory.h"
 
+#include "common/base/memory.h"
 #include "common/device/device.h"
 #include "common/recv/receiver.h"
 #include "common/send/sender.h"

@@ -14,8 +14,8 @@
 struct memory_use fgpu_memory(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                               const struct fgpu_choice *choices, size_t mtu);
 
-/* Checks memory and CPUs as engine_check_memory() does.  Also checks that the device's kernels support the outputs'
- * buffers. */
+/* Checks that the device's kernels support the outputs' buffers.  Then checks memory and CPUs as engine_check_memory()
+ * does. */
 int fgpu_memory_check(const struct memory_use *memory, const struct fgpu_config *config, struct device *device,
                       char *why, size_t why_bytes);
 

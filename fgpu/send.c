@@ -7,6 +7,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
+#include "fgpu/config/send_stream.h"
 #include "fgpu/gnss/gnss_config.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* memory.c - adds up the memory of all stages, and checks that the host and the device have it. */
 #include "xbgpu/memory.h"
 
+#include "common/base/memory.h"
 #include "common/device/device.h"
 #include "common/recv/receiver.h"
 #include "common/send/sender.h"
@@ -14,8 +15,7 @@
 
 #define N_SPARE_COMMANDS 16 /* number of command slots, in addition to one for each saved setting */
 
-/* Adds the memory for selecting spectra.  Outputs with a gate and outputs with their own shifts select
- * spectra. */
+/* Adds the memory for selecting spectra.  Outputs with a gate and outputs with their own shifts select spectra. */
 static void add_gates(const struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
                       struct memory_use *m)
 {

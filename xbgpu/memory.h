@@ -8,8 +8,6 @@
 #include "common/engine/engine.h"
 #include "xbgpu/config/layout.h"
 
-struct device;
-
 /* Returns the memory of all stages.  A size of UINT64_MAX exceeds 64 bits.  'mtu' is the MTU of recv's interface, which
  * determines the size of NIC frames; 0 means the largest MTU. */
 struct memory_use xbgpu_memory(const struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,

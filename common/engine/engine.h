@@ -113,9 +113,10 @@ int engine_dither_seed(int64_t configured, uint64_t *seed);
 int engine_init(struct engine *engine, const struct engine_ops *ops, const struct daemon_context *context,
                 struct engine_sizes sizes);
 
-/* Checks that the host has enough memory and CPUs, and that the device has enough memory.  Called before anything is
- * allocated.  Sentences begin with 'key', or with the key of direct reception, and end with the advice.  Returns 0, or
- * negative errno with one sentence in 'why'. */
+/* Checks the memory of host and device, direct reception, GPUDirect and CPUs, in this order.  Called before anything is
+ * allocated.  Returns 0, or negative errno with one sentence in 'why'.  The sentence begins with a key.  For a lack of
+ * memory this is 'key', and the sentence ends with 'advice'.  The sentence about recv.direct ends with
+ * 'direct_advice'. */
 int engine_check_memory(struct device *device, const struct memory_use *use, const struct config_recv *recv,
                         const struct config_send *send, const char *key, const char *advice, const char *direct_advice,
                         char *why, size_t why_bytes);

@@ -1,6 +1,6 @@
 /* config.h - the configuration of an F-engine: fgpu's YAML as structs.
  *
- * The key table (config.c) is the only list of keys, ranges, defaults and help. */
+ * The key tables (config.c, gnss_keys.c) are the only lists of keys, ranges, defaults and help. */
 #ifndef FGPU_CONFIG_CONFIG_H
 #define FGPU_CONFIG_CONFIG_H
 

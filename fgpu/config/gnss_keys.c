@@ -2,6 +2,7 @@
 #include "fgpu/config/gnss_keys.h"
 
 #include "common/base/units.h"
+#include "fgpu/config/config.h"
 
 static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */
 

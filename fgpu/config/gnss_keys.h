@@ -3,7 +3,6 @@
 #define FGPU_CONFIG_GNSS_KEYS_H
 
 #include "common/config/config.h"
-#include "fgpu/config/config.h"
 
 #define FGPU_GNSS_N_KEYS      13
 #define FGPU_SATELLITE_N_KEYS 5

@@ -5,9 +5,8 @@
 #include "common/base/memory.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
-#include "common/engine/outbuf.h"
 #include "common/recv/matcher.h"
-#include "common/send/sender.h"
+#include "common/send/keys.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -138,18 +137,6 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     double batch_s = (double)fgpu_batch_samples(output) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     return (double)n_substreams * send_keys_rate(&config->send, heap_bytes, N_OUTPUT_ITEMS, batch_s);
-}
-
-void fgpu_send_stream_config(const struct fgpu_config *config, struct engine *engine, size_t ant,
-                             struct send_stream_config *stream)
-{
-    int64_t feng_id = fgpu_config_antenna(config, ant)->feng_id;
-
-    outbuf_stream_config(&config->send, engine, stream);
-    stream->heap_cnt_start = (uint64_t)feng_id;
-    stream->heap_cnt_step = (uint64_t)config->send.array_size;
-    stream->descriptor_first_ns *= feng_id + 1;
-    stream->descriptor_interval_ns *= config->send.array_size;
 }
 
 struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const struct fgpu_config *config)

@@ -1,6 +1,6 @@
 /* layout.h - the sizes that follow from fgpu's configuration: heaps, chunks, windows and rates.
  *
- * Pure arithmetic on a checked configuration.  Every stage uses the layout. */
+ * Pure arithmetic on a checked configuration, except fgpu_layout_check_buffers().  Every stage uses the layout. */
 #ifndef FGPU_CONFIG_LAYOUT_H
 #define FGPU_CONFIG_LAYOUT_H
 
@@ -12,9 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct engine;
 struct memory_use;
-struct send_stream_config;
 
 /* Number of gain buffers of an output: one that is being copied to the device, and one for new gains. */
 #define FGPU_N_GAINS 2
@@ -153,14 +151,5 @@ size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_conf
 
 /* Returns the pace of one antenna's stream in bytes per second, headers included; 0: unpaced. */
 double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output);
-
-/* Fills 'stream' as outbuf_stream_config() does, and sets the heap counts and descriptor times of an antenna.  The heap
- * counts and descriptor times of two antennas differ. */
-void fgpu_send_stream_config(const struct fgpu_config *config, struct engine *engine, size_t ant,
-                             struct send_stream_config *stream);
-
-/* Initialiser of the struct spead_descriptor for the item feng_id. */
-#define FGPU_SEND_FENG_ID_DESCRIPTOR                                                                                   \
-    SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data.")
 
 #endif

@@ -24,13 +24,13 @@
 #ifndef FGPU_GNSS_GNSS_H
 #define FGPU_GNSS_GNSS_H
 
-#include "common/base/memory.h"
 #include "common/http/status.h"
 #include "fgpu/config/layout.h"
 
 #include <stdbool.h>
 
 struct device_stream;
+struct memory_use;
 struct engine;
 struct fgpu_device_input;
 struct fgpu_gnss;
@@ -57,8 +57,8 @@ int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout 
 /* Destroys the streams and the search thread.  The device's streams must be idle.  NULL is accepted. */
 void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 
-/* Returns true in a replay.  An antenna then finishes earlier data of other antennas before its own data, because such
- * data could otherwise be late. */
+/* Returns true in a replay, unless the device has failed.  An antenna then waits until the other antennas have finished
+ * earlier data (antenna.c). */
 bool fgpu_gnss_is_replay(const struct fgpu_gnss *gnss);
 
 /* Queues all work of an antenna for one input, and the rounds that are complete then.  'compute' is the stream of the

@@ -3,12 +3,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
+#include "common/base/memory.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
 #include "common/net/spead.h"
 #include "common/recv/matcher.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/stats.h"
+#include "fgpu/config/send_stream.h"
 
 #include <errno.h>
 #include <stdio.h>

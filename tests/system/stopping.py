@@ -2,11 +2,11 @@
 import contextlib
 import ctypes
 import os
-import random
+import platform
 import time
 from pathlib import Path
 
-SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
+SEIZE, INTERRUPT, DETACH, CONTINUE = 0x4206, 0x4207, 17, 7
 WALL = 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -28,33 +28,35 @@ def threads(pid):
 
 
 # Numbers of the system calls in which threads wait: poll, futex, clock_nanosleep, epoll_wait, ppoll, epoll_pwait and
-# recvmmsg on x86-64; ppoll, futex, clock_nanosleep, epoll_pwait and recvmmsg on aarch64.
-WAITS = {7, 202, 230, 232, 271, 281, 299} | {73, 98, 115, 22, 243}
+# recvmmsg.  aarch64 has neither poll nor epoll_wait.
+WAITS = {"x86_64": {7, 202, 230, 232, 271, 281, 299}, "aarch64": {98, 115, 73, 22, 243}}
 
 
-def _seize(tid):
-    _ptrace(SEIZE, tid)
+def _interrupt(tid):
     _ptrace(INTERRUPT, tid)
     os.waitpid(tid, WALL)
 
 
 def _waits(pid, tid):
-    """Whether a stopped thread waits in a system call.  In such a call the threads hold no lock for which others wait."""
-    return int(Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()[0]) in WAITS
+    """Returns whether a stopped thread is in a system call in which threads wait.  Such a thread holds no lock, except
+    while it waits for a second lock."""
+    number = Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()[0]
+    return int(number) in WAITS[platform.machine()]
 
 
 @contextlib.contextmanager
 def stopped(tid, waiting_pid=None):
-    """The thread does not run within the block.  It may also be killed with its process.  With 'waiting_pid', its
-    process, the thread is stopped while it waits."""
-    _seize(tid)
-    end = time.monotonic() + 10
-    while waiting_pid and not _waits(waiting_pid, tid):
-        _ptrace(DETACH, tid)
-        assert time.monotonic() < end, f"thread {tid} never waits"
-        time.sleep(random.uniform(0, 0.01))
-        _seize(tid)
+    """The thread does not run within the block.  It may also be killed with its process.  'waiting_pid' is the thread's
+    process.  If it is given, the thread is stopped only while it waits."""
+    _ptrace(SEIZE, tid)
     try:
+        _interrupt(tid)
+        end = time.monotonic() + 10
+        while waiting_pid and not _waits(waiting_pid, tid):
+            assert time.monotonic() < end, f"thread {tid} never waits"
+            _ptrace(CONTINUE, tid)
+            time.sleep(0.003)
+            _interrupt(tid)
         yield
     finally:
         try:

@@ -1,8 +1,8 @@
 /* ftrack.c - judges the records of a satellite with a model of the loops that all antennas share.  See fgnss.h.
  *
  * Loops:     the model begins with a request's code phase and Doppler, or with the first record after a search
- *            (docs/gnss.md, fgpu/gnss/gnss_model.h).  After each integration the reference antenna's sums correct the model.
- *            The replica of a later integration follows from the model after one of the integrations before it, because
+ *            (docs/gnss.md, fgpu/gnss/gnss_model.h).  After each integration the reference antenna's sums correct
+ *            the model.  The replica of a later integration follows from the model after one of the integrations before it, because
  *            sums arrive some rounds later.  All integrations of a run last less than 0.4 s, so the stage is pull-in, and
  *            no other antenna is aligned (fgpu/gnss/gnss_align.h).
  * Antennas:  in a round, all antennas that are followed have records of the same integrations.  Another antenna's record

@@ -9,9 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK_WORDS                                                                                                    \
-    VERDICT_LENGTH /* offset of the array words[chan][2] in a dump's checks; the array follows the
-                                    * verdict */
+/* offset of the array words[chan][2] in a dump's checks; the array follows the verdict */
+#define CHECK_WORDS VERDICT_LENGTH
 
 static struct checksum_args add_args(const struct xbgpu_checksums *c, const struct correlate_args *correlate)
 {

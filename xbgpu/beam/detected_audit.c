@@ -1,6 +1,7 @@
 /* detected_audit.c - computes powers on the host, for comparison with the device's powers. */
 #include "xbgpu/beam/detected_audit.h"
 
+#include "common/base/memory.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
 #include "kernels/beamform/beam_finish.h"

@@ -19,13 +19,14 @@
 #ifndef XBGPU_BEAM_DETECTED_AUDIT_H
 #define XBGPU_BEAM_DETECTED_AUDIT_H
 
-#include "common/base/memory.h"
 #include "kernels/beamform/beam_incoherent.h"
 #include "xbgpu/audit/draw.h"
 #include "xbgpu/config/layout.h"
 #include "xbgpu/config/output_input.h"
 
 #include <stdbool.h>
+
+struct memory_use;
 
 #define DETECTED_AUDIT_PIECES      32
 #define DETECTED_AUDIT_BYTES       (4 << 20)

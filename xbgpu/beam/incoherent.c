@@ -1,6 +1,7 @@
 /* incoherent.c - converts commands for incoherent beams to the weights of the kernel beam_incoherent. */
 #include "xbgpu/beam/incoherent.h"
 
+#include "common/base/memory.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
 

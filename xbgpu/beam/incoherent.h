@@ -17,13 +17,14 @@
 #ifndef XBGPU_BEAM_INCOHERENT_H
 #define XBGPU_BEAM_INCOHERENT_H
 
-#include "common/base/memory.h"
 #include "common/engine/lane.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "kernels/beamform/beam_incoherent.h"
 #include "xbgpu/config/layout.h"
 
 #include <stdbool.h>
+
+struct memory_use;
 
 struct xbgpu_incoherent {
     struct device *device;

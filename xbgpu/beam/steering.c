@@ -1,6 +1,7 @@
 /* steering.c - converts commands for beams to the coefficients of the kernel beamform. */
 #include "xbgpu/beam/steering.h"
 
+#include "common/base/memory.h"
 #include "common/base/units.h"
 #include "common/device/device.h"
 #include "kernels/beamform/beamform.h"

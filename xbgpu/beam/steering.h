@@ -15,12 +15,13 @@
 #ifndef XBGPU_BEAM_STEERING_H
 #define XBGPU_BEAM_STEERING_H
 
-#include "common/base/memory.h"
 #include "common/engine/lane.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/config/layout.h"
 
 #include <stdbool.h>
+
+struct memory_use;
 
 #define XBGPU_BEAM_MODELS 8 /* maximum number of models of a beam; the first model has no load time */
 

@@ -1,6 +1,6 @@
 /* config.h - the configuration of an X-engine: xbgpu's YAML as structs.
  *
- * The table of keys (config.c) is the only list of keys, ranges, defaults and help. */
+ * The key tables (config.c, gate_config.c) are the only lists of keys, ranges, defaults and help. */
 #ifndef XBGPU_CONFIG_CONFIG_H
 #define XBGPU_CONFIG_CONFIG_H
 

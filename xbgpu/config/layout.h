@@ -48,7 +48,7 @@ struct xbgpu_layout {
  * layout. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* Derives only the members about shifts.  'layout->n_spectra' is set. */
+/* Derives only the members about shifts.  The caller must have set 'layout->n_spectra'. */
 void xbgpu_layout_init_shifts(struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
 /* Logs the main numbers of the layout, and the memory. */

@@ -1,4 +1,6 @@
-/* output_input.h - the batches that the outputs correlate, and from which the beams are made. */
+/* output_input.h - the batches that the outputs correlate, and from which the beams are made.
+ *
+ * Ownership: input.c.   Threads: the worker. */
 #ifndef XBGPU_CONFIG_OUTPUT_INPUT_H
 #define XBGPU_CONFIG_OUTPUT_INPUT_H
 
