@@ -33,6 +33,12 @@ def test_sums():
         "common/net": [10, 20, 3, 4], "engines": [10, 20, 3, 4], "tools/dsim": [0, 5, 0, 2], "all": [10, 25, 3, 6]}
 
 
+def test_each_folder_of_the_engines_has_a_limit():
+    limits = coverage.read_limits()[0]
+    folders = {str(path.parent.relative_to(ROOT)) for name in coverage.ENGINES for path in (ROOT / name).rglob("*.c")}
+    assert folders <= limits.keys()
+
+
 @pytest.mark.parametrize("limits, low", [
     ({"*": (50, 75), "tools/*": (0, 0)}, []),
     ({"*": (50, 75), "tools/*": (0, 0), "common/net": (50.1, 0)}, ["common/net"]),

@@ -22,4 +22,17 @@ static inline void load_config(const struct config_table *table, const char *yam
     ck_assert_int_eq(err, 0);
 }
 
+/* Loads and checks 'yaml'.  There are no errors. */
+static inline struct config *load_checked_config(const struct config_table *table, const char *yaml, void *values,
+                                                 void (*check)(void *values, struct config *errors))
+{
+    struct config *errors;
+
+    load_config(table, yaml, values, &errors);
+    check(values, errors);
+    config_print_errors(errors, stdout);
+    ck_assert_uint_eq(config_n_errors(errors), 0);
+    return errors;
+}
+
 #endif

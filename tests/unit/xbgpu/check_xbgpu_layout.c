@@ -1,89 +1,16 @@
-/* check_layout - sizes, rates and buffer counts against figures worked out by hand from the reference's own examples. */
-#include "common/config/config.h"
+/* check_xbgpu_layout - sizes, memory, rates and buffer counts of X-engines, against figures worked out by hand. */
 #include "common/base/units.h"
-#include "fgpu/config_check.h"
-#include "fgpu/memory.h"
-#include "xbgpu/config_check.h"
-#include "xbgpu/memory.h"
+#include "common/config/config.h"
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_main.h"
+#include "xbgpu/config_check.h"
+#include "xbgpu/memory.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Loads and checks 'yaml'. */
-static struct config *load(const struct config_table *table, const char *yaml, void *values,
-                           void (*check)(void *values, struct config *errors))
-{
-    struct config *errors;
-
-    load_config(table, yaml, values, &errors);
-    check(values, errors);
-    config_print_errors(errors, stdout);
-    ck_assert_uint_eq(config_n_errors(errors), 0);
-    return errors;
-}
-
-/* A MeerKAT L-band F-engine: 8192 channels to 64 X-engines, heaps of 128 channels x 128 spectra. */
-TEST(f_engine)
-{
-    static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
-                               "recv: {chunk_samples: 4194304, max_delay_diff: 1000, chunks: 8}\n"
-                               "antennas: [{name: a, feng_id: 0, pol0: 239.1.0.0+7, pol1: 239.1.0.8+7}]\n"
-                               "outputs: [{name: w, channels: 8192, spectra_per_heap: 128, taps: 16,\n"
-                               "           destinations: 239.2.0.0+63}]\n";
-    struct fgpu_config config = {0};
-    struct fgpu_layout layout;
-    struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
-    const struct fgpu_config_output *output = fgpu_config_output(&config, 0);
-
-    fgpu_layout_init(&layout, &config);
-    ck_assert_uint_eq(layout.packet_bytes, 5120);
-    ck_assert_uint_eq(layout.heaps_per_chunk, 1024);
-    ck_assert_uint_eq(layout.chunk_bytes, 5242880);
-    ck_assert_int_eq(layout.history_samples, 262144 + 4096); /* 16 x 16384 + 1000, in whole packets */
-    ck_assert_uint_eq(layout.n_recv_threads, 2);
-    ck_assert_int_eq(fgpu_batch_samples(output), 2097152);
-    ck_assert_uint_eq(fgpu_batch_bytes(output), 64 * 65536);
-    /* 8 packets of 8192 + 72 bytes a heap, 64 heaps in 2097152 / 1712e6 s, and a tenth more. */
-    ck_assert_double_eq_tol(fgpu_send_rate(&config, output), 1.1 * 64 * 8 * 8264 / (2097152 / 1712e6), 1);
-    ck_assert_uint_eq(fgpu_output_buffers(&config, output), 2 * 2 + 2);
-    config_free(&fgpu_config_table, &config, errors);
-}
-
-/* Two antennas of which a card reads the voltages: they are on the device alone, but for what is looked at. */
-TEST(heaps_that_the_card_reads)
-{
-    static const char format[] =
-        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
-        "antennas: [{name: a, feng_id: 0, pol0: 239.1.0.0, pol1: 239.1.0.1},\n"
-        "           {name: b, feng_id: 1, pol0: 239.1.1.0, pol1: 239.1.1.1}]\n"
-        "outputs: [{name: w, channels: 8192, buffers: 7, batches_per_buffer: 3, destinations: 239.2.0.0+63},\n"
-        "          {name: v, channels: 64, buffers: 200, sample_bits: 4, destinations: 239.2.1.0}]\n"
-        "send: {transport: ibverbs, interface: eth0, gpudirect: %s}\n";
-    struct memory_use memory[2];
-    struct fgpu_layout layout;
-    char yaml[1000];
-
-    for (int k = 0; k < 2; k++) {
-        struct fgpu_config config = {0};
-        snprintf(yaml, sizeof(yaml), format, k ? "true" : "false");
-        struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
-        fgpu_layout_init(&layout, &config);
-        memory[k] = fgpu_memory(&layout, &config, 0, NULL, 0);
-        ck_assert_uint_eq(fgpu_preview_spectra(fgpu_config_output(&config, 0)), 64);
-        ck_assert_uint_eq(fgpu_preview_spectra(fgpu_config_output(&config, 1)), 256); /* all */
-        config_free(&fgpu_config_table, &config, errors);
-    }
-    size_t voltages = 2 * (7 * 3 * 8192 * 256 * 4 + 200 * 64 * 256 * 2), looks = 2 * (8192 * 64 * 4 + 64 * 256 * 2);
-    ck_assert_uint_eq(memory[0].host_bytes - memory[1].host_bytes, voltages - looks);
-    ck_assert_uint_eq(memory[0].buffers_bytes - memory[1].buffers_bytes, voltages);
-    /* Of each antenna and output a whole page of 64 KiB before and behind, at most. */
-    ck_assert_uint_eq(memory[1].device_bytes - memory[0].device_bytes, 4 * 2 * 65536);
-}
-
-/* The X-engine behind it, for 80 antennas: heaps of 12.656 MiB every half second. */
+/* The X-engine of a MeerKAT L-band array of 80 antennas: heaps of 12.656 MiB every half second. */
 TEST(x_engine)
 {
     static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
@@ -95,7 +22,7 @@ TEST(x_engine)
                                "           missing: weights}]\n";
     struct xbgpu_config config = {0};
     struct xbgpu_layout layout;
-    struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+    struct config *errors = load_checked_config(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
     const struct xbgpu_config_output *half = xbgpu_config_output(&config, 0), *fast = xbgpu_config_output(&config, 1);
 
     xbgpu_layout_init(&layout, &config);
@@ -186,7 +113,7 @@ TEST(totals)
         struct xbgpu_config config = {0};
         struct xbgpu_layout layout;
         snprintf(yaml, sizeof(yaml), format, cases[i].n_spectra, cases[i].bits, cases[i].n_batches);
-        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+        struct config *errors = load_checked_config(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
         xbgpu_layout_init(&layout, &config);
         ck_assert(!xbgpu_output_has_totals(&layout, &config, xbgpu_config_output(&config, 0)));
@@ -241,7 +168,7 @@ TEST(shifts_and_gates)
         struct xbgpu_config config = {0};
         struct xbgpu_layout l;
         snprintf(yaml, sizeof(yaml), format, cases[i].shifts);
-        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+        struct config *errors = load_checked_config(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
         xbgpu_layout_init(&l, &config);
         ck_assert_uint_eq(l.n_lag, cases[i].n_lag);
@@ -289,7 +216,7 @@ TEST(buffers_of_beams)
         struct xbgpu_layout l;
         char yaml[2000];
         snprintf(yaml, sizeof(yaml), format, cases[i].rate, cases[i].spectra, cases[i].given, cases[i].given);
-        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+        struct config *errors = load_checked_config(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
         xbgpu_layout_init(&l, &config);
         size_t n_beams = xbgpu_beam_buffers(&config, &l), n_detected = xbgpu_detected_sizes(&config, &l, 0).n_buffers;
@@ -317,7 +244,7 @@ TEST(shifts_of_outputs)
     static const size_t sets[] = {1, 0, 2};
     size_t vis = 8 * 3 * 4 * 8, heap = 8 * 16 * 2 * 2, checks = 3 * (8 * 4 * 2 * 8 + 4 * (3 + 8 * 2) * 8);
     struct xbgpu_config config = {0};
-    struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+    struct config *errors = load_checked_config(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
     struct xbgpu_layout l;
 
     xbgpu_layout_init(&l, &config);
