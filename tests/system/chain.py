@@ -306,9 +306,11 @@ class Chain:
         self.n_starts = 0
 
     def start(self, *names):
+        # With priority: an engine believes a late F-engine if a busy host keeps the other F-engine waiting for a window.
         for name in names:
             self.n_starts += 1
-            process = self.daemon(name.rstrip("0123456789"), self.layout.config(name), f"{name}.{self.n_starts}")
+            process = self.daemon(name.rstrip("0123456789"), self.layout.config(name), f"{name}.{self.n_starts}",
+                                  first=True)
             self.processes[name] = process
         for name in names:
             self.processes[name].wait_ready()
