@@ -490,8 +490,11 @@ static void believe_claim(struct assembler *a, unsigned source, const struct ass
 }
 
 /* Judges a claim of at least 'jump_heaps' heaps.  Returns REJECT_NONE if the window may jump to the claim. */
-static enum reject judge_claim(const struct assembler *a, const struct assemble_packet *packet, int64_t arrival_ns)
+static enum reject judge_claim(const struct assembler *a, const struct assemble_packet *packet,
+                               const struct assemble_place *place, int64_t arrival_ns)
 {
+    if (a->live && place->chunk < a->oldest && claims_is_backlog(&a->claims, packet->source, arrival_ns))
+        return REJECT_JUMP;
     if (!claims_are_enough(&a->claims, packet->source, arrival_ns))
         return REJECT_JUMP;
     if (a->live && data_time_clock_refuses(&a->data_time, packet->timestamp, a->newest * a->chunk_samples))
@@ -513,9 +516,9 @@ static bool is_leader(const struct assembler *a, unsigned source, const struct a
 static enum reject consider_claim(struct assembler *a, const struct assemble_packet *packet,
                                   const struct assemble_place *place, int64_t arrival_ns, uint8_t **payload)
 {
-    bool is_long = claims_extend(&a->claims, packet);
+    bool is_long = claims_extend(&a->claims, packet, arrival_ns);
     bool leads = is_long && is_leader(a, packet->source, place, arrival_ns);
-    enum reject reject = is_long && !leads ? judge_claim(a, packet, arrival_ns) : REJECT_JUMP;
+    enum reject reject = is_long && !leads ? judge_claim(a, packet, place, arrival_ns) : REJECT_JUMP;
 
     if (leads) {
         reject = window_follow(a, packet, place, arrival_ns, true);

@@ -128,25 +128,42 @@ bool claims_heard_lately(const struct claims *claims, unsigned i, int64_t arriva
     return source->near_at != 0 && arrival_ns - source->near_ns < claims->config.window_ns;
 }
 
-bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
+/* Makes the heap 'renewed' the heap 'since', and the newest heap the heap 'renewed'. */
+static void renew(struct claim_source *source, int64_t samples, uint64_t n_packets, int64_t arrival_ns)
+{
+    source->since = source->renewed;
+    source->since_samples = source->renewed_samples;
+    source->since_ns = source->renewed_ns;
+    source->renewed = n_packets;
+    source->renewed_samples = samples;
+    source->renewed_ns = arrival_ns;
+}
+
+bool claims_extend(struct claims *claims, const struct assemble_packet *packet, int64_t arrival_ns)
 {
     struct claim_source *source = &claims->sources[packet->source];
     int64_t ahead = packet->timestamp - source->samples, window_samples = claims->config.window_samples;
 
     if (source->n_heaps == 0 || ahead > window_samples || ahead < -window_samples) {
         drop(claims, packet->source);
-        source->since = claims->n_packets;
-        source->renewed = claims->n_packets;
+        renew(source, packet->timestamp, claims->n_packets, arrival_ns);
+        renew(source, packet->timestamp, claims->n_packets, arrival_ns);
     } else if (ahead <= 0) {
         return false; /* the packet belongs to the claim's newest heap, or to an earlier heap */
     }
     source->samples = packet->timestamp;
     source->n_heaps++;
-    if (source->n_heaps % claims->config.jump_heaps == 0) {
-        source->since = source->renewed;
-        source->renewed = claims->n_packets;
-    }
+    if (source->n_heaps % claims->config.jump_heaps == 0)
+        renew(source, packet->timestamp, claims->n_packets, arrival_ns);
     return source->n_heaps >= claims->config.jump_heaps;
+}
+
+bool claims_is_backlog(const struct claims *claims, unsigned i, int64_t arrival_ns)
+{
+    const struct claim_source *source = &claims->sources[i];
+    const double windows = (double)(source->samples - source->since_samples) / (double)claims->config.window_samples;
+
+    return windows > 2 * (double)(arrival_ns - source->since_ns) / (double)claims->config.window_ns;
 }
 
 /* Returns true if source 'i', which makes no claim, contradicts the claim of 'claimant'. */

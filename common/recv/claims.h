@@ -15,6 +15,11 @@
  * it was heard near the window within this time.  So if a second sender uses a source's identity in bursts, the
  * window does not move.
  *
+ * Backlog: a source that was stalled for longer than a window sends the data of that time in a burst.  A live claim
+ * behind the window is such a backlog if its timestamps advance more than twice as fast as its packets arrive.  The
+ * window does not follow a backlog.  After a real jump of time, data arrive as fast as they were sampled, at the latest
+ * from the next burst on.
+ *
  * Recordings: arrival times cannot confirm a claim, so the window's duration is not considered.  The claim's packets
  * are held until the claim is believed, so that no data after a gap are lost.
  *
@@ -57,8 +62,10 @@ struct claim_source {
     /* value of n_packets at an earlier heap of the claim.  This heap is one to two times jump_heaps before the newest
      * heap.  In a shorter claim, this heap is the first heap. */
     uint64_t since;
-    /* next value of 'since': n_packets at the claim's start, renewed when n_heaps is a multiple of jump_heaps */
+    int64_t since_samples, since_ns; /* timestamp and monotonic arrival time of the heap 'since' */
+    /* next values of 'since': those of the claim's start, renewed when n_heaps is a multiple of jump_heaps */
     uint64_t renewed;
+    int64_t renewed_samples, renewed_ns;
     uint64_t near_at; /* value of n_packets at the last packet inside or near the window; 0: no such packet */
     int64_t near_ns;  /* monotonic arrival time of the last packet inside or near the window */
     struct held held; /* packets of the claim, in a recording */
@@ -93,7 +100,11 @@ bool claims_heard_lately(const struct claims *claims, unsigned source, int64_t a
 /* Adds a packet to the claim of the packet's source.  The packet must be a packet that the window does not accept.
  * Returns true if the claim grew by a heap and has at least 'jump_heaps' heaps.  The caller then judges the claim, even
  * if the caller has judged the claim before. */
-bool claims_extend(struct claims *claims, const struct assemble_packet *packet);
+bool claims_extend(struct claims *claims, const struct assemble_packet *packet, int64_t arrival_ns);
+
+/* Returns true if the claim's timestamps, from the heap 'since' on, advance more than twice as fast as its packets
+ * arrive. */
+bool claims_is_backlog(const struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Returns true if the sources allow a jump to the claim of 'source'.  The claim must have at least 'jump_heaps' heaps.
  * The caller also compares the claim with the clock. */

@@ -118,6 +118,27 @@ def check_recorder_accounts(running_chain, windows, present):
     assert n_expected - n_missing >= n_with_data
 
 
+@pytest.mark.skipif(harness.SANITIZED, reason="the backlog is not computed faster than real time")
+def test_backlog(running):
+    """An F-engine that was stopped sends its backlog in a burst, while the other F-engine is stopped.  The X-engines do
+    not go back to the time of the backlog."""
+    running_chain, dumps = running()
+    dumps.wait_dumps(2, 0)
+    fgpu0, fgpu1 = (running_chain[f"fgpu{i}"].process for i in range(2))
+    fgpu0.send_signal(signal.SIGSTOP)
+    wait_survivors(running_chain, dumps, "fgpu0")
+    fgpu1.send_signal(signal.SIGSTOP)
+    time.sleep(1)  # two windows of an X-engine: nothing moves that could be waited for
+    fgpu0.send_signal(signal.SIGCONT)
+    for engine in ("xbgpu0", "xbgpu1"):
+        running_chain[engine].wait_metric(
+            lambda m: m.get("xbgpu_input_rejected_packets_total", reason="jump") > 20, "refused packets of the backlog")
+    fgpu1.send_signal(signal.SIGCONT)
+    dumps.wait_dumps(2, chain.now_samples())
+    for engine in ("xbgpu0", "xbgpu1"):
+        assert running_chain[engine].metrics().get("xbgpu_input_jumps_total") == 0
+
+
 def test_pauses(running, references, rng):
     """Every process in turn is stopped for longer than any window.  All losses are accounted for."""
     # A buffer that does not hold what comes meanwhile.
