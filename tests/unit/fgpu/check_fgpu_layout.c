@@ -62,6 +62,6 @@ TEST(heaps_that_the_card_reads)
     size_t voltages = 2 * (7 * 3 * 8192 * 256 * 4 + 200 * 64 * 256 * 2), looks = 2 * (8192 * 64 * 4 + 64 * 256 * 2);
     ck_assert_uint_eq(memory[0].host_bytes - memory[1].host_bytes, voltages - looks);
     ck_assert_uint_eq(memory[0].buffers_bytes - memory[1].buffers_bytes, voltages);
-    /* Of each antenna and output a whole page of 64 KiB before and behind, at most. */
+    /* The memory of each output of each antenna has at most a page of 64 KiB before it and behind it. */
     ck_assert_uint_eq(memory[1].device_bytes - memory[0].device_bytes, 4 * 2 * 65536);
 }
