@@ -388,7 +388,7 @@ static enum reject window_follow(struct assembler *a, const struct assemble_pack
     bool ahead = place->chunk >= a->oldest + a->config.window_chunks;
     if (ahead ? !leads && !may_advance(a, packet, place, arrival_ns) : zone == ZONE_FAR)
         return REJECT_JUMP;
-    claims_heard(&a->claims, packet->source, arrival_ns);
+    claims_heard(&a->claims, packet->source, packet->timestamp, arrival_ns);
     if (zone == ZONE_LATE)
         return REJECT_TOO_OLD;
     if (zone == ZONE_AHEAD)

@@ -8,6 +8,8 @@
 
 /* Memory for the headers of one heap's held packets, in addition to the payloads. */
 #define HELD_OVERHEAD_BYTES 65536
+/* After a silence of this time or longer, a source's claim behind the window is taken for a backlog for this time. */
+#define BACKLOG_MAX_NS (10 * NS_PER_S)
 
 /* ---- Held packets ------------------------------------------------------------------------------------------------ */
 
@@ -111,7 +113,7 @@ void claims_drop(struct claims *claims)
         drop(claims, i);
 }
 
-void claims_heard(struct claims *claims, unsigned i, int64_t arrival_ns)
+void claims_heard(struct claims *claims, unsigned i, int64_t samples, int64_t arrival_ns)
 {
     struct claim_source *source = &claims->sources[i];
 
@@ -119,6 +121,8 @@ void claims_heard(struct claims *claims, unsigned i, int64_t arrival_ns)
         drop(claims, i);
     source->near_at = claims->n_packets;
     source->near_ns = claims->near_ns = arrival_ns;
+    source->near_samples = samples;
+    source->away_ns = 0;
 }
 
 bool claims_heard_lately(const struct claims *claims, unsigned i, int64_t arrival_ns)
@@ -128,42 +132,36 @@ bool claims_heard_lately(const struct claims *claims, unsigned i, int64_t arriva
     return source->near_at != 0 && arrival_ns - source->near_ns < claims->config.window_ns;
 }
 
-/* Makes the heap 'renewed' the heap 'since', and the newest heap the heap 'renewed'. */
-static void renew(struct claim_source *source, int64_t samples, uint64_t n_packets, int64_t arrival_ns)
-{
-    source->since = source->renewed;
-    source->since_samples = source->renewed_samples;
-    source->since_ns = source->renewed_ns;
-    source->renewed = n_packets;
-    source->renewed_samples = samples;
-    source->renewed_ns = arrival_ns;
-}
-
 bool claims_extend(struct claims *claims, const struct assemble_packet *packet, int64_t arrival_ns)
 {
     struct claim_source *source = &claims->sources[packet->source];
     int64_t ahead = packet->timestamp - source->samples, window_samples = claims->config.window_samples;
 
+    if (source->away_ns == 0)
+        source->away_ns = arrival_ns;
     if (source->n_heaps == 0 || ahead > window_samples || ahead < -window_samples) {
         drop(claims, packet->source);
-        renew(source, packet->timestamp, claims->n_packets, arrival_ns);
-        renew(source, packet->timestamp, claims->n_packets, arrival_ns);
+        source->since = claims->n_packets;
+        source->renewed = claims->n_packets;
     } else if (ahead <= 0) {
         return false; /* the packet belongs to the claim's newest heap, or to an earlier heap */
     }
     source->samples = packet->timestamp;
     source->n_heaps++;
-    if (source->n_heaps % claims->config.jump_heaps == 0)
-        renew(source, packet->timestamp, claims->n_packets, arrival_ns);
+    if (source->n_heaps % claims->config.jump_heaps == 0) {
+        source->since = source->renewed;
+        source->renewed = claims->n_packets;
+    }
     return source->n_heaps >= claims->config.jump_heaps;
 }
 
 bool claims_is_backlog(const struct claims *claims, unsigned i, int64_t arrival_ns)
 {
     const struct claim_source *source = &claims->sources[i];
-    const double windows = (double)(source->samples - source->since_samples) / (double)claims->config.window_samples;
+    const int64_t silence_ns = source->away_ns - source->near_ns;
 
-    return windows > 2 * (double)(arrival_ns - source->since_ns) / (double)claims->config.window_ns;
+    return source->near_at != 0 && source->samples > source->near_samples &&
+           arrival_ns - source->away_ns < (silence_ns < BACKLOG_MAX_NS ? silence_ns : BACKLOG_MAX_NS);
 }
 
 /* Returns true if source 'i', which makes no claim, contradicts the claim of 'claimant'. */

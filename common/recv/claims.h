@@ -15,10 +15,11 @@
  * it was heard near the window within this time.  So if a second sender uses a source's identity in bursts, the
  * window does not move.
  *
- * Backlog: a source that was stalled for longer than a window sends the data of that time in a burst.  A live claim
- * behind the window is such a backlog if its timestamps advance more than twice as fast as its packets arrive.  The
- * window does not follow a backlog.  After a real jump of time, data arrive as fast as they were sampled, at the latest
- * from the next burst on.
+ * Backlog: a source that was stalled for longer than a window later sends the data of that time.  A live claim behind the
+ * window is taken for such a backlog if the claim continues the source's own series: its timestamps are later than the
+ * source's last timestamp inside or near the window.  The window does not follow the backlog until its packets have
+ * arrived for as long as the source was silent, or for 10 s.  So the window follows a source whose clock was set back
+ * during a silence, too.
  *
  * Recordings: arrival times cannot confirm a claim, so the window's duration is not considered.  The claim's packets
  * are held until the claim is believed, so that no data after a gap are lost.
@@ -62,13 +63,13 @@ struct claim_source {
     /* value of n_packets at an earlier heap of the claim.  This heap is one to two times jump_heaps before the newest
      * heap.  In a shorter claim, this heap is the first heap. */
     uint64_t since;
-    int64_t since_samples, since_ns; /* timestamp and monotonic arrival time of the heap 'since' */
-    /* next values of 'since': those of the claim's start, renewed when n_heaps is a multiple of jump_heaps */
+    /* next value of 'since': n_packets at the claim's start, renewed when n_heaps is a multiple of jump_heaps */
     uint64_t renewed;
-    int64_t renewed_samples, renewed_ns;
-    uint64_t near_at; /* value of n_packets at the last packet inside or near the window; 0: no such packet */
-    int64_t near_ns;  /* monotonic arrival time of the last packet inside or near the window */
-    struct held held; /* packets of the claim, in a recording */
+    uint64_t near_at;     /* value of n_packets at the last packet inside or near the window; 0: no such packet */
+    int64_t near_ns;      /* monotonic arrival time of the last packet inside or near the window */
+    int64_t near_samples; /* timestamp of that packet */
+    int64_t away_ns;      /* monotonic arrival time of the first packet after that packet; 0: no such packet */
+    struct held held;     /* packets of the claim, in a recording */
     const struct held_packet *next_held; /* next packet that claims_next_held() returns for a believed claim */
 };
 
@@ -91,8 +92,9 @@ void claims_restart(struct claims *claims);
 /* Drops all claims.  The held packets of the claims count as refused. */
 void claims_drop(struct claims *claims);
 
-/* Records that the source was heard inside or near the window.  If the source has a claim, drops the claim. */
-void claims_heard(struct claims *claims, unsigned source, int64_t arrival_ns);
+/* Records that the source was heard inside or near the window, with the timestamp 'samples'.  If the source has a claim,
+ * drops the claim. */
+void claims_heard(struct claims *claims, unsigned source, int64_t samples, int64_t arrival_ns);
 
 /* Returns true if the source was heard inside or near the window within the last 'window_ns'. */
 bool claims_heard_lately(const struct claims *claims, unsigned source, int64_t arrival_ns);
@@ -102,8 +104,7 @@ bool claims_heard_lately(const struct claims *claims, unsigned source, int64_t a
  * if the caller has judged the claim before. */
 bool claims_extend(struct claims *claims, const struct assemble_packet *packet, int64_t arrival_ns);
 
-/* Returns true if the claim's timestamps, from the heap 'since' on, advance more than twice as fast as its packets
- * arrive. */
+/* Returns true if the source's claim, which must be behind the window, is taken for a backlog. */
 bool claims_is_backlog(const struct claims *claims, unsigned source, int64_t arrival_ns);
 
 /* Returns true if the sources allow a jump to the claim of 'source'.  The claim must have at least 'jump_heaps' heaps.

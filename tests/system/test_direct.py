@@ -129,8 +129,9 @@ def test_fgpu_live(daemon):
             process = daemon("fgpu", config, f"fgpu{int(direct)}").wait_ready()
             harness.send_live(sent)
             receiver.wait(lambda heaps: sum(h.items.get("timestamp") == last for h in heaps) == 8, "the last batch")
-            # After a second of silence, the last chunks leave the window, too.
-            metrics = process.wait_counted(lambda m: m.get("fgpu_input_heaps_total") == np.count_nonzero(present), "all")
+            # After a second of silence, the last chunks leave the window, too, and their samples are counted.
+            metrics = process.wait_counted(lambda m: m.get("fgpu_input_samples_total") == 512 * np.count_nonzero(present),
+                                           "all samples")
             streams = test_fgpu_stream.finish(config, process, receiver)
         seen[direct] = streams, counters(metrics, "fgpu_input_")
         for (_, ant), got in streams.items():

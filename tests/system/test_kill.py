@@ -118,7 +118,6 @@ def check_recorder_accounts(running_chain, windows, present):
     assert n_expected - n_missing >= n_with_data
 
 
-@pytest.mark.skipif(harness.SANITIZED, reason="the backlog is not computed faster than real time")
 def test_backlog(running):
     """An F-engine that was stopped sends its backlog in a burst, while the other F-engine is stopped.  The X-engines do
     not go back to the time of the backlog."""
