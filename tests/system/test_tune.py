@@ -29,10 +29,8 @@ def test_who_tunes(daemon):
 
 
 @pytest.mark.parametrize("program, outputs, kind, place, code, message, kept", [
-    ("fgpu", F, "cpu", "", 0, ON_CPU, []),
-    ("xbgpu", X, "cpu", "", 0, ON_CPU, []),
-    ("fgpu", F, "cuda", "/none", 78, NO_PLACE, []),
-    ("xbgpu", X, "cuda", "/none", 78, NO_PLACE, []),
+    *[(*program, "cpu", "", 0, ON_CPU, []) for program in (("fgpu", F), ("xbgpu", X))],
+    *[(*program, "cuda", "/none", 78, NO_PLACE, []) for program in (("fgpu", F), ("xbgpu", X))],
     ("fgpu", [LARGE | {"batches_per_buffer": 1024}], "cuda", "", 78, r"outputs\[0\].batches_per_buffer: output wide0 has "
      "262144 spectra in a buffer, but the GPU kernels support at most 262140", []),
     ("fgpu", [{}, LARGE | {"batches_per_buffer": 64}], "cuda", "", 1, r"outputs\[1\].batches_per_buffer: there is not "
@@ -46,13 +44,11 @@ def test_tune(program, outputs, kind, place, code, message, kept, daemon, work, 
         config = scenario.fgpu_config(outputs, substreams=1, device=device)
         scenario.chunk_for(config)
     else:
-        recv = {"antennas": 20, "spectra_per_heap": 32, "batches_per_chunk": 3}
-        config = scenario.xbgpu_config(outputs, recv=recv, device=device)
+        config = scenario.xbgpu_config(outputs, recv={"antennas": 20, "spectra_per_heap": 32, "batches_per_chunk": 3}, device=device)
     if kind == "cuda":
         request.getfixturevalue("fake_cuda")
     idle = {"CBF_FAKE_CUDA": "idle=1,memory_mib=1" if code == 1 else "idle=1"}
-    tuned = daemon(program, config, "tune", variables=idle, options=["--tune"]).wait_end(code, 4 * harness.TIMEOUT_S)
-    log = tuned.log.read_text()
+    log = daemon(program, config, "tune", variables=idle, options=["--tune"]).wait_end(code, 4 * harness.TIMEOUT_S).log.read_text()
     assert re.search(message, log)
     measured = re.findall(r"(\w+: \w+): (default|candidate|kept) ([0-9.e+]+) us: (.*)", log)
     starts = re.findall(r"(\w+): measuring the kernel (\w+) with (\d+) candidate shapes, for up to 60 s: ", log)
