@@ -3,6 +3,7 @@
 A scenario is a dictionary of overrides on the defaults below.  Everything that a daemon reads and writes lies in the
 test's directory: NAME.yaml, NAME.in.pcap, NAME.out.pcap, NAME.log.
 """
+import contextlib
 import copy
 import http.client
 import itertools
@@ -36,6 +37,7 @@ BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
 FAKE_CUDA = BUILD / "tests" / "cbf-cuda-fake.so"  # the cuda device without a GPU: tests/fakes/cuda
 SANITIZED = any(word in BUILD.name for word in ("address", "thread"))
 TIMEOUT_S = float(os.environ.get("CBF_TIMEOUT", "60"))
+FIRST = -10  # the nice value of what has priority over the machine's other work
 EXIT_CONFIG = 78  # of a bad configuration: EX_CONFIG of sysexits.h
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cpu")  # of every daemon that does not say otherwise
 DIRECT = os.environ.get("CBF_TEST_DIRECT", "0") != "0"  # likewise recv.direct, where a test does not say
@@ -370,6 +372,23 @@ class Receiver:
         self.stop()
 
 
+@contextlib.contextmanager
+def priority():
+    """The calling thread, and each thread that it starts, has priority over the machine's other work, if this user may set
+    priorities."""
+    thread = threading.get_native_id()
+    before = os.getpriority(os.PRIO_PROCESS, thread)
+    may_set = os.geteuid() == 0
+    if may_set:
+        os.setpriority(os.PRIO_PROCESS, thread, FIRST)
+    try:
+        yield
+    finally:
+        if may_set:
+            os.setpriority(os.PRIO_PROCESS, thread, before)
+
+
+@priority()
 def send_live(sent, rate=1e6, max_packet=9000, interface_address=LOOPBACK, ibverbs=False, **more):
     """Sends heaps by multicast with spead2, in order, at 'rate' bytes/s, from a socket or with ibverbs.  Returns when all
     heaps have left.  'more' holds arguments of spead2's StreamConfig.
@@ -558,7 +577,7 @@ class Daemon:
         environment.update(variables or {})
         wrapper = {"fgpu": FGPU_WRAPPER, "xbgpu": XBGPU_WRAPPER}.get(program, list(wrapper))
         if first and os.geteuid() == 0:
-            wrapper = ["nice", "-n", "-10", *wrapper]
+            wrapper = ["nice", "-n", str(FIRST), *wrapper]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([*wrapper, str(binary), *options, str(path)], stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=stderr or log, env=environment, cwd=work)

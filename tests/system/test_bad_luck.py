@@ -44,6 +44,7 @@ class Paced:
         self.n_sent = [0] * N_ANTS
         self.late_s = 0
 
+    @harness.priority()
     def send(self, batches, ants):
         for batch in batches:
             time.sleep(max(0.0, self.start + (batch + 1) * BATCH_S - time.time()))
@@ -62,7 +63,8 @@ class Paced:
 def test_one_antenna_off(shift_s, is_first, daemon, rng):
     """One of four antennas is ahead or behind, as with a wrong sync time.  All other baselines are exact.  If the wrong
     antenna is heard first, the others are back after RECOVERY batches.  The data come in real time: if the sender was late
-    by more than LATE_S, a new engine gets new data.  The engine has priority, so that a busy host seldom delays it."""
+    by more than LATE_S, a new engine gets new data.  The engine and the sender have priority, so that a busy host
+    seldom delays them."""
     for _ in range(5):
         if try_one_antenna_off(shift_s, is_first, daemon, rng):
             return

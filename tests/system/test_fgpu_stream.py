@@ -95,7 +95,7 @@ def test_live_stream(timebase, rate_factor, n_threads, daemon, rng):
     start = clocked(config) if timebase == "clock" else 2**40
     samples = scenario.noise(rng, 2, 8192 * 24, 10)
     with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
+        process = daemon("fgpu", config, first=True).wait_ready()
         harness.send_live(scenario.digitiser_heaps(config, samples, start))
         wait_batches(receiver, config, start, samples)
         streams = finish(config, process, receiver)

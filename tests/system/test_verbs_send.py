@@ -33,9 +33,9 @@ def ends():
         yield both
 
 
-def start(daemon, program, config, end, name=None, **env):
+def start(daemon, program, config, end, name=None, first=False, **env):
     with mock.patch.dict(os.environ, end.env | env):
-        return daemon(program, config, name)
+        return daemon(program, config, name, first=first)
 
 
 # ---- The other end ---------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_spead2_and_pace(daemon, work, rng, ends):
     config = merge(config, {"send": {"interface": ends[0].interface, "transport": "ibverbs"}})
     where = ",".join(destinations)
     with Recorder(where, ends[1]) as recorder:
-        start(daemon, program, config, ends[0]).wait_end()
+        start(daemon, program, config, ends[0], first=True).wait_end()
     harness.write_pcap(work / "sent.pcap", [(e, packet) for e, packets in recorder.packets.items() for _, packet in packets])
     found = scenario.fgpu_streams(config, harness.decode_pcap(work / "sent.pcap"))
     expected = scenario.fgpu_streams(replay, harness.decode_pcap(work / "replay.pcap"))

@@ -91,7 +91,7 @@ def test_live_stream(timebase, rate_factor, daemon, rng):
     sent[6][10:10] = [Sent(source, harness.stop_heap(), 10**6 + i) for i in range(4)]
     # The last eight chunks stay open, so that everything up to batch 72 must come without a stop.
     with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("xbgpu", config).wait_ready()
+        process = daemon("xbgpu", config, first=True).wait_ready()
         send_in_step(config, process, sent)
         for index, length in enumerate([3, 8]):
             wait_window(receiver, config, index, (first_batch + 72) // length - 1)
