@@ -137,15 +137,14 @@ class Recorder:
 
     def start(self, **kwargs):
         self.config_path.write_text(yaml.safe_dump(self.config))
-        self.log = open(self.log_path, "wb")
         environment = {k: v for k, v in os.environ.items() if k not in ("JOURNAL_STREAM", "NOTIFY_SOCKET")}
-        self.process = subprocess.Popen([VISREC, self.config_path], stdout=subprocess.PIPE, stderr=self.log,
-                                        env=environment, **kwargs)
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen([VISREC, self.config_path], stdout=subprocess.PIPE, stderr=log,
+                                            env=environment, **kwargs)
 
     def finish(self, *statuses):
         """Waits for the end, with one of these statuses or 0; returns (the account of dumps and heaps in the last line, log)."""
         output, _ = self.process.communicate(timeout=TIMEOUT_S)
-        self.log.close()
         log = self.log_text()
         assert not output
         for line in log.splitlines():
