@@ -92,8 +92,10 @@ check-unit: unit-tests $(addprefix $(BUILD)/tests/,fworld vworld xworld $(if $(N
 
 # The sanitizers instrument the daemons, which tests/scripts and tests/control hardly use.
 ENGINE_TESTS ?= tests/system $(if $(SANITIZE),,tests/scripts tests/control)
+# Two tests run on each CPU, because tests often wait for timers.  Sanitizers need the CPUs for one test each.
+ENGINE_JOBS ?= $(shell expr $$(nproc) '*' $(if $(SANITIZE),1,2))
 check-engine: all $(FAKES) $(addprefix $(BUILD)/,tests/check_design_ddc bench/count_heaps)
-	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal $(ENGINE_TESTS) $(PYTEST_FLAGS)
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(ENGINE_JOBS) --dist worksteal $(ENGINE_TESTS) $(PYTEST_FLAGS)
 
 # The coverage build is not optimised, because optimisation would leave lines without code.  Counters are atomic,
 # because threads share them.  The counts of an earlier measurement are deleted, because they would hide lines that no
