@@ -74,12 +74,16 @@ class Feed:
         return self.start + int(self.done / self.per_packet) * self.config["recv"]["packet_samples"]
 
 
+def last_batch(model, end):
+    """Returns the timestamp of an output's last batch that must result from the data sent until timestamp 'end'."""
+    return (end // CHUNK * CHUNK - (WINDOW + 1) * CHUNK - model.reach) // model.batch * model.batch
+
+
 def wait_batches(config, receiver, end):
-    """Waits for every output's last batch that must result from the data sent until timestamp 'end'."""
+    """Waits for the last batch of every output that must result from the data sent until timestamp 'end'."""
     for output in config["outputs"]:
-        model = scenario.model_of(output, config)
+        last = last_batch(scenario.model_of(output, config), end)
         where = endpoints(output["destinations"])
-        last = (end // CHUNK * CHUNK - (WINDOW + 1) * CHUNK - model.reach) // model.batch * model.batch
         receiver.wait(lambda heaps: sum(h.endpoint in where and h.items.get("timestamp") == last for h in heaps)
                       == len(where) * len(config["antennas"]), f"{output['name']} up to {last}")
 
@@ -294,11 +298,13 @@ def test_resume(daemon, rng):
         feed.go(12)
         client.request("delays", "wide0", SYNC, *[f"{wrong / RATE},0:0,0"] * 2)
         feed.send(8)
-        receiver.wait(lambda heaps: any((h.items.get("timestamp") or 0) > start + wrong for h in heaps), "heaps of the wrong delay")
+        last = last_batch(output, feed.end) + wrong
+        receiver.wait(lambda heaps: any((h.items.get("timestamp") or 0) >= last for h in heaps), "heaps of the wrong delay")
         client.request("delays", "wide0", SYNC, *["0,0:0,0"] * 2)
         feed.send(8)
         ahead = process.wait_metric(lambda m: m.get("fgpu_output_ahead_seconds") > 0, "the stream to wait").get("fgpu_output_ahead_seconds")
-        assert (wrong - 9 * CHUNK) / RATE <= ahead <= wrong / RATE
+        # Since 'last', the input advanced by eight chunks, and by one more that may have waited in the receive window.
+        assert (wrong - 9 * CHUNK - output.reach) / RATE <= ahead <= wrong / RATE
         client.wait("wide0.input1.delay", lambda status, value: status == "error", "in error")
         assert client.value("device-status") == "degraded"
         client.request("resume", "wide0", "m000")
